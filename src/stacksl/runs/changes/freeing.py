@@ -110,8 +110,8 @@ def free_rows(
             )
         absent = (before | set(away)) - set(back)
         with Ledger.open(folder.database) as ledger:
-            gone = absent | (ledger.set_aside | set(aside)) - set(keep)
-            if (away or aside) and gone >= set(known):
+            unavailable = absent | (ledger.set_aside | set(aside)) - set(keep)
+            if (away or aside) and unavailable >= set(known):
                 raise RunError(
                     f"expected an annotator left to answer, got all of {', '.join(known)} away or"
                     " set aside: leave one out, call one back with --back, or add one with"
@@ -125,9 +125,9 @@ def free_rows(
                 )
             with ledger.together():
                 if away or back:
-                    left, here = sorted(absent - before), sorted(before - absent)
-                    told = {"away": ledger.codes_of(left), "back": ledger.codes_of(here)}
-                    ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, said=told)
+                    leaving, returning = sorted(absent - before), sorted(before - absent)
+                    codes = {"away": ledger.codes_of(leaving), "back": ledger.codes_of(returning)}
+                    ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, said=codes)
                 if aside or keep:
                     reopen(folder, ledger)
                 for event, names in (("set_aside", aside), ("kept", keep)):

@@ -53,8 +53,8 @@ def facts_of(
         leased = [r for r in game.ledger.rows(only=("reserved",)) if r.purpose == "audit"]
         drawn = max(row.seq for row in leased if row.token == 1 and not row.slot)
         after, classes = game.ledger.added(drawn)
-        every = len(spec.dataset.items) - len(spec.sources.aside | spec.sources.erased)
-        audit = replace(audit, rows=every, rows_after=after, classes_after=classes)
+        items = len(spec.dataset.items) - len(spec.sources.aside | spec.sources.erased)
+        audit = replace(audit, rows=items, rows_after=after, classes_after=classes)
     head = "{} rows, last {}".format(*game.ledger.told_head)
     return f.Facts(
         title=spec.dataset.name,

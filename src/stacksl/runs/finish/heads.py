@@ -60,7 +60,7 @@ class HeadEnding:
         if test is None:
             return Tested(threshold=threshold)
         block = self.features.transform(
-            test.items, lambda n, of: self.report(Progress("test", n, of))
+            test.items, lambda done, total: self.report(Progress("test", done, total))
         )
         evaluation = judge(self._model(trainer.head).probabilities(block), test)
         bought = len(trainer.examples.bought)
@@ -259,13 +259,13 @@ def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | No
     parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, sample)]
     labeled, others, unasked = [], [], []
     for number, (_, held) in enumerate(folds_of(len(bought), trainer.seed)):
-        mine = sample[parts[1] == number]
-        head = trainer.without(held, mine, untouched)
+        part = sample[parts[1] == number]
+        head = trainer.without(held, part, untouched)
         if head is None:
             return None
         labeled.append(_largest(head, trainer, bought[held]))
         others.append(_largest(head, trainer, none[parts[0] == number]))
-        unasked.append(_largest(head, trainer, mine))
+        unasked.append(_largest(head, trainer, part))
     kinds = np.concatenate(labeled), np.concatenate(others)
     return best_threshold(*kinds, *stands_for(*kinds, np.concatenate(unasked), represented))
 

@@ -76,8 +76,8 @@ def look_again(
     shuffled = [ids[place] for place in order]
     fixed = () if look else begun
     noted = {} if look else state.get("judged", {})
-    then = noted["said"] if noted.get("audit") == audit.number else list(predicted.values())
-    judged = dict(zip(ids, then, strict=True))
+    labels = noted["said"] if noted.get("audit") == audit.number else list(predicted.values())
+    judged = dict(zip(ids, labels, strict=True))
     rows = split(shuffled, judged, answers, fixed, every=every)
     free, awaited = free_people(spec, ledger, ids)
     free |= {item: 0 for item in begun if any(slot.dropped for _, slot in slots[item])}
@@ -91,7 +91,7 @@ def look_again(
         return due, audit
     z = z_of_look(look)
     if not look:
-        state["judged"] = {"audit": audit.number, "said": then}
+        state["judged"] = {"audit": audit.number, "said": labels}
     second = looked(rows, predicted, answers, powers, z, judged)
     agreeing, sampled, differing = ([item for item in part if item in now] for part in rows)
     later = looked((agreeing, sampled, differing), predicted, now, powers, z, judged)

@@ -170,11 +170,11 @@ def within(dataset: Dataset, most: int) -> Dataset:
     ]
     if len(aside) == len(dataset.items):
         raise DataError(f"every item has more than {most} candidates: use answer_format 'option'")
-    gone = {item.id for item in long.values()}
+    dropped = {item.id for item in long.values()}
     return replace(
         dataset,
-        items=tuple(item for item in dataset.items if item.id not in gone),
-        answers={name: answer for name, answer in dataset.answers.items() if name not in gone},
+        items=tuple(item for item in dataset.items if item.id not in dropped),
+        answers={name: answer for name, answer in dataset.answers.items() if name not in dropped},
         rejected=(*dataset.rejected, *aside),
     )
 

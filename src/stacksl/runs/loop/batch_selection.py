@@ -101,11 +101,11 @@ def _in_turns(predicted: Sequence[int] | None, count: int) -> list[int]:
     """The first `count` places, the best of each class first, then the second best of each."""
     if predicted is None:
         return list(range(count))
-    met: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     turns = []
     for place in range(count):
-        turns.append((met[predicted[place]], place))
-        met[predicted[place]] += 1
+        turns.append((counts[predicted[place]], place))
+        counts[predicted[place]] += 1
     return [place for _, place in sorted(turns)]
 
 

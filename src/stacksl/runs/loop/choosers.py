@@ -136,8 +136,8 @@ class Pool:
             reason = DRAWN if at_random else "order"
             return _picked(game, _different(game, unbought, count), reason)
         drawn = _drawn(game, self._seed, unbought, count)
-        gone, count = set(drawn), count - len(drawn)
-        unbought = [row for row in unbought if row not in gone]
+        drawn_rows, count = set(drawn), count - len(drawn)
+        unbought = [row for row in unbought if row not in drawn_rows]
         pick = _covering if self._coverage else _ranked
         ranked = pick(game, unbought, count) if count else []
         return [*ranked, *_picked(game, drawn, DRAWN)]

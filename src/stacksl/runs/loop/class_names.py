@@ -75,18 +75,18 @@ def name_rows(
     They are computed as those of items. `file` is read if it has the same texts, and else
     written, so that a resumed run has the same bits.
     """
-    about = [*texts, *(repr((n, *some)) for n, some in enumerate(examples) if some)]
+    about = [*texts, *(repr((n, *shown)) for n, shown in enumerate(examples) if shown)]
     key = np.frombuffer(sha256("\0".join(about).encode("utf-8", "surrogatepass")).digest(), "u1")
     if file is not None and file.exists():
         stored = _load(file)
         if np.array_equal(stored["texts"], key):
             return stored["rows"]
-    owners = [*range(len(texts)), *(n for n, some in enumerate(examples) for _ in some)]
-    classes, every = tuple(texts), [*texts, *(text for some in examples for text in some)]
-    block = features.transform([Item(f"class {n}", t, classes) for n, t in enumerate(every)])
+    owners = [*range(len(texts)), *(n for n, shown in enumerate(examples) for _ in shown)]
+    classes, all_texts = tuple(texts), [*texts, *(text for shown in examples for text in shown)]
+    block = features.transform([Item(f"class {n}", t, classes) for n, t in enumerate(all_texts)])
     assert isinstance(block, SharedBlock)
     rows = np.asarray(block.h)
-    if len(every) > len(texts):
+    if len(all_texts) > len(texts):
         sums = np.zeros((len(texts), rows.shape[1]))
         np.add.at(sums, np.array(owners), rows)
         rows = np.asarray(sums / np.bincount(owners)[:, None], dtype=rows.dtype)

@@ -150,8 +150,8 @@ class Source:
         if self._away is None:
             assert self.names is not None
             order = generator(self.seed, "mean").permutation(len(self.block))
-            some = order[~np.isin(order, list(self.apart))][:SAMPLE]
-            items = np.asarray(self.block.h[np.sort(some)], dtype=np.float64).mean(axis=0)
+            sample = order[~np.isin(order, list(self.apart))][:SAMPLE]
+            items = np.asarray(self.block.h[np.sort(sample)], dtype=np.float64).mean(axis=0)
             self._away = (items - self.names.mean(axis=0)).astype(np.float32)
         return self._away
 
@@ -207,10 +207,10 @@ class Source:
         """
         graph, members = self.graph()
         items = replace(graph, similarity=graph.similarity[: graph.items, : graph.items])
-        every = np.concatenate([rows, unnamed])
+        answered = np.concatenate([rows, unnamed])
         kinds = np.repeat([0, 1], [len(rows), len(unnamed)])
-        inside = np.isin(every, members)
-        shares = spread(items, np.searchsorted(members, every[inside]), kinds[inside], 2)
+        inside = np.isin(answered, members)
+        shares = spread(items, np.searchsorted(members, answered[inside]), kinds[inside], 2)
         values: Array = np.where(shares.any(axis=1), shares[:, 0], 1.0)  # 1 where none is near
         return values
 
@@ -255,20 +255,20 @@ class Source:
 
     def _made(self, rows: Rows) -> tuple[Graph, Rows]:
         """The graph, and the rows of the block that are its items, in ascending order."""
-        every = np.setdiff1d(np.arange(len(self.block)), np.array(sorted(self.apart), np.int64))
+        members = np.setdiff1d(np.arange(len(self.block)), np.array(sorted(self.apart), np.int64))
         most = max(len(rows), min(ITEMS, CELLS // self.block.classes))
-        if len(every) > most:
-            others = np.setdiff1d(every, rows)
+        if len(members) > most:
+            others = np.setdiff1d(members, rows)
             drawn = generator(self.seed, "graph").permutation(len(others))[: most - len(rows)]
-            every = np.sort(np.concatenate([rows, others[drawn]]))
-        return neighbor_graph(np.asarray(self.block.h[every]), self.names), every
+            members = np.sort(np.concatenate([rows, others[drawn]]))
+        return neighbor_graph(np.asarray(self.block.h[members]), self.names), members
 
 
 def represented(block: SharedBlock, members: Rows, rows: Rows, seed: int) -> Array:
     """How many items each of the bought `rows` represents, of a sample of the rows `members`."""
     order = generator(seed, "represented").permutation(len(members))[:SAMPLE]
-    every = np.union1d(members[order], rows)
-    return stands_for(block.h[every], np.searchsorted(every, rows))
+    sample = np.union1d(members[order], rows)
+    return stands_for(block.h[sample], np.searchsorted(sample, rows))
 
 
 def soft_names(names: NDArray[Any], weight: float | Array = NAME_WEIGHT) -> Soft:
@@ -478,7 +478,7 @@ def doubt_of(policies: NDArray[np.float32], texts: Rows, column: Rows, labels: R
     likely = np.where(policies >= usual, policies, 0.0)
     of_texts = np.zeros((int(texts.max()) + 1, classes), dtype=np.int32)
     np.add.at(of_texts, (texts[labels >= 0], labels[labels >= 0]), 1)
-    every = of_texts.sum(axis=1)[texts]
-    share = np.where(every > 0, of_texts[texts, label] / np.maximum(1, every), 1.0)
+    counts = of_texts.sum(axis=1)[texts]
+    share = np.where(counts > 0, of_texts[texts, label] / np.maximum(1, counts), 1.0)
     flagged = likely.any(axis=1) & (likely.argmax(axis=1) != column) | (share < 1.0)
     return Doubt(np.minimum(sure, share), label, probable, labeled & flagged)

@@ -84,8 +84,8 @@ class Watch:
         money = None if accounts.money is None else accounts.spent_money / MICRO
         if not self._streams:
             return Progress("labels", asked, budget, asked, budget, accuracy, money=money)
-        far = learner.round, learner.horizon
-        return Progress("rounds", *far, asked, budget, accuracy, money)
+        played = learner.round, learner.horizon
+        return Progress("rounds", *played, asked, budget, accuracy, money)
 
     def _count(self) -> None:
         """Count the labels learned since the last call; owned labels had no prediction before."""

@@ -147,15 +147,15 @@ class SheetLabeler:
 
     def assign(self) -> list[Handed]:
         """Assign open requests, up to the batch; all rows that are open now."""
-        out = {(h.item, h.slot, h.token): h for h in self.ledger.private.handed()}
+        handed = {(h.item, h.slot, h.token): h for h in self.ledger.private.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
         waiting = self.waiting()
         requests = {key: request for key, request in self._asked.items() if key in leases}
-        fresh = [request for key, request in requests.items() if key not in out]
+        fresh = [request for key, request in requests.items() if key not in handed]
         # up to the batch: training labels, then the audit
         due = sorted(fresh, key=lambda request: request.purpose == "audit")
         due = due[: max(0, self.settings.open_questions - len(waiting))]
-        assigned = self._assign(due, list(out.values()), waiting)
+        assigned = self._assign(due, list(handed.values()), waiting)
         if assigned:
             self.ledger.hand_out(assigned)
         return [*waiting, *assigned]
@@ -306,14 +306,14 @@ def _eligible(
 
     Who is away gets none, even where somebody else is asked the same item again.
     """
-    mine = [(slot, name) for item, slot, name in had if item == lease.item]
-    anybody = {name for _, name in mine}
-    others = {name for slot, name in mine if slot != lease.slot}
-    here = [name for name in who if name not in away]
+    of_item = [(slot, name) for item, slot, name in had if item == lease.item]
+    anybody = {name for _, name in of_item}
+    others = {name for slot, name in of_item if slot != lease.slot}
+    present = [name for name in who if name not in away]
     wanted = (
-        [name for name in here if name not in anybody],
-        [name for name in here if name not in others],
-        here,
+        [name for name in present if name not in anybody],
+        [name for name in present if name not in others],
+        present,
     )
     return next(filter(None, wanted), who)
 
@@ -348,14 +348,14 @@ def free_people(
     Whoever is here and never had an item may. A lease that nobody may have ends.
     """
     handed, settings = ledger.private.handed(), spec.settings
-    out = {(row.item, row.slot, row.token) for row in handed}
-    had = {(row.item, row.annotator) for row in handed}
-    here = set(annotators_of(settings.annotators)) if settings.labeler == FILE else set()
-    here -= without_rows(spec.folder.resolved(), ledger)
-    free = {item: sum((item, name) not in had for name in here) for item in items}
+    handed_leases = {(row.item, row.slot, row.token) for row in handed}
+    asked = {(row.item, row.annotator) for row in handed}
+    present = set(annotators_of(settings.annotators)) if settings.labeler == FILE else set()
+    present -= without_rows(spec.folder.resolved(), ledger)
+    free = {item: sum((item, name) not in asked for name in present) for item in items}
     awaited = set()
     for lease in (look for look in ledger.second_looks() if look.item in free):
-        if (lease.item, lease.slot, lease.token) not in out:  # somebody is to have it
+        if (lease.item, lease.slot, lease.token) not in handed_leases:  # somebody is to have it
             if not free[lease.item]:
                 ledger.release(lease, "expired")
                 continue

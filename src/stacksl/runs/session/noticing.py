@@ -111,18 +111,18 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     labeled = [row for row, index in label.items() if index is not None]
     known = np.concatenate([block.h[none], block.h[labeled], names]).astype(np.float32)
     near = nearest(np.asarray(block.h[unanswered], np.float32), known, 1)[0][:, 0]
-    like = np.array([*none, *unanswered[near < len(none)]])
-    if len(like) < FEWEST:
+    apart = np.array([*none, *unanswered[near < len(none)]])
+    if len(apart) < FEWEST:
         return []
     from sklearn.cluster import HDBSCAN  # its import takes as long as all else here
 
     how: dict[str, Any] = {"min_cluster_size": FEWEST, "min_samples": 1, "copy": True}
-    smooth = averaged(np.asarray(block.h[like]))
+    smooth = averaged(np.asarray(block.h[apart]))
     group = HDBSCAN(**how).fit_predict(smooth)
     if group.max() < 0:
         group = HDBSCAN(**how, allow_single_cluster=True).fit_predict(smooth)
-    groups = sorted((like[group == n] for n in range(group.max() + 1)), key=len)[: -SHOWN - 1 : -1]
-    groups.append(np.setdiff1d(unanswered, like)[:COMPARED])
+    groups = sorted((apart[group == n] for n in range(group.max() + 1)), key=len)[: -SHOWN - 1 : -1]
+    groups.append(np.setdiff1d(unanswered, apart)[:COMPARED])
     member = np.repeat(np.arange(len(groups)), [*map(len, groups)])
     words = characteristic([corpus.items[row].prompt for row in np.concatenate(groups)], member)
     pairs = zip(groups[:-1], words, strict=False)

@@ -258,10 +258,10 @@ class Session(Game):
         look = 0  # of a run that does not look on its way
         if mark is not None or accounts.looks:
             look = accounts.looks + 1 if accounts.reached is None else accounts.looks
-        far = False  # of the mark, so that a second look would not change the verdict
+        far_below = False  # the mark, so that a second look would not change the verdict
         if audit is not None and self._pauses:
-            far = self._judged(audit, look)[0] < (mark or inf) - NEAR
-        if audit is not None and self.spec.terms.further and not far:
+            far_below = self._judged(audit, look)[0] < (mark or inf) - NEAR
+        if audit is not None and self.spec.terms.further and not far_below:
             due, audit = look_again(self.spec, self, self._features, audit, record.facts, look)
         if audit is None or not look:
             return self._ended(record, audit, due)
