@@ -64,7 +64,7 @@ def chat_arguments(text: str | None) -> dict[str, Any]:
     """
     arguments: dict[str, Any] = {}
     for part in (text or "").split(",") if text else []:
-        name, sign, value = (text.strip() for text in part.partition("="))
+        name, sign, value = map(str.strip, part.partition("="))
         if not (name.isidentifier() and sign and value):
             raise SettingsError(
                 "lm.chat_arguments should be NAME=VALUE with commas between, such as"
