@@ -103,9 +103,7 @@ class AdapterEnding:
             training=training_of(self.lm.choices, uncovered),
             cuts=self._cuts(about),
             refits=tuple(
-                f.AdapterRefit(
-                    refit.number, refit.labels, **{k: refit.trained[k] for k in REPORTED}
-                )
+                copied(f.AdapterRefit, refit, **{k: refit.trained[k] for k in REPORTED})
                 for refit in self._history()
             ),
         )

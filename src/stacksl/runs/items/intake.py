@@ -440,8 +440,7 @@ def _gold(
             raise DataError(
                 f"expected answers for ids of the items, got one for '{name}': correct it"
             )
-        number = isinstance(index, Integral | float)
-        if not number or not 0 <= index < sizes[name] or index % 1:
+        if not isinstance(index, Integral | float) or not 0 <= index < sizes[name] or index % 1:
             raise DataError(
                 f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1} of its"
                 f" candidates, got {index!r}"
