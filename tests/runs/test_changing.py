@@ -120,6 +120,19 @@ def test_a_label_of_no_class_is_none_of_these_in_an_added_file_as_well(
     assert [name for name, label in sources.revealed.items() if label == 3] == [item]
 
 
+def test_the_report_counts_unusable_rows_of_every_file(tmp_path: Path) -> None:
+    data = labeled(tmp_path / "data.csv", ids=False, first=0, count=30)
+    more = labeled(tmp_path / "more.csv", ids=False, first=30, count=12, seed=6)
+    owned = labeled(tmp_path / "owned.csv", ids=False, first=50, count=5, seed=7)
+    for path, blank in ((data, 1), (more, 2), (owned, 3)):
+        path.write_text(path.read_text() + ",bread\n" * blank)
+    settings = {"mode": "pool", "features": "hashing", "audit": 0, "out": tmp_path / "run"}
+    done = run(data, budget=8, owned=str(owned), **settings)
+    assert (facts_of(done).data.items, facts_of(done).data.rejected_total) == (35, 1 + 3)
+    done.change(items=more, budget=12)
+    assert (facts_of(done).data.items, facts_of(done).data.rejected_total) == (47, 1 + 2 + 3)
+
+
 def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: Path) -> None:
     waiting = begin(tmp_path, annotators="anna,ben", audit=4, count=110)
     answer_all(waiting)

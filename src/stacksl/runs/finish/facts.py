@@ -108,7 +108,8 @@ def facts_of(
 def _data(spec: RunSpec, game: Game) -> f.DataCard:
     dataset = spec.dataset
     sizes = [len(item.candidates) for item in dataset.items]
-    reasons = Counter(row.kind for row in dataset.rejected)
+    rejected = [row for part in spec.sources.parts for row in part.data.rejected]
+    reasons = Counter(row.kind for row in rejected)
     return f.DataCard(
         name=dataset.name,
         format=dataset.format,
@@ -118,7 +119,7 @@ def _data(spec: RunSpec, game: Game) -> f.DataCard:
         classes=None if dataset.classes is None else len(dataset.classes),
         columns=tuple(Named(role, name) for role, name in sorted(dataset.columns.items())),
         rejected=tuple(Named(kind, str(n)) for kind, n in reasons.most_common()),
-        rejected_total=len(dataset.rejected),
+        rejected_total=len(rejected),
         roles=roles(game.corpus, game.ledger),
         source="Python's own reference documentation (pydoc_data)."
         if spec.data == "sample"
