@@ -51,7 +51,7 @@ def finish(
     if isinstance(ending, HeadEnding) and spec.settings.column is not None:
         sample = audit or Audit((), {})
         labels, reference = ending.of_column(sample.rows), ending.column_reference(sample)
-        if promised_share(spec.settings.stop_when) is not None:  # so was the second look
+        if promised_share(spec.settings.stop_when) is not None:  # as in the second look
             ids = (game.corpus.ids[row] for row in sample.rows)
             labels = dict(zip(ids, ending.delivered(sample.rows), strict=True))
         tested = replace(tested, column=judge_audit(labels, sample.answers, reference, **options))
@@ -85,7 +85,7 @@ def judged_audit(
     agreement = unknown and bool(game.ledger.private.handed())
     options = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
     options |= {"measures": "agreement with the annotator"} if agreement else {}
-    of_model = ending.spec.settings.column is None  # else the second look was at its labels
+    of_model = ending.spec.settings.column is None  # a column's second look was at its labels
     shown, corrected = (
         judge_audit(policies, answers, reference, **options, second=second if of_model else None)
         for answers, second in ((audit.answers, audit.second), (audit.now, audit.second_now))
