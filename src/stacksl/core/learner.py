@@ -113,9 +113,9 @@ class Learner:
         state = self.gate_state
         given = [None] * len(ids) if statistics is None else statistics
         rows = zip(ids, block, presented, given, strict=True)
-        for number, (item, inputs, shown, own) in enumerate(rows, start=self.round + 1):
+        for number, (item, inputs, shown, statistic) in enumerate(rows, start=self.round + 1):
             clock = Clock(asked, self.budget, number, self.horizon)
-            decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state, own)
+            decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state, statistic)
             decisions.append(decision)
             state = _four(decision.state)
             asked += decision.status == "wanted"

@@ -36,16 +36,16 @@ def nearest(prompts: Vectors, bank: Vectors, count: int) -> tuple[Places, Array]
         count: M.
     """
     count = min(count, len(bank))
-    found, cosine = _ranked(prompts, bank, _exact(prompts, bank, min(count + SPARE, len(bank))))
-    found, cosine = found[:, :count], cosine[:, :count]
-    found[~prompts.any(axis=1)] = np.arange(count)
-    return found, cosine
+    places, cosine = _ranked(prompts, bank, _exact(prompts, bank, min(count + SPARE, len(bank))))
+    places, cosine = places[:, :count], cosine[:, :count]
+    places[~prompts.any(axis=1)] = np.arange(count)
+    return places, cosine
 
 
 def cosines(products: Array) -> Array:
     """The sums of the rows of `products`, (n, e), in any order of summation the same."""
-    found: Array = np.sum(np.rint(products * 2**_BITS), axis=1) * 2.0**-_BITS
-    return found
+    sums: Array = np.sum(np.rint(products * 2**_BITS), axis=1) * 2.0**-_BITS
+    return sums
 
 
 def _exact(prompts: Vectors, bank: Vectors, count: int) -> Places:
@@ -79,12 +79,12 @@ def _largest(scores: NDArray[Any], count: int) -> NDArray[Any]:
     return np.argpartition(scores, -count, axis=1)[:, -count:]
 
 
-def _ranked(prompts: Vectors, bank: Vectors, found: Places) -> tuple[Places, Array]:
-    """The rows of `found` in order of cosine, from sums that do not depend on the block."""
-    out, cosine = np.empty_like(found), np.empty(found.shape)
-    for row, some in enumerate(found):
-        some = np.sort(some)
-        exact = cosines(prompts[row].astype(np.float64) * bank[some])
+def _ranked(prompts: Vectors, bank: Vectors, places: Places) -> tuple[Places, Array]:
+    """The rows at `places` in order of cosine, from sums that do not depend on the block."""
+    out, cosine = np.empty_like(places), np.empty(places.shape)
+    for row, candidates in enumerate(places):
+        candidates = np.sort(candidates)
+        exact = cosines(prompts[row].astype(np.float64) * bank[candidates])
         order = np.argsort(-exact, kind="stable")
-        out[row], cosine[row] = some[order], exact[order]
+        out[row], cosine[row] = candidates[order], exact[order]
     return out, cosine

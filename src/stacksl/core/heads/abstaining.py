@@ -60,7 +60,7 @@ def auroc(
     return float(ones @ (below + upto)) / (2.0 * float(ones.sum()))
 
 
-def stands_for(labeled: Array, none: Array, rest: Array, each: float) -> tuple[Array, Array]:
+def stands_for(labeled: Array, none: Array, unbought: Array, scale: float) -> tuple[Array, Array]:
     """How many items each bought one represents: the weights of `labeled` and of `none`.
 
     A gate buys items that a model is unsure of, so bought items are no random sample. Among items
@@ -71,17 +71,17 @@ def stands_for(labeled: Array, none: Array, rest: Array, each: float) -> tuple[A
     Args:
         labeled: (n,) largest probabilities of bought items with a label.
         none: (m,) those of bought items answered with none of these.
-        rest: those of items that were not bought, or of a uniform sample of them.
-        each: how many items one of `rest` is drawn from.
+        unbought: those of items that were not bought, or of a uniform sample of them.
+        scale: how many items each of `unbought` stands for.
 
     Source: inverse probability weighting, Horvitz and Thompson (1952).
     """
     bought = np.concatenate([labeled, none])
     cuts = np.quantile(bought, np.linspace(0, 1, _GROUPS + 1)[1:-1])
     group = np.searchsorted(cuts, bought, side="right")
-    own = np.bincount(group, minlength=_GROUPS)
-    others = np.bincount(np.searchsorted(cuts, rest, side="right"), minlength=_GROUPS)
-    weights = (1.0 + each * others / np.maximum(own, 1))[group]
+    bought_counts = np.bincount(group, minlength=_GROUPS)
+    unbought_counts = np.bincount(np.searchsorted(cuts, unbought, side="right"), minlength=_GROUPS)
+    weights = (1.0 + scale * unbought_counts / np.maximum(bought_counts, 1))[group]
     return weights[: len(labeled)], weights[len(labeled) :]
 
 

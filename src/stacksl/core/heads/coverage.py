@@ -51,8 +51,8 @@ class Kernel:
         firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
         places = np.arange(counts.sum()) + np.repeat(self.starts[rows] - firsts, counts)
         columns = self.columns[places]
-        more = np.maximum(self.values[places] - covered[columns], 0)
-        sums: Floats = np.add.reduceat(need[columns] * more, firsts)
+        increase = np.maximum(self.values[places] - covered[columns], 0)
+        sums: Floats = np.add.reduceat(need[columns] * increase, firsts)
         return sums
 
     def cover(self, row: int, covered: Floats) -> Rows:
@@ -74,9 +74,9 @@ def kernel_of(graph: Graph) -> Kernel:
     from scipy.sparse import csr_array, eye_array
 
     items = graph.weights[: graph.items, : graph.items]
-    whole: Any = csr_array(items + eye_array(graph.items, dtype=np.float32))
-    whole.sort_indices()
-    return Kernel(whole.indptr.astype(np.int64), whole.indices.astype(np.int64), whole.data)
+    matrix: Any = csr_array(items + eye_array(graph.items, dtype=np.float32))
+    matrix.sort_indices()
+    return Kernel(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
 
 
 class Covering(NamedTuple):
@@ -171,8 +171,8 @@ class Seen:
     def buy(self, h: NDArray[Any]) -> None:
         """Note that the item with features `h` was bought."""
         if self.labels == len(self._bought):
-            more = np.zeros((max(256, self.labels), self._bought.shape[1]), np.float32)
-            self._bought = np.concatenate([self._bought, more])
+            room = np.zeros((max(256, self.labels), self._bought.shape[1]), np.float32)
+            self._bought = np.concatenate([self._bought, room])
         self._bought[self.labels] = unit = _unit(h)
         self.labels += 1
         np.maximum(self._covered, self._kernel(self._rows, unit), out=self._covered)
@@ -187,18 +187,18 @@ class Seen:
         Itself counts as one of 1,000 from the start: among a few it would be the most.
         """
         n, unit = min(self.count, SEEN), _unit(h)
-        own = 1 - self._nearest(unit, self.labels)
-        more = np.maximum(self._kernel(self._rows[:n], unit) - self._covered[:n], 0)
-        return float((self._doubt[:n] ** POWER * more).mean() + doubt**POWER * own / SEEN)
+        itself = 1 - self._nearest(unit, self.labels)
+        increase = np.maximum(self._kernel(self._rows[:n], unit) - self._covered[:n], 0)
+        return float((self._doubt[:n] ** POWER * increase).mean() + doubt**POWER * itself / SEEN)
 
     def statistics(self) -> Array:
         """Doubt times gain of the items held, (n,), each as if it were not held."""
         n = min(self.count, SEEN)
         kernel = np.stack([self._kernel(self._rows[:n], row) for row in self._rows[:n]])
         need, covered = self._doubt[:n] ** POWER, self._covered[:n]
-        own = need * (1 - covered)
-        others = (need * np.maximum(kernel - covered, 0)).sum(axis=1) - own
-        values: Array = self._doubt[:n] * (others / max(1, n - 1) + own / SEEN)
+        itself = need * (1 - covered)
+        others = (need * np.maximum(kernel - covered, 0)).sum(axis=1) - itself
+        values: Array = self._doubt[:n] * (others / max(1, n - 1) + itself / SEEN)
         return values
 
     def _nearest(self, unit: Floats, labels: int) -> float:

@@ -147,7 +147,7 @@ def folds_of(count: int, seed: int) -> list[tuple[Rows, Rows]]:
     folds = np.array_split(order, _FOLDS)
     pairs = []
     for held in range(_FOLDS):
-        train = np.concatenate([fold for other, fold in enumerate(folds) if other != held])
+        train = np.concatenate([fold for number, fold in enumerate(folds) if number != held])
         pairs.append((np.sort(train), np.sort(folds[held])))
     return pairs
 
@@ -223,7 +223,7 @@ def _minimize(
     begin = problem.start if start is None else start
     if basis is not None:
         begin = times(begin, np.asarray(np.linalg.inv(basis), dtype=np.float64))
-    found = minimize(
+    solution = minimize(
         objective,
         begin,
         jac=True,
@@ -231,7 +231,7 @@ def _minimize(
         callback=end_where_flat,
         options={"maxiter": _STEPS, "maxfun": 2 * _STEPS, "gtol": 0.0, "ftol": 1e-13},
     )
-    theta = found.x if basis is None else times(found.x, basis)
+    theta = solution.x if basis is None else times(solution.x, basis)
     return np.asarray(theta, dtype=np.float64)
 
 
@@ -288,8 +288,8 @@ class _Classes:
         gradient[:, -1] = policy.sum(axis=0)
         value = float(np.log(totals).sum()) - golden
         if self.soft is not None:
-            more, pull = self.soft.loss(both)
-            value, gradient = value + more, gradient + pull
+            soft_value, pull = self.soft.loss(both)
+            value, gradient = value + soft_value, gradient + pull
         return value, gradient.ravel()
 
 

@@ -124,9 +124,9 @@ def _similarity(weights: Any) -> Any:
     degree = np.asarray(weights.sum(axis=1), dtype=np.float64)
     scale = 1.0 / np.sqrt(np.where(degree > 0, degree, 1.0))
     rows = np.repeat(scale, np.diff(weights.indptr))  # products of matrices take ten times as long
-    found = csr_array(weights, copy=True)  # not its indices, which a sort of one would move
-    found.data = (rows * weights.data * scale[weights.indices]).astype(np.float32)
-    return found
+    similarity = csr_array(weights, copy=True)  # not its indices, which a sort of one would move
+    similarity.data = (rows * weights.data * scale[weights.indices]).astype(np.float32)
+    return similarity
 
 
 def spread(

@@ -138,8 +138,8 @@ def widened(scorer: Scorer, classes: int) -> Scorer:
     """
     state = scorer.state()
     theta = state["theta"]
-    more = np.zeros((classes - len(theta), theta.shape[1]))
-    state["theta"] = np.concatenate([theta, more])
+    zeros = np.zeros((classes - len(theta), theta.shape[1]))
+    state["theta"] = np.concatenate([theta, zeros])
     sizes = {"dim": theta.shape[1], "classes": classes}
     wide = make_scorer(scorer.name, **sizes, settings=scorer.settings)
     wide.restore(state)

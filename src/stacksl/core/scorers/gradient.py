@@ -57,8 +57,8 @@ class GradientScorer:
         self.classes = classes
         self.theta: Array = np.zeros(dim if classes is None else (classes, dim))
         self.reference: Array = np.zeros_like(self.theta)
-        made = OneMatrix if classes is None else ClassBlocks
-        self.tracker: OneMatrix | ClassBlocks = made(dim, settings.ridge)
+        kind = OneMatrix if classes is None else ClassBlocks
+        self.tracker: OneMatrix | ClassBlocks = kind(dim, settings.ridge)
         self.learned = 0
         self.rounds = 0
         self.clipped = 0
@@ -110,8 +110,8 @@ class GradientScorer:
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
         counts = np.array([self.learned, self.rounds, self.clipped], dtype=np.int64)
-        own = {"theta": self.theta.copy(), "losses": self._losses.copy(), "counts": counts}
-        return {**own, **self.tracker.state()}
+        arrays = {"theta": self.theta.copy(), "losses": self._losses.copy(), "counts": counts}
+        return {**arrays, **self.tracker.state()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`, bit for bit."""
@@ -240,10 +240,10 @@ class ClassBlocks:
         count = len(state.get("block_classes", ()))
         blocks = restored(state, "blocks", np.zeros((count, self.dim, self.dim)))
         volumes = restored(state, "volumes", np.zeros(count))
-        kept = zip(state["block_classes"], blocks, volumes, strict=True)
+        saved = zip(state["block_classes"], blocks, volumes, strict=True)
         self.blocks = {
             int(owner): ConfidenceSet(np.ascontiguousarray(block), self.ridge, volume=float(volume))
-            for owner, block, volume in kept
+            for owner, block, volume in saved
         }
 
 

@@ -37,9 +37,9 @@ def shares(scores: Array) -> Array:
     >>> shares(np.array([3.0, 1.0, -2.0])), shares(np.array([1e-17, 0.0]))
     (array([0.75, 0.25, 0.  ]), array([0.5, 0.5]))
     """
-    kept = np.maximum(scores, 0.0)
-    total = float(kept.sum())
-    share: Array = kept / total if total > TIE else np.full(len(scores), 1.0 / len(scores))
+    positive = np.maximum(scores, 0.0)
+    total = float(positive.sum())
+    share: Array = positive / total if total > TIE else np.full(len(scores), 1.0 / len(scores))
     return share
 
 

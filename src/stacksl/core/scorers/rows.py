@@ -73,9 +73,9 @@ def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -
         FeatureError: the state is of a scorer with other dimensions.
     """
     if name not in state or state[name].shape != like.shape:
-        found = f"shape {state[name].shape}" if name in state else "nothing"
+        actual = f"shape {state[name].shape}" if name in state else "nothing"
         raise FeatureError(
-            f"the saved scorer should hold '{name}' of shape {like.shape}, but holds {found}; "
+            f"the saved scorer should hold '{name}' of shape {like.shape}, but holds {actual}; "
             "use the scorer and the feature map it was saved with"
         )
     return np.array(state[name], dtype=like.dtype)
