@@ -356,10 +356,10 @@ class Accounts:
 
     def slots(self, item: str) -> list[tuple[Key, State]]:
         """The purchases of an item, by its surrogate, in the order of their slots."""
-        found: list[tuple[Key, State]] = []
-        while (state := self.purchases.get((item, len(found)))) is not None:
-            found.append(((item, len(found)), state))
-        return found
+        purchases: list[tuple[Key, State]] = []
+        while (state := self.purchases.get((item, len(purchases)))) is not None:
+            purchases.append(((item, len(purchases)), state))
+        return purchases
 
     def teaches(self, state: State) -> bool:
         """Whether an answer can be learned: it names a candidate, of nobody who is set aside."""

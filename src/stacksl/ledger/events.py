@@ -191,7 +191,7 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def decision_payload(decision: Decision, **more: object) -> str:
+def decision_payload(decision: Decision, **extra: object) -> str:
     """The payload of a `round` row: everything but the round and the item, which have columns.
 
     Floats are written so that they are read back bit for bit; NaN and infinities, which JSON
@@ -213,7 +213,7 @@ def decision_payload(decision: Decision, **more: object) -> str:
         state=[_write(x) for x in decision.state],
         skip_state=[_write(x) for x in decision.skip_state],
         status=decision.status,
-        **more,
+        **extra,
     )
     return canonical(data)
 
@@ -270,9 +270,9 @@ def chain(head: Head, entries: Iterable[Entry]) -> list[Row]:
     seq, previous = head
     for entry in entries:
         seq += 1
-        own = link_hash(seq, entry, previous)
-        rows.append(Row(*(*values_of(entry), seq, previous, own)))
-        previous = own
+        link = link_hash(seq, entry, previous)
+        rows.append(Row(*(*values_of(entry), seq, previous, link)))
+        previous = link
     return rows
 
 

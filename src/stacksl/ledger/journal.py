@@ -315,9 +315,9 @@ class Journal(LedgerReader):
         if all(entry.event != "settings" for entry in self.entries):  # else done before
             expect_digest(self._store)
 
-    def _record_digest(self, said: Mapping[str, object]) -> None:
-        """Record the digest of settings and classes and what is `said` of their change."""
-        content = {**said, "digest": digest_of(self._store)}
+    def _record_digest(self, details: Mapping[str, object]) -> None:
+        """Record the digest of settings and classes and the `details` of their change."""
+        content = {**details, "digest": digest_of(self._store)}
         if self.entries and self.entries[-1].event == "settings":  # one row for several changes
             last = self.entries[-1]
             self.entries[-1] = replace(last, text=canonical({**last.payload, **content}))
@@ -351,14 +351,14 @@ class Journal(LedgerReader):
             number = self.accounts.epoch + 1
             self.record("refreshed", {**detail, "labels": int(labels)}, number=number)
 
-    def note_look(self, labels: int, *, reached: bool, **found: float) -> None:
+    def note_look(self, labels: int, *, reached: bool, **numbers: float) -> None:
         """Record a look at the audit, of the model of so many labels: whether the run may stop.
 
-        The numbers that were `found` are kept as well.
+        The `numbers` are kept as well.
         """
         with self.together():
             number = self.accounts.looks + 1
-            self.record("looked", {"labels": labels, "reached": reached, **found}, number=number)
+            self.record("looked", {"labels": labels, "reached": reached, **numbers}, number=number)
 
     def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Save the learner's arrays after the last row, with all pending rows in one transaction.
@@ -370,7 +370,7 @@ class Journal(LedgerReader):
             rows = chain(self.head, self.entries)
             head = Head(rows[-1].seq, rows[-1].hash) if rows else self.head
             same = () if rows else self.arrays(head.count - 1)  # the last row is their digest
-            if any(each.whole and (each.round, each.data) == (round, data) for each in same):
+            if any(saved.whole and (saved.round, saved.data) == (round, data) for saved in same):
                 return
             since = head if rows else self.made_from
             digests = write_arrays(self._store, Saved(head, round, data), since.count)

@@ -220,10 +220,10 @@ class Ledger(Journal):
                 )
             if state.stage != "open" or state.token != purchase.token:
                 return False
-            said = {"reason": reason}
+            payload = {"reason": reason}
             if note is not None:
-                said["words"] = self.private.note_texts(key[0], None, note)
-            self._record_of(key, state, "released", said)
+                payload["words"] = self.private.note_texts(key[0], None, note)
+            self._record_of(key, state, "released", payload)
             return True
 
     def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
@@ -232,10 +232,10 @@ class Ledger(Journal):
         An answer to a dropped one comes too late: it is kept, and not paid.
         """
         with self.together():
-            for each in leases:
-                gone = each in dropped
-                if self.release(each, DROPPED if gone else "refused") and not gone:
-                    self.lease(each.item, slot=each.slot)
+            for purchase in leases:
+                gone = purchase in dropped
+                if self.release(purchase, DROPPED if gone else "refused") and not gone:
+                    self.lease(purchase.item, slot=purchase.slot)
 
     def hand_out(self, rows: Sequence[Handed]) -> None:
         """Record which lease is handed out to whom, before a sheet is written.
@@ -354,8 +354,8 @@ class Ledger(Journal):
             if self._teach(key):
                 return "accepted", state.round, False
             return "accepted", None, self._relabel(key[0])
-        said = self._said(key[0], answer)
-        self._record_of(key, state, "late", said, code=who, token=answer.token, price=0)
+        payload = self._payload_of(key[0], answer)
+        self._record_of(key, state, "late", payload, code=who, token=answer.token, price=0)
         if state.stage != "answered" or state.labeler != who:
             return "late", None, False
         return "repeated" if state.word == answer.word else "disputed", None, False
@@ -374,22 +374,22 @@ class Ledger(Journal):
         if not leased and (state.dropped or not self.accounts.affords(answer.price)):
             return False
         token = state.token if leased else answer.token
-        said = self._said(key[0], answer)
+        payload = self._payload_of(key[0], answer)
         if token != answer.token:
-            said["given"] = answer.token
+            payload["given"] = answer.token
         if not leased:
-            said["unleased"] = True  # a new charge: it replaces no reservation
-        self._record_of(key, state, "answered", said, code=who, token=token, price=answer.price)
+            payload["unleased"] = True  # a new charge: it replaces no reservation
+        self._record_of(key, state, "answered", payload, code=who, token=token, price=answer.price)
         return True
 
-    def _said(self, surrogate: str, answer: Answer) -> dict[str, object]:
+    def _payload_of(self, surrogate: str, answer: Answer) -> dict[str, object]:
         """The payload of an answer; its free texts go to the private tables."""
-        said: dict[str, object] = (
+        payload: dict[str, object] = (
             {"said": answer.said} if answer.index is None else {"index": answer.index}
         )
         if answer.text is not None or answer.note is not None:
-            said["words"] = self.private.note_texts(surrogate, answer.text, answer.note)
-        return said
+            payload["words"] = self.private.note_texts(surrogate, answer.text, answer.note)
+        return payload
 
     def _record_of(
         self, key: Key, state: State, event: str, data: Mapping[str, object], **fields: Any
@@ -501,7 +501,7 @@ class Ledger(Journal):
             answer = whole_answer(Answer(item, slot, 1, index, labeler, 0, said, text, note))
             if answer.index is not None:
                 self._expect_candidate(key[0], answer.index)
-            data = self._said(key[0], answer) | ({"named": True} if named else {})
+            data = self._payload_of(key[0], answer) | ({"named": True} if named else {})
             number = state.corrections + 1
             who = self.private.codes.get(labeler, labeler)
             self._record_of(key, state, "corrected", data, code=who, number=number, price=0)
@@ -543,9 +543,9 @@ class Ledger(Journal):
             LedgerError: the item is unknown.
         """
         with self.together():
-            for each in self.open_purchases():
-                if each.item == item:
-                    self.release(each, "refused")
+            for purchase in self.open_purchases():
+                if purchase.item == item:
+                    self.release(purchase, "refused")
             self.begin_erasing(item)
             surrogate = self.items.surrogates[item]
             erased = erase_requests(self._store, item) | self.private.erase(surrogate)

@@ -276,7 +276,7 @@ class LedgerReader:
         the same labeler is listed once.
         """
         answers = list(self._answers(with_texts=True))
-        accepted = {(each.item, each.slot) for row, each in answers if row.event == "answered"}
+        accepted = {(reply.item, reply.slot) for row, reply in answers if row.event == "answered"}
         disputes: dict[tuple[object, ...], Answer] = {}
         for row, answer in answers:
             if row.event != "late":
@@ -293,7 +293,7 @@ class LedgerReader:
         agreed_answers = {}
         for item, answers in self.audited_by_all(now=now).items():
             words = [answer.word for answer in answers]
-            agreed = (each for at, each in enumerate(answers) if each.word in words[:at])
+            agreed = (answer for at, answer in enumerate(answers) if answer.word in words[:at])
             agreed_answers[item] = next(agreed, answers[0])
         return agreed_answers
 
@@ -342,15 +342,15 @@ class LedgerReader:
         from the model.
         """
         aside = self.set_aside
-        alike: dict[tuple[str, int], list[Answer]] = {}
+        by_question: dict[tuple[str, int], list[Answer]] = {}
         for row, answer in self._answers():
             if row.event == "answered" and row.purpose == "train" and row.labeler not in aside:
                 state = self._state(row)
                 key = (answer.item, 0 if state is None else state.classes_added)
-                alike.setdefault(key, []).append(answer)
+                by_question.setdefault(key, []).append(answer)
         pairs = []
-        for found in alike.values():
-            pairs += list(itertools.combinations(sorted(found, key=lambda answer: answer.slot), 2))
+        for alike in by_question.values():
+            pairs += list(itertools.combinations(sorted(alike, key=lambda answer: answer.slot), 2))
         return pairs
 
     def _answers(

@@ -54,29 +54,29 @@ class Recorded:
             raise RunError("the ledger has no further row to take")
         return self._rows.popleft()
 
-    def same(self, made: Entry) -> Row:
-        """Take the next row, which should be the one that was `made` again.
+    def same(self, entry: Entry) -> Row:
+        """Take the next row, which should be the `entry` that was made again.
 
         Raises:
             RunError: it is another one.
         """
         row = next(self.ahead())
-        if self._differ(made, row):
+        if self._differ(entry, row):
             place = f"round {row.round}" if row.event == "round" else f"row {row.seq} of the ledger"
-            other = made.event == row.event and made.surrogate != row.surrogate
+            other_item = entry.event == row.event and entry.surrogate != row.surrogate
             raise RunError(
                 f"{place} was recorded as {_told(row)}, but the replay got"
-                f" {'a decision about another item' if other else _told(made)}: the run was"
+                f" {'a decision about another item' if other_item else _told(entry)}: the run was"
                 " made by other versions or on another machine (see `stacksl status RUN"
                 " --settings`)"
             )
         self._blurred |= self.changed and bool(row.payload.get("tune"))
         return self._rows.popleft()
 
-    def _differ(self, made: Entry, row: Row) -> bool:
-        if self.comparable or made.event not in _MADE:
-            return values_of(made)[1:] != values_of(row)[1:]  # all but the time
-        return (made.event, made.round, made.surrogate) != (row.event, row.round, row.surrogate)
+    def _differ(self, entry: Entry, row: Row) -> bool:
+        if self.comparable or entry.event not in _MADE:
+            return values_of(entry)[1:] != values_of(row)[1:]  # all but the time
+        return (entry.event, entry.round, entry.surrogate) != (row.event, row.round, row.surrogate)
 
     def _more(self) -> bool:
         """Read further rows; False where there are none."""

@@ -60,9 +60,9 @@ def read_arrays(store: Store, seq: int | None = None) -> Iterator[Saved]:
         saved = Saved(Head(count, tip), round, data)
         # their digest is in the next row of the chain; one that was cut accuses no arrays
         pages = store.pages(count, upto=count + 1)
-        noted = [each.payload.get(STORED) for page in pages for each in page]
-        whole = saved.digest == digest and noted in ([], [digests_of(ARRAYS, [row])])
-        yield saved._replace(whole=whole)
+        noted = [entry.payload.get(STORED) for page in pages for entry in page]
+        intact = saved.digest == digest and noted in ([], [digests_of(ARRAYS, [row])])
+        yield saved._replace(whole=intact)
 
 
 def array_heads(store: Store) -> dict[str, Head]:

@@ -107,14 +107,14 @@ class Store:
         self.fsync_seconds += time.perf_counter() - start
 
     def select(
-        self, table: Table, columns: Sequence[str] = (), rest: str = "", *values: object
+        self, table: Table, columns: Sequence[str] = (), clauses: str = "", *values: object
     ) -> list[Any]:
         """Rows as tuples of some `columns` or all, each value of the type of its column.
 
-        `rest` is SQL behind the table's name, with a `?` for each of the `values`.
+        The `clauses` are SQL behind the table's name, with a `?` for each of the `values`.
         """
         columns = columns or tuple(table.columns)
-        query = f"SELECT {', '.join(columns)} FROM {table.name} {rest}"
+        query = f"SELECT {', '.join(columns)} FROM {table.name} {clauses}"
         with self.sentences():
             return _typed(table, columns, self.connection.execute(query, values))
 
@@ -122,12 +122,12 @@ class Store:
         self, table: Table, columns: Sequence[str], column: str, values: Iterable[Any]
     ) -> list[Any]:
         """The rows with one of the `values` in a `column`, as `select` gives them."""
-        wanted, found = sorted(values), []
+        wanted, rows = sorted(values), []
         for start in range(0, len(wanted), _AT_ONCE):
             some = wanted[start : start + _AT_ONCE]
             places = ", ".join("?" for _ in some)
-            found += self.select(table, columns, f"WHERE {column} IN ({places})", *some)
-        return found
+            rows += self.select(table, columns, f"WHERE {column} IN ({places})", *some)
+        return rows
 
     def paged(
         self, table: Table, columns: Sequence[str], after: float, where: str, *values: object
@@ -136,8 +136,8 @@ class Store:
 
         Each row is its key and the `columns`; `where` is SQL that restricts them further.
         """
-        rest = f"WHERE {table.key} > ? {where} ORDER BY {table.key} LIMIT {_PAGE}"
-        while page := self.select(table, (table.key, *columns), rest, after, *values):
+        clauses = f"WHERE {table.key} > ? {where} ORDER BY {table.key} LIMIT {_PAGE}"
+        while page := self.select(table, (table.key, *columns), clauses, after, *values):
             keys = [row[0] for row in page]
             if keys[0] <= after or keys != sorted(keys):  # or it might be read for ever
                 raise _sentence(self.name, "malformed order of rows")
@@ -185,8 +185,7 @@ class Store:
 
     def round_rows(self, rounds: Iterable[int]) -> list[Row]:
         """The `round` rows of rounds, as far as they are on disk, in any order."""
-        found = self.chosen(EVENTS, _OF_ROW, "event = 'round' AND round", rounds)
-        return [Row(*row) for row in found]
+        return [Row(*r) for r in self.chosen(EVENTS, _OF_ROW, "event = 'round' AND round", rounds)]
 
     def rows_of(self, event: Literal["settings", "derived"]) -> list[Row]:
         """The rows of an event that has an index, the oldest first."""
@@ -242,14 +241,14 @@ def _typed(table: Table, columns: Sequence[str], rows: Iterable[Any]) -> list[An
 
     SQLite accepts a text in a column of integers, so a damaged file can hold one.
     """
-    found = list(rows)
-    for name, values in zip(columns, zip(*found, strict=True), strict=bool(found)):
+    tuples = list(rows)
+    for name, values in zip(columns, zip(*tuples, strict=True), strict=bool(tuples)):
         if not KINDS[table.columns[name]][1].issuperset(map(type, values)):
             raise LedgerCorrupt(
                 f"the column '{name}' of the ledger's table '{table.name}' holds a value of"
                 " another type: the file is damaged, restore it from a copy"
             )
-    return found
+    return tuples
 
 
 # Rows outside the chain -----------------------------------------------------------------------
@@ -272,11 +271,11 @@ def insert_stored(store: Store, table: Table, rows: Iterable[Sequence[Any]]) -> 
 
 def digests_of(table: Table, rows: Iterable[Sequence[Any]]) -> Digests:
     """The SHA-256, hexadecimal, of each row with its salt; of bytes the row has a digest."""
-    found: dict[str, str | None] = {}
+    digests: dict[str, str | None] = {}
     for row in rows:
-        text = ascii([each for each in row if not isinstance(each, bytes)])  # alike in any version
-        found[str(row[0])] = sha256(text.encode()).hexdigest()
-    return {table.name: found}
+        text = ascii([value for value in row if not isinstance(value, bytes)])  # in any version
+        digests[str(row[0])] = sha256(text.encode()).hexdigest()
+    return {table.name: digests}
 
 
 def expect_stored(store: Store, known: Digests) -> None:
@@ -287,10 +286,10 @@ def expect_stored(store: Store, known: Digests) -> None:
     """
     for table in (HANDED, REQUESTS):
         pages = store.paged(table, tuple(table.columns)[1:], -math.inf, "")
-        found = digests_of(table, chain.from_iterable(pages))[table.name]
+        actual = digests_of(table, chain.from_iterable(pages))[table.name]
         expected = known.get(table.name, {})
-        for place in expected | found:
-            if found.get(place) != expected.get(place):
+        for place in expected | actual:
+            if actual.get(place) != expected.get(place):
                 raise edited(store, table, place)
 
 

@@ -29,13 +29,13 @@ def erase_requests(store: Store, item: str) -> Digests:
     """
     rows, left = read_requests(store), list[tuple[int, str]]()
     shown = {row["call"] for _, row in rows if item in row.get("shots", ())}
-    erased = [each for each in rows if each[1]["item"] == item or each[1]["call"] in shown]
+    erased = [(place, row) for place, row in rows if row["item"] == item or row["call"] in shown]
     for place, row in erased:
         store.connection.execute("DELETE FROM requests WHERE place = ?", (place,))
         if row["item"] == item:
             continue
         if "request" in row:
-            row |= {"request": {}, "shots": [each for each in row["shots"] if each != item]}
+            row |= {"request": {}, "shots": [shot for shot in row["shots"] if shot != item]}
         else:
             row |= {"answer": "", "why": "an example in it was erased"}
         left.append((place, json.dumps(row)))
@@ -49,7 +49,7 @@ def read_requests(store: Store) -> list[tuple[int, dict[str, Any]]]:
     Raises:
         LedgerCorrupt: one is damaged.
     """
-    found = []
+    rows = []
     for place, content in store.select(REQUESTS, ("place", "content"), "ORDER BY place"):
         try:
             row = json.loads(content)
@@ -60,5 +60,5 @@ def read_requests(store: Store) -> list[tuple[int, dict[str, Any]]]:
                 f"row {place} of the requests in {store.name} is damaged: restore the file from a"
                 " copy"
             ) from fault
-        found.append((place, row))
-    return found
+        rows.append((place, row))
+    return rows

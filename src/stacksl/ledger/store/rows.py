@@ -147,10 +147,10 @@ def read_never_asked(
         "salt IS NOT NULL AND surrogate NOT IN (SELECT item FROM events WHERE event = 'reserved')"
         " AND (instr(casefold(prompt), ?) OR instr(casefold(id), ?))"
     )
-    rest = f"WHERE {where} ORDER BY place LIMIT ? OFFSET ?"
-    rows = store.select(ITEMS, ("salt", *_CONTENT), rest, find, find, count, start)
-    kept = [kept for _, kept, _, _ in (_read(*row) for row in rows) if kept is not None]
-    return store.count(ITEMS, where, find, find), kept
+    clauses = f"WHERE {where} ORDER BY place LIMIT ? OFFSET ?"
+    rows = store.select(ITEMS, ("salt", *_CONTENT), clauses, find, find, count, start)
+    items = [item for _, item, _, _ in (_read(*row) for row in rows) if item is not None]
+    return store.count(ITEMS, where, find, find), items
 
 
 def _read(
@@ -174,19 +174,19 @@ def _read(
 
 def _list_in(text: str) -> list[Any]:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list):
+        content = None
+    if not isinstance(content, list):
         raise LedgerCorrupt(_DAMAGED)
-    return found
+    return content
 
 
 def read_test(store: Store) -> Iterator[ItemRecord]:
     """Yield the test rows that were not erased, in order."""
-    for _, kept, *_ in chain.from_iterable(read_items(store, TEST)):
-        if kept is not None:
-            yield kept
+    for _, record, *_ in chain.from_iterable(read_items(store, TEST)):
+        if record is not None:
+            yield record
 
 
 def read_bank(store: Store) -> list[tuple[str, list[str]]]:
@@ -217,13 +217,13 @@ def erase_item(store: Store, surrogate: str) -> None:
 
 def digest_of_rows(store: Store) -> str:
     """The SHA-256, hexadecimal, of the bank and of what an erased item or test row keeps."""
-    whole = sha256()
+    digest = sha256()
     for table in (ITEMS, TEST):
-        whole.update(table.name.encode())
+        digest.update(table.name.encode())
         for page in store.paged(table, _KEPT, -math.inf, ""):
-            whole.update(f"{canonical(page)[1:-1]},".encode())
-    whole.update(canonical(store.select(BANK, (), "ORDER BY place")).encode())
-    return whole.hexdigest()
+            digest.update(f"{canonical(page)[1:-1]},".encode())
+    digest.update(canonical(store.select(BANK, (), "ORDER BY place")).encode())
+    return digest.hexdigest()
 
 
 def expect_rows(store: Store, digest: object, *, each: bool) -> None:

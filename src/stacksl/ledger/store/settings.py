@@ -49,9 +49,10 @@ def read_settings(store: Store) -> dict[str, Setting]:
     Raises:
         LedgerCorrupt: it was edited.
     """
-    settings, _ = expect_digest(store)
     return {
-        name: Setting(json.loads(value), said) for name, value, said in settings if name not in _OWN
+        name: Setting(json.loads(value), origin)
+        for name, value, origin in expect_digest(store)[0]
+        if name not in _OWN
     }
 
 
@@ -70,13 +71,13 @@ def read_classes(store: Store) -> list[ClassRow]:
         LedgerCorrupt: they were edited.
     """
     _, classes = expect_digest(store)
-    return [ClassRow(name, said, tuple(json.loads(texts))) for _, name, said, texts in classes]
+    return [ClassRow(name, about, tuple(json.loads(texts))) for _, name, about, texts in classes]
 
 
 def write_classes(store: Store, classes: Iterable[ClassRow]) -> None:
     """Replace the classes, in the open transaction."""
     store.connection.execute("DELETE FROM classes")
-    rows = ((each.name, each.description, _text(each.examples)) for each in classes)
+    rows = ((row.name, row.description, _text(row.examples)) for row in classes)
     store.insert(CLASSES, ((place, *row) for place, row in enumerate(rows)))
 
 
@@ -86,8 +87,8 @@ def expect_sealed(store: Store, *, each: bool) -> None:
     Raises:
         LedgerCorrupt: a row was edited, added or removed.
     """
-    found = store.select(SETTINGS, ("value",), "WHERE name = ?", ROWS)
-    expect_rows(store, json.loads(found[0][0]) if found else None, each=each)
+    stored = store.select(SETTINGS, ("value",), "WHERE name = ?", ROWS)
+    expect_rows(store, json.loads(stored[0][0]) if stored else None, each=each)
 
 
 def new_salt() -> Setting:
@@ -135,8 +136,8 @@ def other_derived(store: Store, digests: Mapping[str, str]) -> dict[str, str]:
     """
     ((salt,),) = store.select(SETTINGS, ("value",), "WHERE name = ?", SALT)
     known = {row.payload.get("name"): row.payload.get("digest") for row in store.rows_of("derived")}
-    found = {name: salted(json.loads(salt), digest) for name, digest in digests.items()}
-    return {name: digest for name, digest in found.items() if known.get(name) != digest}
+    salted_digests = {name: salted(json.loads(salt), digest) for name, digest in digests.items()}
+    return {name: digest for name, digest in salted_digests.items() if known.get(name) != digest}
 
 
 def read_state(store: Store) -> dict[str, Any]:
