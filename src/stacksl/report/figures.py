@@ -63,28 +63,28 @@ def accuracy_curve(facts: Facts) -> str:
     return draw(WIDE, 230, 8) + draw(NARROW, 240, 4)
 
 
-def calibration(found: Calibration | None) -> str:
+def calibration(measured: Calibration | None) -> str:
     """Accuracy against confidence by bin; on the diagonal the probabilities are right."""
-    if found is None or not found.bins:
+    if measured is None or not measured.bins:
         return ""
-    label = f"Accuracy against confidence in {plural(len(found.bins), 'bin')}."
+    label = f"Accuracy against confidence in {plural(len(measured.bins), 'bin')}."
     frame = Frame(380, 360, (0.0, 1.0), (0.0, 1.0))
     fifths = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    most = max(entry.n for entry in found.bins)
+    most = max(entry.n for entry in measured.bins)
     marks = []
-    for entry in found.bins:
+    for entry in measured.bins:
         x, y = frame.across(entry.confidence), frame.up(entry.accuracy)
         reach = 3.5 + 8 * math.sqrt(entry.n / most)
         marks.append(
             f'<path class="line gap" d="M{x:.1f} {frame.up(entry.confidence):.1f}V{y:.1f}"/>'
         )
-        said = (
+        tooltip = (
             f"{percent(entry.confidence)} sure, {percent(entry.accuracy)} right, "
             f"{plural(entry.n, 'item')}"
         )
         marks.append(
             f'<circle class="bin" cx="{x:.1f}" cy="{y:.1f}" r="{reach:.1f}">'
-            f"<title>{said}</title></circle>"
+            f"<title>{tooltip}</title></circle>"
         )
     return drawing(
         frame,

@@ -60,7 +60,7 @@ def card(facts: Facts, *, text: bool = True, class_names: bool = False, handed: 
     The arguments are those of `render`; for `handed` see `right` of `portable.folder.write_folder`.
     """
     shown = facts if text else without_text(facts, class_names)
-    found = (
+    markdown = (
         environment()
         .get_template("card.md.j2")
         .render(
@@ -71,7 +71,7 @@ def card(facts: Facts, *, text: bool = True, class_names: bool = False, handed: 
             weakest=weakest(shown),
         )
     )
-    return wording.clean(found.rstrip("\n")) + "\n"
+    return wording.clean(markdown.rstrip("\n")) + "\n"
 
 
 # What is shown of the classes ---------------------------------------------------------------------
@@ -226,8 +226,8 @@ def _without_words(row: SettingRow) -> SettingRow:
 
 
 def _without_people(asking: Asking, classes: Mapping[str, str]) -> Asking:
-    named = [each.name for row in asking.disagreements for each in row.answers]
-    named += [each.name for each in asking.differing]
+    named = [answer.name for row in asking.disagreements for answer in row.answers]
+    named += [person.name for person in asking.differing]
     named += [row.who for row in asking.changes if row.who and row.kind not in OF_THE_RUN]
     people = dict.fromkeys([*(row.labeler for row in asking.costs), *named])
     numbers = {name: f"annotator {at}" for at, name in enumerate(people, 1)}
@@ -245,8 +245,8 @@ def _without_people(asking: Asking, classes: Mapping[str, str]) -> Asking:
                 item="",
                 prompt="",
                 answers=tuple(
-                    Named(numbers[each.name], classes.get(each.value, LEFT_OUT))
-                    for each in row.answers
+                    Named(numbers[answer.name], classes.get(answer.value, LEFT_OUT))
+                    for answer in row.answers
                 ),
             )
             for row in asking.disagreements

@@ -68,31 +68,31 @@ def bought(facts: Facts) -> str:
 
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
-    said = [] if facts.audit is None else [_audited(facts.audit), outside(facts)]
-    said = said if facts.column is None else [column_words(facts.column), *said]
+    sentences = [] if facts.audit is None else [_audited(facts.audit), outside(facts)]
+    sentences = sentences if facts.column is None else [column_words(facts.column), *sentences]
     if (test := facts.test) is not None:
-        said.append(
+        sentences.append(
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
             f"correctly (95% interval {interval(test.low, test.high)})."
         )
-    return " ".join([" ".join(filter(None, said)) or NOT_KNOWN, facts.stopped]).strip()
+    return " ".join([" ".join(filter(None, sentences)) or NOT_KNOWN, facts.stopped]).strip()
 
 
 def column_words(column: ColumnFacts) -> str:
     """How many of the labels that the data had are right, doubtful and corrected."""
-    audit, said = column.audit, f"How many labels in '{column.name}' are right is not known."
+    audit, words = column.audit, f"How many labels in '{column.name}' are right is not known."
     if audit is not None and audit.accuracy is not None:
         wide = f"95% interval {interval(audit.low, audit.high)}, {plural(audit.n, 'audited row')}"
         what = "are right" if audit.measures == "accuracy" else "agree with the annotator"
         where = f"labels in the column '{column.name}'"
         if audit.passed_over:  # the most doubtful were mended before
             where = "table's labels that people had not been asked about"
-        said = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
-    said += f" {count(column.flagged)} of {plural(column.labeled, 'label')} are doubtful."
+        words = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
+    words += f" {count(column.flagged)} of {plural(column.labeled, 'label')} are doubtful."
     if column.asked:
-        said += f" People were asked about the {count(column.asked)} most doubtful and changed"
-        said += f" {count(column.changed)} of them."
-    return said
+        words += f" People were asked about the {count(column.asked)} most doubtful and changed"
+        words += f" {count(column.changed)} of them."
+    return words
 
 
 def outside(facts: Facts) -> str:
@@ -162,10 +162,10 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
     half = min(curve[:-1], key=lambda point: (abs(2 * point.labels - last.labels), point.labels))
     points = 100 * (last.accuracy - half.accuracy)
     gain = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
-    rest = count(last.labels - half.labels)
+    remaining = count(last.labels - half.labels)
     return (
         f"The first {plural(half.labels, 'label')} gave {percent(half.accuracy)}; "
-        f"the remaining {rest} {gain}."
+        f"the remaining {remaining} {gain}."
     )
 
 
@@ -241,12 +241,12 @@ def audit_rows(audit: AuditResult) -> list[Named]:
     if audit.unknown:
         rows.append(Named("Ambiguous, broken or unanswered", count(audit.unknown)))
         rows.append(Named("Worst to best case", interval(audit.worst, audit.best, 2)))
-    if (found := audit.second) is not None:
-        differing, sampled = count(found.differing), count(found.sampled)
-        open_rows, errors = found.differing_open + found.sampled_open, found.errors
+    if (second := audit.second) is not None:
+        differing, sampled = count(second.differing), count(second.sampled)
+        open_rows, errors = second.differing_open + second.sampled_open, second.errors
         rows += [
-            Named("Differing rows: the model right", f"{count(found.model_right)} of {differing}"),
-            Named("Agreeing rows seen again: both wrong", f"{count(found.wrong)} of {sampled}"),
+            Named("Differing rows: the model right", f"{count(second.model_right)} of {differing}"),
+            Named("Agreeing rows seen again: both wrong", f"{count(second.wrong)} of {sampled}"),
             Named("Of these without two people who agree", count(open_rows)),
             Named("People's errors", f"{percent(errors[0])} ({interval(errors[1], errors[2])})"),
         ]
@@ -258,21 +258,21 @@ def notes(facts: Facts) -> list[str]:
     audit = facts.audit
     if audit is None:
         return []
-    found = [DRAWN_AT_RANDOM + POWERED.format(count(audit.reference)) * bool(audit.reference)]
-    found[0] += (BOUND if audit.look else MEANING) * (audit.measures == "accuracy")
+    sentences = [DRAWN_AT_RANDOM + POWERED.format(count(audit.reference)) * bool(audit.reference)]
+    sentences[0] += (BOUND if audit.look else MEANING) * (audit.measures == "accuracy")
     if audit.unknown:
-        found.append(
+        sentences.append(
             "The interval reaches from the low end of the worst case to the high end of the best."
         )
     if share := audit.passed_over:
-        whole = interval((1 - share) * audit.low, (1 - share) * audit.high + share)
-        found.append(
+        overall = interval((1 - share) * audit.low, (1 - share) * audit.high + share)
+        sentences.append(
             f"This audit was drawn when {percent(share)} of the items had been bought already, and"
             " says nothing about these. The accuracy above holds for items like the others; on all"
-            f" items of the source the interval is {whole}."
+            f" items of the source the interval is {overall}."
         )
     if audit.shown_before:
-        found.append(
+        sentences.append(
             "This audit was shown before, when the model had learned"
             f" {plural(audit.shown_at, 'label')} (now it has learned {count(audit.learned)})."
             " No new one was drawn since. The model was not trained on its answers. But if a run"
@@ -280,17 +280,17 @@ def notes(facts: Facts) -> list[str]:
         )
     if audit.interval_now is not None:
         changed = "not known" if audit.accuracy_now is None else percent(audit.accuracy_now, 2)
-        found.append(
+        sentences.append(
             f"{plural(audit.revised, 'answer')} of the audit corrected or set aside after it was"
             " first shown: the accuracy above uses the earlier answers; with the new ones it is"
             f" {changed} ({spread(*audit.interval_now, audit.look, 2)})."
         )
     if audit.trained_on:
-        found.append(
+        sentences.append(
             f"The saved model was also trained on the audit's {plural(audit.trained_on, 'label')};"
             " the accuracy above is of the model before."
         )
-    return found
+    return sentences
 
 
 def answer_rows(facts: Facts) -> list[Named]:
@@ -305,11 +305,11 @@ def answer_rows(facts: Facts) -> list[Named]:
     rows = [Named(name, f"{count(n)} ({percent(n / total)})") for name, n in kinds]
     if asking.disputes:
         rows.append(Named("Conflicting or late, not charged", count(asking.disputes)))
-    if (found := asking.agreement) is not None:
-        kappa = "not defined" if found.kappa is None else number(found.kappa, 2)
-        agreed = f"{percent(found.agreed / found.n)} of {plural(found.n, 'row')}"
+    if (agreement := asking.agreement) is not None:
+        kappa = "not defined" if agreement.kappa is None else number(agreement.kappa, 2)
+        agreed = f"{percent(agreement.agreed / agreement.n)} of {plural(agreement.n, 'row')}"
         rows.append(Named("Two annotators agreed", f"{agreed}, Cohen's κ = {kappa}"))
-    return rows + [Named(f"{each.name} differs", each.sentence) for each in asking.differing]
+    return rows + [Named(f"{person.name} differs", person.sentence) for person in asking.differing]
 
 
 def labeler_rows(facts: Facts) -> list[Named]:
@@ -350,13 +350,13 @@ CHANGES = {
 def change_rows(facts: Facts) -> list[Named]:
     """What changed on the way, in the order it did."""
     kind = "question" if facts.method.mode == "pool" else "round"
-    found = []
+    rows = []
     for row in facts.asking.changes:
         words, noun = CHANGES[row.kind]
         counted = plural(row.count, noun, "classes" if noun == "class" else "")
         what = f"{words.format(row.who or counted)}{_paid(row.money)}"
-        found.append(Named(f"After {plural(row.rounds, kind)}", what))
-    return found
+        rows.append(Named(f"After {plural(row.rounds, kind)}", what))
+    return rows
 
 
 KINDS = {
@@ -387,8 +387,8 @@ def mixed(refit: Refit) -> str:
 
 def modesty(calibration: Calibration) -> str:
     """How sure the model is on average, and how often right: which way it errs."""
-    sure = sum(each.n * each.confidence for each in calibration.bins) / calibration.n
-    right = sum(each.n * each.accuracy for each in calibration.bins) / calibration.n
+    sure = sum(entry.n * entry.confidence for entry in calibration.bins) / calibration.n
+    right = sum(entry.n * entry.accuracy for entry in calibration.bins) / calibration.n
     way = "it is too modest" if right - sure > 0.02 else "it is too sure"
     way = "that agrees" if abs(right - sure) <= 0.02 else way
     return f"On average it is {percent(sure, 0)} sure and right in {percent(right, 0)}: {way}."
@@ -402,7 +402,7 @@ SOURCES = {"audit": "the audit", "test": "the test file"}
 def uses(facts: Facts) -> list[tuple[str, str, str]]:
     """(count, name, meaning) of each use of the labels spent; the counts add up to them."""
     budget = facts.budget
-    found = [
+    rows = [
         (budget.answered, "learned", "the model was trained on them"),
         (budget.unlearned, "second answers", "to compare people, or on erased items; not learned"),
         (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
@@ -411,21 +411,21 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
         (budget.audit, "audit", "never learned; measure the final model"),
         (budget.further, "second look", "further answers to rows of the audit; never learned"),
     ]
-    return [(count(n), name, meaning) for n, name, meaning in found if n]
+    return [(count(n), name, meaning) for n, name, meaning in rows if n]
 
 
-def share_words(share: LabeledShare, own: OwnItems) -> str:
+def share_words(share: LabeledShare, items: OwnItems) -> str:
     """What share of the rest can be labeled at the accuracy wanted, or why that is not known."""
-    if not own.source:
+    if not items.source:
         return "cannot be estimated without an audit or a test file"
-    kind = "audited items" if own.source == "audit" else "test items"
-    judged = f"{count(own.measured)} {kind}"
-    if own.measured < share.needed:
+    kind = "audited items" if items.source == "audit" else "test items"
+    judged = f"{count(items.measured)} {kind}"
+    if items.measured < share.needed:
         return f"cannot be estimated from {judged}; needs at least {share.needed}"
     if share.share is None:
         return f"cannot be estimated: no threshold passed the test on {judged}"
     return (
-        f"{percent(share.share, 0)} ({plural(round(share.share * own.rest), 'item')}), where its"
+        f"{percent(share.share, 0)} ({plural(round(share.share * items.rest), 'item')}), where its"
         f" probability is at least {share.threshold:.3f}; {count(share.correct)} of"
         f" {count(share.n)} {kind} there are right"
     )
@@ -436,8 +436,8 @@ def choice_words(people: int, facts: Facts) -> str:
     assert facts.own is not None
     price = facts.budget.price
     cost = f" for {money(people * price)}" if price else ""
-    said = f"people answer {plural(people, 'more row')}{cost * bool(people)}"
-    return f"{said}, the model labels {count(facts.own.rest - people)}"
+    answered = f"people answer {plural(people, 'more row')}{cost * bool(people)}"
+    return f"{answered}, the model labels {count(facts.own.rest - people)}"
 
 
 def gain_words(gain: Gain) -> str:
@@ -446,7 +446,7 @@ def gain_words(gain: Gain) -> str:
         return (
             f"What {gain.more} more training labels would add cannot be estimated: {gain.reason}."
         )
-    value, low, high = (f"{100 * each:.1f}" for each in (gain.value, gain.low, gain.high))
+    value, low, high = (f"{100 * share:.1f}" for share in (gain.value, gain.low, gain.high))
     return (
         f"{gain.more} more training labels would add some {value} points of accuracy"
         f" (90% interval {low} to {high})."
@@ -465,25 +465,25 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
     run, budget = shlex.quote(facts.run), facts.budget
     waits = facts.audit is not None and facts.audit.waits
     if waits:
-        found = [
+        steps = [
             ("Enter what further people answered", f"stacksl answer {run} FILE..."),
             ("End the second look without them", f"stacksl change {run} --free --drop"),
         ]
     else:
-        found = [("Write the labeled table", f"stacksl export {run} --table labels.csv")]
-    found.append(("Label new items", f"stacksl predict {run} new.csv --out labeled.csv"))
+        steps = [("Write the labeled table", f"stacksl export {run} --table labels.csv")]
+    steps.append(("Label new items", f"stacksl predict {run} new.csv --out labeled.csv"))
     if facts.asking.disagreements:
-        found.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
-    left = {each.name: int(each.value) for each in facts.data.roles}.get("never asked for", 0)
-    if more := min(100, left):
-        drawn = more >= NEW_AUDIT and bool(outside(facts))
+        steps.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
+    left = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
+    if added := min(100, left):
+        drawn = added >= NEW_AUDIT and bool(outside(facts))
         audited = ", with an audit of all rows that are left" * drawn
-        change = f"stacksl change {run} --budget {budget.labels + more}"
-        found.append((f"Buy {more} more{audited}", change))
+        change = f"stacksl change {run} --budget {budget.labels + added}"
+        steps.append((f"Buy {added} more{audited}", change))
     if facts.audit and not (waits or facts.audit.trained_on or facts.language):
-        found.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
-    found.append(("Forward this page without texts", f"stacksl report {run} --no-text"))
-    return found
+        steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
+    steps.append(("Forward this page without texts", f"stacksl report {run} --no-text"))
+    return steps
 
 
 # An adapted language model ------------------------------------------------------------------------

@@ -104,9 +104,9 @@ def money(micro: int) -> str:
     >>> money(2_500_000_000), money(1_500), money(0)
     ('$2,500.00', '$0.0015', '$0.00')
     """
-    whole, rest = divmod(abs(micro), MICRO)
-    decimals = f"{rest:06d}".rstrip("0").ljust(2, "0")
-    return f"{'-' if micro < 0 else ''}${whole:,}.{decimals}"
+    dollars, micros = divmod(abs(micro), MICRO)
+    decimals = f"{micros:06d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if micro < 0 else ''}${dollars:,}.{decimals}"
 
 
 def interval(low: float | None, high: float | None, digits: int = 1) -> str:
@@ -137,9 +137,9 @@ def duration(seconds: float | None) -> str:
     """
     if seconds is None or seconds < 60:
         return "–" if seconds is None else f"{number(seconds)} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, left = divmod(minutes, 60)
-    return f"{count(hours)} h {left} min" if hours else f"{minutes} min {rest} s"
+    minutes, seconds_left = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{count(hours)} h {minutes_left} min" if hours else f"{minutes} min {seconds_left} s"
 
 
 def memory(size: int) -> str:
