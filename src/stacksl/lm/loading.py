@@ -145,8 +145,8 @@ class Base:
 
 def weight_files(folder: Path) -> list[Path]:
     """The files in `folder` that hold weights."""
-    found = {path for kind in ("*.safetensors", "*.bin") for path in folder.glob(kind)}
-    return sorted(path for path in found if path.is_file())
+    paths = {path for kind in ("*.safetensors", "*.bin") for path in folder.glob(kind)}
+    return sorted(path for path in paths if path.is_file())
 
 
 def identify(folder: Path, config: Any, known: Weights | None = None) -> Weights:
@@ -298,8 +298,8 @@ def _folder(source: str, revision: str | None = None) -> Path:
         return Path(source)
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(source, "config.json", revision=revision)
-    return Path(found).parent if isinstance(found, str) else Path(source)
+    cached = try_to_load_from_cache(source, "config.json", revision=revision)
+    return Path(cached).parent if isinstance(cached, str) else Path(source)
 
 
 def _check_causal(torch: Any, name: str, model: Any) -> None:

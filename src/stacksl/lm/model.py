@@ -101,7 +101,7 @@ class LanguageModel:
         if sums is None:
             sums = self._chunked("sums", self._rows(items), None)
         ways = [replace(self.choices, normalization=kind) for kind in NORMALIZATIONS]
-        ways += [replace(ways[-1], pmi_context=each) for each in PMI_CONTEXTS]
+        ways += [replace(ways[-1], pmi_context=context) for context in PMI_CONTEXTS]
         losses = []
         for way in ways:
             self._ask(way)
@@ -120,9 +120,9 @@ class LanguageModel:
             block: their features and scores by `token_mean`, of the initial adapter.
             gold: labels by the place of their item, one at least.
         """
-        own, rows = self.temperature, self._rows(items)
+        temperature, rows = self.temperature, self._rows(items)
         sums = [
-            inputs.offset * own * np.array(divisors(row, "token_mean"))
+            inputs.offset * temperature * np.array(divisors(row, "token_mean"))
             for inputs, row in zip(block, rows, strict=True)
             if inputs.offset is not None
         ]
@@ -200,9 +200,9 @@ class LanguageModel:
         """φ and the model's scores of `items` under the present weights."""
         what = "sums" if self._map is None else "states"
         read = self._chunked(what, self._rows(items), progress)
-        sums = read if self._map is None else [each for each, _ in read]
+        sums = read if self._map is None else [item_sums for item_sums, _ in read]
         scores = self._scaled(sums, items)
-        sizes = [len(each) for each in scores]
+        sizes = [len(row) for row in scores]
         phi = np.zeros((sum(sizes), 1), np.float32)
         if self._map is not None:
             ids = [item.id for item in items]
@@ -221,10 +221,10 @@ class LanguageModel:
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take back what `state` gave."""
-        kept = dict(state)
-        self._initial = self._temperature = float(kept.pop("temperature"))
+        arrays = dict(state)
+        self._initial = self._temperature = float(arrays.pop("temperature"))
         if self._map is not None:
-            self._map.restore(kept)
+            self._map.restore(arrays)
 
     @property
     def temperature(self) -> float:
@@ -241,7 +241,7 @@ class LanguageModel:
     def policies(self, items: Sequence[Item], progress: Progress | None = None) -> list[Array]:
         """(K,) probabilities of every item's options under the present weights."""
         sums = self._chunked("sums", self._rows(items), progress)
-        return [softmax(each) for each in self._scaled(sums, items)]
+        return [softmax(scores) for scores in self._scaled(sums, items)]
 
     def scores(
         self, items: Sequence[Item], progress: Progress | None = None
@@ -260,11 +260,11 @@ class LanguageModel:
             key: of this refit's order and dropout.
             progress: called with (done, total) optimizer steps.
         """
-        kind, items = self._kind, [each.item for each in bought]
+        kind, items = self._kind, [lesson.item for lesson in bought]
         alone = self._alone(items) if kind == "pmi" else [None] * len(items)
         examples = [
-            Example(row, own, each.label, each.candidates, each.reference)
-            for each, row, own in zip(bought, self._rows(items), alone, strict=True)
+            Example(row, premise, lesson.label, lesson.candidates, lesson.reference)
+            for lesson, row, premise in zip(bought, self._rows(items), alone, strict=True)
         ]
         training = replace(self.choices.training, normalization=kind, temperature=self.temperature)
         self.worker.progress = progress
@@ -319,8 +319,8 @@ class LanguageModel:
 
     @property
     def _kind(self) -> Normalization:
-        own = self.choices.normalization
-        return "token_mean" if own == "auto" else own
+        kind = self.choices.normalization
+        return "token_mean" if kind == "auto" else kind
 
     def _fit_temperature(self, sums: Sequence[Array], items: Sequence[Item]) -> None:
         """Fix the temperature on unlabeled `items`, unless it was given or fitted before."""
@@ -349,36 +349,36 @@ class LanguageModel:
         return [known[item] for item in listed]
 
     def _together(self, method: str, rows: Sequence[TokenItem]) -> list[Any]:
-        found: list[Any] = self._processes.together(self.worker, method, rows)
-        return found
+        values: list[Any] = self._processes.together(self.worker, method, rows)
+        return values
 
     def _chunked(
         self, method: str, rows: Sequence[TokenItem], progress: Progress | None
     ) -> list[Any]:
-        found: list[Any] = []
+        values: list[Any] = []
         for start in range(0, len(rows), _CHUNK):
-            found += self._together(method, rows[start : start + _CHUNK])
+            values += self._together(method, rows[start : start + _CHUNK])
             if progress is not None:
-                progress(len(found), len(rows))
-        return found
+                progress(len(values), len(rows))
+        return values
 
     def _scaled(self, sums: Sequence[Array], items: Sequence[Item]) -> list[Array]:
-        own = self.temperature
-        return [each / own for each in self._normalized(sums, items, self._kind)]
+        temperature = self.temperature
+        return [scores / temperature for scores in self._normalized(sums, items, self._kind)]
 
     def _normalized(
         self, sums: Sequence[Array], items: Sequence[Item], kind: Normalization
     ) -> list[Array]:
         """The scores at temperature 1: `normalize.normalized`, on numbers that are here already."""
         if kind == "pmi":
-            return [a - b for a, b in zip(sums, self._own_sums(items), strict=True)]
+            return [a - b for a, b in zip(sums, self._premise_sums(items), strict=True)]
         rows = self._rows(items)
-        return [each / np.array(divisors(row, kind)) for each, row in zip(sums, rows, strict=True)]
+        return [logs / np.array(divisors(row, kind)) for logs, row in zip(sums, rows, strict=True)]
 
-    def _own_sums(self, items: Sequence[Item]) -> list[Array]:
+    def _premise_sums(self, items: Sequence[Item]) -> list[Array]:
         """Log p(option) behind the premise alone; each pair of both is scored once."""
         alone = self._alone(items)
         distinct = list({(row.prompt, row.options): row for row in alone}.values())
-        found = self._together("sums", distinct)
-        known = {(r.prompt, r.options): s for r, s in zip(distinct, found, strict=True)}
+        sums = self._together("sums", distinct)
+        known = {(r.prompt, r.options): s for r, s in zip(distinct, sums, strict=True)}
         return [known[row.prompt, row.options] for row in alone]

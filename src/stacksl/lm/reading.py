@@ -110,7 +110,7 @@ def read_weights(
     tf = load_transformers()
     try:
         with quiet(), still_random():
-            model, found = tf.AutoModelForCausalLM.from_pretrained(
+            model, loading = tf.AutoModelForCausalLM.from_pretrained(
                 source,
                 revision=revision or "main",
                 dtype=dtype,
@@ -120,12 +120,12 @@ def read_weights(
             )
     except Exception as error:
         raise _no_weights(name, config, error) from error
-    if missing := sorted(found["missing_keys"]):
+    if missing := sorted(loading["missing_keys"]):
         raise SettingsError(
             f"model '{name}' lacks {len(missing)} of its weights ({_some(missing)}), which would "
             "be random: give a folder with all of them"
         )
-    if unused := sorted(found["unexpected_keys"]):
+    if unused := sorted(loading["unexpected_keys"]):
         warnings.warn(
             f"{len(unused)} tensors in the weights of model '{name}' are not used "
             f"({_some(unused)}): check that its config.json is the right one",
@@ -291,6 +291,6 @@ def _front_matter(source: str, revision: str | None) -> str | None:
         facts = metadata_load(card) or {}
     except Exception:  # no card, no network, broken YAML: then no license is known
         return None
-    found = facts.get("license")
+    kind = facts.get("license")
     name = facts.get("license_name")
-    return str(name) if found == "other" and name else found if isinstance(found, str) else None
+    return str(name) if kind == "other" and name else kind if isinstance(kind, str) else None

@@ -20,7 +20,7 @@ def tracking(name: str, run: Path, show: Callable[[Any], None] | None) -> Iterat
     """
     if name not in ("mlflow", "tensorboard"):
         raise SettingsError(f"--report-to should be mlflow or tensorboard, got {name!r}")
-    if missing := [each for each in ("accelerate", name) if find_spec(each) is None]:
+    if missing := [library for library in ("accelerate", name) if find_spec(library) is None]:
         raise SettingsError(f"--report-to {name} needs {missing[0]}: pip install {missing[0]}")
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 

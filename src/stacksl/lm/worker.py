@@ -65,19 +65,19 @@ class Worker:
     @cached_property
     def likelihood(self) -> Likelihood:
         """The model as a scorer of options."""
-        own = self._choices
+        choices = self._choices
         return Likelihood(
             self.adapter.model,
-            path=own.scoring,
-            batch_tokens=own.batch_tokens,
-            verdict=own.verdict,
+            path=choices.scoring,
+            batch_tokens=choices.batch_tokens,
+            verdict=choices.verdict,
         )
 
     @property
     def verdict(self) -> str:
         """Which scoring path holds, as far as any was checked."""
-        made = "likelihood" in vars(self)
-        return self.likelihood.verdict if made else self._choices.verdict
+        built = "likelihood" in vars(self)
+        return self.likelihood.verdict if built else self._choices.verdict
 
     @cached_property
     def start(self) -> str:

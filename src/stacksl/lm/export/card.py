@@ -95,13 +95,13 @@ class About:
 
 def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
     """What lm-eval's `--model_args` takes to score with the adapted model of `folder`."""
-    found: dict[str, str | bool] = {"pretrained": about.source, "peft": str(folder)}
+    arguments: dict[str, str | bool] = {"pretrained": about.source, "peft": str(folder)}
     if about.revision is not None:
-        found["revision"] = about.revision
-    found["dtype"] = unquantized(about.dtype)
+        arguments["revision"] = about.revision
+    arguments["dtype"] = unquantized(about.dtype)
     if about.chat:  # the chat template has written every special token
-        found["add_bos_token"] = False
-    return found
+        arguments["add_bos_token"] = False
+    return arguments
 
 
 def card_text(
@@ -125,11 +125,10 @@ def card_text(
     if facts is not None and facts.language is not None:
         training = {"Refits": len(facts.language.refits)}
         training |= {row.name: row.value for row in facts.language.training}
-    own = {"sum": "acc", "char_mean": "acc_norm", "pmi": "acc_pmi", "token_mean": "acc_token_mean"}
-    if about.pmi_context == "empty":
-        own["pmi"] = "acc_mutual_info"
+    pmi = "acc_mutual_info" if about.pmi_context == "empty" else "acc_pmi"
+    metrics = {"sum": "acc", "char_mean": "acc_norm", "token_mean": "acc_token_mean", "pmi": pmi}
     evaluated = tasks and not merged
-    found = (
+    markdown = (
         environment()
         .get_template("adapter.md.j2")
         .render(
@@ -143,13 +142,13 @@ def card_text(
             scoring=scoring,
             fence="`" * (3 if "```" not in about.template else 8),
             command=command(model_arguments(about, "."), tasks, "lm_eval") if evaluated else "",
-            metric=own[about.normalization],
+            metric=metrics[about.normalization],
             training=training,
             cell=_cell,
             code=lambda text: f"`{' '.join(text.split()).replace('`', '')}`",
         )
     )
-    return found.rstrip("\n") + "\n"
+    return markdown.rstrip("\n") + "\n"
 
 
 def _cell(value: Any) -> str:

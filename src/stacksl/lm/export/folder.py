@@ -95,9 +95,9 @@ def expect_whole(folder: Path) -> None:
     Raises:
         RunError: a file is missing or has other content.
     """
-    known, found = _described(folder)[FILES], _digests(folder)
+    known, actual = _described(folder)[FILES], _digests(folder)
     for name, digest in known.items():
-        if found.get(name) != digest:
+        if actual.get(name) != digest:
             raise RunError(
                 f"{folder / name} is missing or does not match its SHA-256 in {ABOUT}: {_REMEDY}"
             )
@@ -120,12 +120,12 @@ def _described(folder: Path) -> dict[str, Any]:
 
 def _digests(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file of `folder`, but for card and description."""
-    found = {}
+    digests = {}
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name not in ("README.md", ABOUT):
             with path.open("rb") as file:
-                found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+                digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def merge(folder: Path, out: Path, facts: Facts | None = None) -> Path:

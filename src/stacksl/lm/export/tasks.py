@@ -177,7 +177,7 @@ def command(arguments: Mapping[str, str | bool], names: Sequence[str], folder: P
     `arguments` are what `--model_args` takes; see `card.model_arguments`.
     """
     values = list(arguments.values())
-    plain = all(isinstance(each, bool) or re.fullmatch(r"[\w./:@+-]+", each) for each in values)
+    plain = all(isinstance(value, bool) or re.fullmatch(r"[\w./:@+-]+", value) for value in values)
     given = (
         ",".join(f"{key}={value}" for key, value in arguments.items())
         if plain
@@ -208,11 +208,11 @@ def _yaml(name: str, rows: Sequence[object], prompt: Prompt, metrics: Sequence[s
     first, source, aggregation = prompt.continuations[0], "items", "mean"
     if metrics == ("acc_pmi",):
         source, aggregation = "pmi_items", "!function metrics.pmi_accuracy"
-    listed = "".join(_METRIC.format(name=each, aggregation=aggregation) for each in metrics)
+    listed = "".join(_METRIC.format(name=metric, aggregation=aggregation) for metric in metrics)
     listed = f"metric_list:\n{listed}"
     if metrics != _OWN:
-        own = metrics[0].removeprefix("acc_")
-        listed = f"process_results: !function metrics.{own}\n{listed}"
+        function = metrics[0].removeprefix("acc_")
+        listed = f"process_results: !function metrics.{function}\n{listed}"
     return _TASK.format(
         source=source,
         count=len(rows),

@@ -88,11 +88,11 @@ class PromptFormat:
     chat_arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        found = set(_FIELD.findall(self.template))
+        present = set(_FIELD.findall(self.template))
         needed = _FIELDS if self.answer_format == "letter" else {"prompt"}
-        if needed - found or found - _FIELDS:
-            wrong = sorted(needed - found) or sorted(found - _FIELDS)
-            what = "lacks" if needed - found else "has the unknown"
+        if needed - present or present - _FIELDS:
+            wrong = sorted(needed - present) or sorted(present - _FIELDS)
+            what = "lacks" if needed - present else "has the unknown"
             raise SettingsError(
                 f"a template for answer format '{self.answer_format}' takes the fields {{prompt}}"
                 f" and {{options}}, and this one {what}"
@@ -147,12 +147,12 @@ class PromptFormat:
         if self.answer_format == "letter" or "{options}" in self.template:
             values["options"], within = _listed(item)
         text, done, start = "", 0, 0
-        for found in _FIELD.finditer(self.template):
-            text += self.template[done : found.start()]
-            done = found.end()
-            if found.group(1) == "options":
+        for match in _FIELD.finditer(self.template):
+            text += self.template[done : match.start()]
+            done = match.end()
+            if match.group(1) == "options":
                 start = len(text)  # of the last listing: it has read the most
-            text += values[found.group(1)]
+            text += values[match.group(1)]
         text += self.template[done:]
         if self.answer_format == "option":
             return text, None
@@ -168,7 +168,7 @@ class PromptFormat:
         if self.system is not None:
             turns.insert(0, {"role": "system", "content": self.system})
         try:
-            whole = str(
+            rendered = str(
                 self.chat.apply_chat_template(
                     turns, tokenize=False, add_generation_prompt=True, **self.chat_arguments
                 )
@@ -178,7 +178,7 @@ class PromptFormat:
                 f"the chat template of this model refuses the turns ({error}): leave `system` or"
                 " chat_arguments out"
             ) from error
-        return whole, None if spans is None else _shifted(spans, text, whole)
+        return rendered, None if spans is None else _shifted(spans, text, rendered)
 
 
 def template(spec: str | None, answer_format: AnswerFormat = "option") -> str:
@@ -226,10 +226,10 @@ def _listed(item: Item) -> tuple[str, list[Span]]:
     return "\n".join(lines), spans
 
 
-def _shifted(spans: tuple[Span, ...], text: str, whole: str) -> tuple[Span, ...]:
-    """Spans of `text` as spans of the `whole` that holds it, its outer space perhaps stripped."""
+def _shifted(spans: tuple[Span, ...], text: str, rendered: str) -> tuple[Span, ...]:
+    """Spans of `text` as spans of the `rendered` text, which may lack its outer space."""
     bare = text.strip()
-    at = whole.find(bare)
+    at = rendered.find(bare)
     if at < 0:
         return ()
     moved = at - text.find(bare)

@@ -179,8 +179,8 @@ class Tokenizing:
         short = replace(item, options=options, options_cut=options_cut)
         if room is None or len(item.prompt) <= room:
             return short
-        kept = self._opening if item.prompt[: len(self._opening)] == self._opening else ()
-        kept = kept if room > len(kept) else ()
+        opening = self._opening if item.prompt[: len(self._opening)] == self._opening else ()
+        opening = opening if room > len(opening) else ()
         if room < 1:
             raise DataError(
                 f"item '{item.id}' has an option of {max(map(len, options))} tokens, which leaves "
@@ -188,10 +188,10 @@ class Tokenizing:
                 "max_len_choice"
             )
         cut = len(item.prompt) - room
-        tail = item.prompt[cut + len(kept) :]
+        tail = item.prompt[cut + len(opening) :]
         spans = () if item.lost else item.spans
-        placed = _placed(spans, -cut, room, len(kept))
-        return replace(short, prompt=(*kept, *tail), cut=cut, **placed)
+        placed = _placed(spans, -cut, room, len(opening))
+        return replace(short, prompt=(*opening, *tail), cut=cut, **placed)
 
 
 def _moved(text: str, follows: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -204,8 +204,8 @@ def _moved(text: str, follows: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 def _covering(span: Span, offsets: Sequence[Span]) -> Span:
     """The tokens that hold a character of the span, as (first, last + 1); (0, 0) for none."""
     start, stop = span
-    found = [n for n, (a, b) in enumerate(offsets) if max(a, start) < min(b, stop)]
-    return (found[0], found[-1] + 1) if found else (0, 0)
+    places = [n for n, (a, b) in enumerate(offsets) if max(a, start) < min(b, stop)]
+    return (places[0], places[-1] + 1) if places else (0, 0)
 
 
 def _placed(

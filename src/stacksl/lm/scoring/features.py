@@ -100,8 +100,8 @@ class StateMap:
         """
         basis = self._fitted()
         return [
-            self._rows(_centered(each, _name(ids, number)) @ basis)
-            for number, each in enumerate(states)
+            self._rows(_centered(item_states, _name(ids, number)) @ basis)
+            for number, item_states in enumerate(states)
         ]
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -114,8 +114,8 @@ class StateMap:
 
     def _rows(self, projected: Array) -> Rows:
         norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))[:, None]
-        own = norms > _NOTHING * self._usual
-        return np.where(own, projected / np.where(own, norms, 1.0), 0.0).astype(np.float32)
+        nonzero = norms > _NOTHING * self._usual
+        return np.where(nonzero, projected / np.where(nonzero, norms, 1.0), 0.0).astype(np.float32)
 
     def _fitted(self) -> Array:
         assert self._basis is not None, "a map is fitted or restored before it is used"
@@ -124,13 +124,13 @@ class StateMap:
 
 def _centered(states: NDArray[Any], name: str) -> Array:
     """The states (K, h) of an item less their mean, in float64."""
-    found = np.asarray(states, dtype=np.float64)
-    if not np.isfinite(found).all():
+    values = np.asarray(states, dtype=np.float64)
+    if not np.isfinite(values).all():
         raise FeatureError(
             f"the states of item {name} should be finite and hold NaN or infinity: load the model "
             "in another dtype, or take weights that were trained to the end"
         )
-    return np.asarray(found - found.mean(axis=0))
+    return np.asarray(values - values.mean(axis=0))
 
 
 def _leading(moment: Array, dim: int) -> Array:

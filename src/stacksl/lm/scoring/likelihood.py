@@ -85,7 +85,7 @@ class Likelihood:
         self.model = model
         self.batch_tokens = batch_tokens
         self.used: dict[What, Path] = {}
-        trained = {each.dtype for each in model.parameters() if each.requires_grad}
+        trained = {weight.dtype for weight in model.parameters() if weight.requires_grad}
         self._half = model.dtype in (torch.bfloat16, torch.float16)
         self._mixed = self._half and bool(trained - {model.dtype})
         self._named = path != "auto"
@@ -95,7 +95,7 @@ class Likelihood:
         if reason is not None and path == "packed":
             raise SettingsError(f"scoring path '{path}' does not fit: {reason}; take 'auto'")
         allowed = PATHS if reason is None else PATHS[1:]
-        self._left = [each for each in allowed if path in ("auto", each)]
+        self._left = [name for name in allowed if path in ("auto", name)]
         self.window = _window(model) if reason is None else None
         before, what, here = [*verdict.split(" ", 2), "", ""][:3]
         if here == self._here and before in self._left:
@@ -165,19 +165,19 @@ class Likelihood:
         return [value for value, _ in read], [state for _, state in read]
 
     def _read(self, items: Sequence[TokenItem], what: What) -> list[Read]:
-        found: list[Any] = [None] * len(items)
+        reads: list[Any] = [None] * len(items)
         work = partial(self._batch, what=what)
         long = {n for n, item in enumerate(items) if self.path_for([item]) != self.path}
         for places in (sorted(long), [n for n in range(len(items)) if n not in long]):
-            own = [items[place] for place in places]
-            for batch in batches(own, self.batch_tokens, with_last=what == "states"):
-                some = [own[index] for index in batch]
+            group = [items[place] for place in places]
+            for batch in batches(group, self.batch_tokens, with_last=what == "states"):
+                some = [group[index] for index in batch]
                 # with gradients the graphs of both halves would be alive: the trainer halves
                 alive = load_torch().is_grad_enabled()
                 values = work(some) if alive else self.in_memory(work, some)
                 for index, value in zip(batch, values, strict=True):
-                    found[places[index]] = value
-        return found
+                    reads[places[index]] = value
+        return reads
 
     def in_memory(self, work: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
         """What `work` gives of each part of a batch, in halves where all of it does not fit.
@@ -199,18 +199,18 @@ class Likelihood:
         self.used[what] = self.path
         return self._run(path, items, what)
 
-    def _run(self, path: Path, items: Items, what: What, **more: Any) -> list[Read]:
+    def _run(self, path: Path, items: Items, what: What, **options: Any) -> list[Read]:
         """What a path reads, unchecked; in half precision over weights of float32, if any."""
         if path == "padded":
-            more["batch_tokens"] = self.batch_tokens
+            options["batch_tokens"] = self.batch_tokens
         run = {"packed": packed, "padded": padded, "naive": naive}[path]
-        read = partial(run, self.model, items, states=what == "states", **more)
+        read = partial(run, self.model, items, states=what == "states", **options)
         if not self._mixed:
             return read()
         torch = load_torch()
-        kept = torch.is_grad_enabled()  # copies of weights are of use to a backward pass alone
+        grad = torch.is_grad_enabled()  # copies of weights are of use to a backward pass alone
         kind = self.model.device.type
-        with torch.autocast(kind, dtype=self.model.dtype, cache_enabled=kept):
+        with torch.autocast(kind, dtype=self.model.dtype, cache_enabled=grad):
             return read()
 
     def _check(self, items: Items, what: What) -> None:
@@ -223,7 +223,7 @@ class Likelihood:
         with load_torch().no_grad(), evaluating(self.model):
             expected = self._run("naive", some, what)
             if not all(
-                each.isfinite().all() for both in expected for each in both if each is not None
+                value.isfinite().all() for read in expected for value in read if value is not None
             ):
                 raise FeatureError(
                     "the model's log-likelihoods or states are not finite: load it in another "
@@ -251,13 +251,13 @@ class Likelihood:
                 raise
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         again = self._widened(items, what) if self._half else expected
-        off, noise = (self._nats_off(each, expected, items) for each in (got, again))
+        off, noise = (self._nats_off(reads, expected, items) for reads in (got, again))
         most = max(_HALF_TOLERANCE if self._half else _TOLERANCE, _OF_ROUNDING * noise)
         if not off <= most:
             return f"{off:.2g} nats a token off, {most:.2g} allowed"
         if what != "states":
             return None
-        off, noise = (self._states_off(each, expected) for each in (got, again))
+        off, noise = (self._states_off(reads, expected) for reads in (got, again))
         most = max(_STATE_HALF_TOLERANCE if self._half else _STATE_TOLERANCE, _OF_ROUNDING * noise)
         return None if off <= most else f"states {off:.2g} of their size off, {most:.2g} allowed"
 
@@ -270,15 +270,15 @@ class Likelihood:
         """The largest difference of a sum in nats a token; the mean one in half precision."""
         torch = load_torch()
         tokens = torch.tensor([len(option) for item in items for option in item.options])
-        one, other = (torch.cat([value for value, _ in each]) for each in (got, expected))
-        gaps = (one - other).abs().cpu() / tokens
+        actual, reference = (torch.cat([value for value, _ in reads]) for reads in (got, expected))
+        gaps = (actual - reference).abs().cpu() / tokens
         return float(gaps.mean() if self._half else gaps.max())
 
     def _states_off(self, got: list[Read], expected: list[Read]) -> float:
         """The same for states, as a share of their root mean square."""
         torch = load_torch()
-        one, other = (torch.cat([state for _, state in each]) for each in (got, expected))
-        gaps = (one - other).abs() / other.square().mean().sqrt().clamp_min(1e-12)
+        actual, reference = (torch.cat([state for _, state in reads]) for reads in (got, expected))
+        gaps = (actual - reference).abs() / reference.square().mean().sqrt().clamp_min(1e-12)
         return float(gaps.mean() if self._half else gaps.max())
 
 

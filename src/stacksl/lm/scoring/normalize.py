@@ -51,11 +51,11 @@ def normalized(
     if kind == "pmi":
         assert alone is not None
         pairs = zip(sums, alone, strict=True)
-        return [(value - own.to(value.device)) / temperature for value, own in pairs]
+        return [(value - premise.to(value.device)) / temperature for value, premise in pairs]
     lengths = [divisors(item, kind) for item in items]
     return [
-        value / (sent(each, value.device).to(value.dtype) * temperature)
-        for value, each in zip(sums, lengths, strict=True)
+        value / (sent(length, value.device).to(value.dtype) * temperature)
+        for value, length in zip(sums, lengths, strict=True)
     ]
 
 
@@ -85,7 +85,7 @@ def prior_temperature(scores: Sequence[Array]) -> float:
     1.38
     """
     padded = _padded(scores)
-    wanted = _ENTROPY * float(np.mean([math.log(len(each)) for each in scores]))
+    wanted = _ENTROPY * float(np.mean([math.log(len(row)) for row in scores]))
     low, high = -_WIDEST, _WIDEST
     if not _entropy(padded, low) <= wanted <= _entropy(padded, high):
         return 1.0
@@ -122,8 +122,8 @@ def fitted_temperature(scores: Sequence[Array], gold: Sequence[int], prior: floa
         logs = log_softmax(padded / (prior * math.exp(shift)), axis=1)
         return float(0.5 * shift**2 - logs[rows, gold].sum())
 
-    found = minimize_scalar(loss, bounds=(-_WIDEST, _WIDEST), method="bounded")
-    return prior * math.exp(float(found.x))
+    minimum = minimize_scalar(loss, bounds=(-_WIDEST, _WIDEST), method="bounded")
+    return prior * math.exp(float(minimum.x))
 
 
 def calibrated_loss(scores: Sequence[Array], gold: Sequence[int]) -> float:
@@ -151,7 +151,7 @@ def _entropy(padded: Array, log_temperature: float) -> float:
 
 def _padded(scores: Sequence[Array]) -> Array:
     """Scores less their greatest as (n, K), -inf behind an item's own."""
-    found = np.full((len(scores), max(map(len, scores))), -np.inf)
-    for row, own in zip(found, scores, strict=True):
-        row[: len(own)] = own - own.max()
-    return found
+    padded = np.full((len(scores), max(map(len, scores))), -np.inf)
+    for row, item_scores in zip(padded, scores, strict=True):
+        row[: len(item_scores)] = item_scores - item_scores.max()
+    return padded

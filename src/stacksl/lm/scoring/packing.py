@@ -62,13 +62,13 @@ def batches(
     row that is longer is alone.
     """
     sizes = [len(item.prompt) + _tail(item, with_last) for item in items]
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for index in sorted(range(len(items)), key=lambda index: (-sizes[index], index)):
-        if found and (len(found[-1]) + 1) * sizes[found[-1][0]] <= batch_tokens:
-            found[-1].append(index)
+        if groups and (len(groups[-1]) + 1) * sizes[groups[-1][0]] <= batch_tokens:
+            groups[-1].append(index)
         else:
-            found.append([index])
-    return found
+            groups.append([index])
+    return groups
 
 
 def shared_batches(
@@ -79,10 +79,10 @@ def shared_batches(
     The fewest batches are taken whose number is a multiple of the processes, each as small as
     that number allows; with fewer items than processes each is one. One process has `batches`.
     """
-    found = batches(items, batch_tokens)
-    if processes < 2 or not found:
-        return found
-    wanted = processes * -(-len(found) // processes)
+    groups = batches(items, batch_tokens)
+    if processes < 2 or not groups:
+        return groups
+    wanted = processes * -(-len(groups) // processes)
     low, high = 1, batch_tokens
     while low < high:  # the smallest bound that needs no more batches than wanted
         middle = (low + high) // 2
@@ -90,12 +90,12 @@ def shared_batches(
             high = middle
         else:
             low = middle + 1
-    found = batches(items, low)
-    while len(found) < wanted and max(map(len, found)) > 1:  # rows of very unlike lengths
-        most = max(range(len(found)), key=lambda number: len(found[number]))
-        half = len(found[most]) // 2
-        found[most : most + 1] = [found[most][:half], found[most][half:]]
-    return found
+    groups = batches(items, low)
+    while len(groups) < wanted and max(map(len, groups)) > 1:  # rows of very unlike lengths
+        most = max(range(len(groups)), key=lambda number: len(groups[number]))
+        half = len(groups[most]) // 2
+        groups[most : most + 1] = [groups[most][:half], groups[most][half:]]
+    return groups
 
 
 def pack(items: Sequence[TokenItem], *, with_last: bool = False) -> Packed:
@@ -127,17 +127,17 @@ def pack(items: Sequence[TokenItem], *, with_last: bool = False) -> Packed:
         positions[row, head:start] = np.arange(length)
         branch[row, head:start] = 0
         for place, option in enumerate(item.options):
-            own = np.arange(column, column + len(option) - (not with_last))
-            ids[row, own] = option[: len(own)]
-            positions[row, own] = np.arange(length, length + len(own))
-            branch[row, own] = place + 1
+            columns = np.arange(column, column + len(option) - (not with_last))
+            ids[row, columns] = option[: len(columns)]
+            positions[row, columns] = np.arange(length, length + len(columns))
+            branch[row, columns] = place + 1
             number, size = len(texts), len(option)
-            texts.append(own if item.spans is None else head + np.arange(*item.spans[place]))
+            texts.append(columns if item.spans is None else head + np.arange(*item.spans[place]))
             rows[number] = row
-            predictors[number, :size] = [start - 1, *own][:size]
+            predictors[number, :size] = [start - 1, *columns][:size]
             targets[number, :size] = option
             valid[number, :size] = True
-            column += len(own)
+            column += len(columns)
     keep = np.unique(predictors[valid])
     return Packed(
         ids,

@@ -63,8 +63,8 @@ def load_torch() -> Any:
 def sent(values: Any, device: Any) -> Tensor:
     """An array or a list of numbers as a tensor on a device, which the host does not wait for."""
     torch = load_torch()
-    made = torch.from_numpy(values) if isinstance(values, np.ndarray) else torch.tensor(values)
-    return made.to(device, non_blocking=True)
+    tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else torch.tensor(values)
+    return tensor.to(device, non_blocking=True)
 
 
 def packed(model: Any, items: Items, *, states: bool = False) -> list[Read]:
@@ -143,24 +143,24 @@ def naive(
         FeatureError: the model's decoder gives no hidden states.
     """
     torch = load_torch()
-    found: list[Read] = []
+    reads: list[Read] = []
     for item in items:
         sums, pooled = [], []
         for option, text in zip(item.options, _texts(item), strict=True):
-            whole = [*item.prompt, *option]
-            ids = torch.tensor([whole + [0] * (_BEHIND * widened)], device=model.device)
-            more = {}
+            tokens = [*item.prompt, *option]
+            ids = torch.tensor([tokens + [0] * (_BEHIND * widened)], device=model.device)
+            keywords = {}
             if masked:
                 size = ids.shape[1]
-                more["attention_mask"] = _mask(model, np.tri(size, dtype=np.bool_)[None, None])
-            logits, hidden = _forward(model, ids, states=states, **more)
-            logits = logits[0, len(item.prompt) - 1 : len(whole) - 1]
-            target = ids[0, len(item.prompt) : len(whole), None]
+                keywords["attention_mask"] = _mask(model, np.tri(size, dtype=np.bool_)[None, None])
+            logits, hidden = _forward(model, ids, states=states, **keywords)
+            logits = logits[0, len(item.prompt) - 1 : len(tokens) - 1]
+            target = ids[0, len(item.prompt) : len(tokens), None]
             sums.append(logits.float().log_softmax(-1).gather(1, target).sum())
             if states:
                 pooled.append(_pooled(hidden, [(0, text)]))
-        found.append((torch.stack(sums), torch.cat(pooled) if states else None))
-    return found
+        reads.append((torch.stack(sums), torch.cat(pooled) if states else None))
+    return reads
 
 
 def attention(model: Any) -> str:
@@ -199,7 +199,7 @@ def _mask(model: Any, sees: Bools) -> Tensor:
     return torch.zeros_like(mask, dtype=model.dtype).masked_fill(~mask, hidden)
 
 
-def _forward(model: Any, ids: Tensor, *, states: bool, **more: Any) -> Read:
+def _forward(model: Any, ids: Tensor, *, states: bool, **keywords: Any) -> Read:
     """The logits of one pass and, if asked for, the decoder's last hidden states (R, S, hidden)."""
     seen: list[Tensor] = []
 
@@ -207,18 +207,18 @@ def _forward(model: Any, ids: Tensor, *, states: bool, **more: Any) -> Read:
         state = getattr(out, "last_hidden_state", None)
         seen.extend(() if state is None else (state,))
 
-    own = inner(model)
-    decoders = {own.base_model, own.get_decoder()} - {own}  # OPT calls the second alone
-    handles = [each.register_forward_hook(take) for each in decoders if states]
+    network = inner(model)
+    decoders = {network.base_model, network.get_decoder()} - {network}  # OPT calls the second alone
+    handles = [decoder.register_forward_hook(take) for decoder in decoders if states]
     try:
-        logits = model(input_ids=ids, use_cache=False, **more).logits
+        logits = model(input_ids=ids, use_cache=False, **keywords).logits
     finally:
         for handle in handles:
             handle.remove()
     if states and not seen:
         raise FeatureError(
             "features need a decoder that gives its last hidden state, and"
-            f" {type(own).__name__} has none: take a causal language model of transformers"
+            f" {type(network).__name__} has none: take a causal language model of transformers"
         )
     return logits, seen[0] if states else None
 
@@ -228,10 +228,10 @@ def _padded_batch(model: Any, pairs: list[Pair], states: bool) -> Read:
     torch = load_torch()
     last = None if states else -1
     ids, _, _ = _filled([(*prompt, *option[:last]) for prompt, option in pairs])
-    first, more = min(len(prompt) for prompt, _ in pairs) - 1, {}
+    first, keywords = min(len(prompt) for prompt, _ in pairs) - 1, {}
     if accepts(model, "logits_to_keep"):
-        more["logits_to_keep"] = torch.arange(first, ids.shape[1], device=model.device)
-    logits, hidden = _forward(model, sent(ids, model.device), states=states, **more)
+        keywords["logits_to_keep"] = torch.arange(first, ids.shape[1], device=model.device)
+    logits, hidden = _forward(model, sent(ids, model.device), states=states, **keywords)
     first = ids.shape[1] - logits.shape[1]  # 0 where the model gives all logits
     targets, valid, steps = _filled([option for _, option in pairs])
     starts = np.array([len(prompt) - 1 - first for prompt, _ in pairs])
@@ -302,8 +302,8 @@ def _pooled(hidden: Tensor, places: Sequence[tuple[int, Ints]]) -> Tensor:
         index[number, : len(columns)] = row * hidden.shape[1] + columns
         weights[number, : len(columns)] = 1.0
     chosen = hidden.flatten(0, 1)[sent(index, hidden.device)].float()
-    kept = sent(weights, hidden.device)
-    return (chosen * kept[:, :, None]).sum(1) / kept.sum(1, keepdim=True)
+    shares = sent(weights, hidden.device)
+    return (chosen * shares[:, :, None]).sum(1) / shares.sum(1, keepdim=True)
 
 
 def _by_item(sums: Tensor, states: Tensor | None, counts: tuple[int, ...]) -> list[Read]:

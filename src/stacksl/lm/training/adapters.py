@@ -53,8 +53,8 @@ def linear_layers(model: Any) -> dict[str, Any]:
 
 def stacks(model: Any) -> list[Tensor]:
     """Stacks of matrices, such as the experts of a mixture, which get no adapter."""
-    named = (each for name, each in model.named_parameters() if "lora_" not in name)
-    return [each for each in named if each.ndim > 2]
+    named = (weight for name, weight in model.named_parameters() if "lora_" not in name)
+    return [weight for weight in named if weight.ndim > 2]
 
 
 def adapted_layers(model: Any, asked: tuple[str, ...] | None) -> dict[str, Any]:
@@ -148,13 +148,13 @@ class Adapter:
         """Whether training draws dropout."""
         plain = load_torch().nn.Dropout
         return any(
-            (isinstance(each, plain) and each.p > 0) or getattr(each, "attention_dropout", 0)
-            for each in self.model.modules()
+            (isinstance(module, plain) and module.p > 0) or getattr(module, "attention_dropout", 0)
+            for module in self.model.modules()
         )
 
     def state(self) -> dict[str, Tensor]:
         """Copies of everything that moves, on the CPU, by name."""
-        return {name: each.detach().cpu().clone() for name, each in self._moving.items()}
+        return {name: tensor.detach().cpu().clone() for name, tensor in self._moving.items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `state` gave.
@@ -163,7 +163,7 @@ class Adapter:
             RunError: tensors of other names or shapes.
         """
         wrong = sorted(set(state) ^ set(self._moving)) or [
-            name for name, own in self._moving.items() if state[name].shape != own.shape
+            name for name, tensor in self._moving.items() if state[name].shape != tensor.shape
         ]
         if wrong:
             raise RunError(
@@ -338,18 +338,18 @@ def read_start(adapter: str) -> tuple[str | None, LoraSettings]:
     """
     path = file_of(adapter, CONFIG)
     try:
-        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        base, targets = said["base_model_name_or_path"], said["target_modules"]
-        if base and said.get("revision") and not Path(base).is_absolute():
-            base += f"@{said['revision']}"
-        rank, alpha = int(said["r"]), float(said["lora_alpha"])
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        base, targets = config["base_model_name_or_path"], config["target_modules"]
+        if base and config.get("revision") and not Path(base).is_absolute():
+            base += f"@{config['revision']}"
+        rank, alpha = int(config["r"]), float(config["lora_alpha"])
         if rank < 1 or not 0 < alpha < float("inf") or not isinstance(base, str | None):
             raise ValueError("no rank, no α, or no name")
         shape = LoraSettings(rank, alpha, targets=tuple(sorted(targets)), start=adapter)
-        others = [name for name in _OTHERWISE if said.get(name)]
-        others += ["peft_type"] * (said["peft_type"] != "LORA")
-        others += ["init_lora_weights"] * (said.get("init_lora_weights", True) not in _BEGUN)
-        others += ["bias"] * (said.get("bias", "none") != "none")
+        others = [name for name in _OTHERWISE if config.get(name)]
+        others += ["peft_type"] * (config["peft_type"] != "LORA")
+        others += ["init_lora_weights"] * (config.get("init_lora_weights", True) not in _BEGUN)
+        others += ["bias"] * (config.get("bias", "none") != "none")
         others += ["target_modules"] * isinstance(targets, str)  # a pattern of names
     except (ValueError, KeyError, TypeError, AttributeError) as fault:
         raise SettingsError(
