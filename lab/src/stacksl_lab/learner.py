@@ -162,11 +162,11 @@ class StudyLearner(Learner):
         With a drift guard its S and resets are included, and under keys that begin with 'fresh/'
         the initial state of the scorer, which a reset restores.
         """
-        own = super().state()
+        arrays = super().state()
         if self.drift is not None:
-            own["drift"] = np.array([self.suspicion, self.resets], dtype=np.float64)
-            own |= {f"fresh/{key}": value.copy() for key, value in self._fresh.items()}
-        return own
+            arrays["drift"] = np.array([self.suspicion, self.resets], dtype=np.float64)
+            arrays |= {f"fresh/{key}": value.copy() for key, value in self._fresh.items()}
+        return arrays
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`, bit for bit.

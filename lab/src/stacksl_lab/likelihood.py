@@ -53,8 +53,8 @@ class LabelLoss:
     def value(self, theta: Array) -> Array:
         """F(θ), (...,)."""
         square = np.einsum("...d,...d->...", theta, theta)
-        found: Array = _log_sums(self.scores(theta)).sum(axis=-1) + 0.5 * self.ridge * square
-        return found
+        total: Array = _log_sums(self.scores(theta)).sum(axis=-1) + 0.5 * self.ridge * square
+        return total
 
     def derivatives(self, theta: Array) -> tuple[Array, Array]:
         """Gradient, (..., d), and Hessian, (..., d, d)."""
@@ -188,8 +188,8 @@ class LikelihoodSet:
 
     def contains(self, theta: Array) -> NDArray[np.bool_]:
         """Whether each run's set holds its `theta`, (..., d)."""
-        found: NDArray[np.bool_] = np.asarray(self.loss.value(theta) <= self.level)
-        return found
+        inside: NDArray[np.bool_] = np.asarray(self.loss.value(theta) <= self.level)
+        return inside
 
     def highest(self, direction: Array) -> tuple[Array, Array]:
         """The largest directionᵀθ in each run's set, (...,), from above, and its θ, (..., d).
@@ -223,7 +223,7 @@ class LikelihoodSet:
         """
         hessian = self.loss.derivatives(self.center)[1]
         images = np.linalg.solve(hessian, directions.T).T
-        found = np.zeros(len(directions), dtype=bool)
+        proved = np.zeros(len(directions), dtype=bool)
         for place, (direction, image) in enumerate(zip(directions, images, strict=True)):
             lift = float(direction @ self.center)
             if lift >= 0.0:
@@ -233,8 +233,8 @@ class LikelihoodSet:
                 continue
             theta = self.loss.least(pull * direction, self.center)
             least = float(self.loss.value(theta)) - pull * float(direction @ theta)
-            found[place] = least > float(self.level)
-        return found
+            proved[place] = least > float(self.level)
+        return proved
 
 
 def refuted(labels: LabelLoss, norm_bound: float, delta: float) -> bool:
@@ -298,17 +298,17 @@ def _weighted_gram(rows: Array, weights: Array) -> Array:
 
 
 def _gram(rows: Array) -> Array:
-    found: Array = np.swapaxes(rows, -1, -2) @ rows
-    return found
+    gram: Array = np.swapaxes(rows, -1, -2) @ rows
+    return gram
 
 
 def _log_sums(scores: Array) -> Array:
     top = scores.max(axis=-1)
-    found: Array = top + np.log(np.exp(scores - top[..., None]).sum(axis=-1))
-    return found
+    sums: Array = top + np.log(np.exp(scores - top[..., None]).sum(axis=-1))
+    return sums
 
 
 def _softmax(scores: Array) -> Array:
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    found: Array = weights / weights.sum(axis=-1, keepdims=True)
-    return found
+    shares: Array = weights / weights.sum(axis=-1, keepdims=True)
+    return shares

@@ -68,10 +68,10 @@ def corpus_capacity(
             continue
         constant = np.linalg.slogdet(matrix / ridge)[1] - dim + ridge * float(np.trace(inverse))
         best = min(best, float(constant + gains[top].sum()))
-        kept = held[top] if together else held[top, squares[top].argmax(axis=1)]
-        kept = kept.reshape(-1, dim)
+        chosen = held[top] if together else held[top, squares[top].argmax(axis=1)]
+        chosen = chosen.reshape(-1, dim)
         share = 2.0 / (step + 1.0)
-        matrix = (1.0 - share) * matrix + share * (prior + kept.T @ kept)
+        matrix = (1.0 - share) * matrix + share * (prior + chosen.T @ chosen)
     return best * (1.0 + _ROUNDING)
 
 

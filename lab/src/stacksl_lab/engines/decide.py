@@ -270,8 +270,8 @@ def decide_purchase(
 ) -> bool:
     """Whether round t + 1 asks, from its statistic in `out`; moves the gate's state."""
     g = out.statistics[t]
-    own = memory.gate_state
-    state = (own[0], own[1], own[2], own[3])
+    carried = memory.gate_state
+    state = (carried[0], carried[1], carried[2], carried[3])
     level = _threshold(plan, g, u, clock, state)
     asks = verdict == 1 or (verdict == 0 and g > level)
     out.thresholds[t], out.asked[t] = level, asks
@@ -281,7 +281,7 @@ def decide_purchase(
         state = _peak(g, state)
     elif plan.gate == ADPO and np.isnan(plan.level) and not np.isnan(g):
         state = _margin_advance(_adpo_measure(g), asks, clock, state, plan.pace, False)
-    own[0], own[1], own[2], own[3] = state
+    carried[0], carried[1], carried[2], carried[3] = state
     return asks
 
 

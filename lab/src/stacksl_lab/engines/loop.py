@@ -84,16 +84,16 @@ def _learn(learner: StudyLearner, stream: Stream, row: Array, t: int, decision: 
     """
     shown = list(decision.presented)
     if len(stream.rewards):
-        found: Feedback = Reward(float(stream.rewards[t, decision.choice]))
+        feedback: Feedback = Reward(float(stream.rewards[t, decision.choice]))
     elif len(stream.labels):
-        found = Label(int(stream.labels[t]))
+        feedback = Label(int(stream.labels[t]))
     else:
-        found = Label(int(np.argmax(stream.utilities[t, shown])))
+        feedback = Label(int(np.argmax(stream.utilities[t, shown])))
         if len(shown) < stream.candidates:
             every = tuple(range(len(shown)))
             decision = replace(decision, presented=every, choice=shown.index(decision.choice))
             row = row[shown]
-    learner.learn(decision, _inputs(stream, row), found)
+    learner.learn(decision, _inputs(stream, row), feedback)
 
 
 def _mark(round_: int, scorer: Scorer) -> Mark:

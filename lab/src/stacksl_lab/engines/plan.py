@@ -168,7 +168,7 @@ class Plan(NamedTuple):
 
 def make_plan(terms: Terms, dim: int, horizon: int) -> Plan:
     """The plan of a run under `terms` of so many rounds, in `dim` columns of φ or of h."""
-    settings, kept = terms.settings, _reserve_of(terms.gate)
+    settings, reserve = terms.settings, _reserve_of(terms.gate)
     prior_width = float(settings.feature_norm) / math.sqrt(settings.ridge)
     return Plan(
         scorer=("sgd", "ridge", "newton").index(terms.scorer),
@@ -181,7 +181,7 @@ def make_plan(terms: Terms, dim: int, horizon: int) -> Plan:
         certificates=bool(terms.certificates),
         present=terms.present or 0,
         prior_width=prior_width,
-        capacity=kept.most(int(terms.budget), int(dim), prior_width),
+        capacity=reserve.most(int(terms.budget), int(dim), prior_width),
         **_scorer_numbers(settings),
         **_gate_numbers(terms.gate, dim),
         **_guard_numbers(terms.drift),
@@ -226,7 +226,7 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
     llf = gate if isinstance(gate, LLF) else LLF()
     margin = gate if isinstance(gate, Margin) else Margin()
     adpo = gate if isinstance(gate, ADPO) else ADPO()
-    kept = _reserve_of(gate)
+    reserve = _reserve_of(gate)
     return {
         "gate": CODES[type(gate)],
         "by_widths": by_widths(gate),
@@ -237,10 +237,10 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
         "pace": float(gate.pace if isinstance(gate, ADPO) else margin.pace),
         "adaptive": bool(margin.adaptive),
         "gate_width": _gate_width(gate, dim),
-        "share": float(kept.share),
-        "reserve": float(getattr(gate, "reserve", kept.ahead)),
-        "pending": int(kept.pending),
-        "reach": float(kept.reach),
+        "share": float(reserve.share),
+        "reserve": float(getattr(gate, "reserve", reserve.ahead)),
+        "pending": int(reserve.pending),
+        "reach": float(reserve.reach),
         "floor": float(getattr(gate, "floor", 0.5)),
         "level": _or_nan(adpo.level),
         "tolerance": float(getattr(gate, "tolerance", 0.0)),

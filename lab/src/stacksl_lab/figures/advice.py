@@ -76,11 +76,11 @@ def _points(points: Sequence[Row]) -> str:
         return f"{points[0].value or 0.0:.3g}"
     name = _parameter(points[0])
     groups = _by_budget(points)
-    said = []
+    parts = []
     for budget, mine in groups:
-        each = ", ".join(f"{_value(point)} → {point.value or 0.0:.3g}" for point in mine)
-        said.append(each if budget is None else f"β = {budget:g}: {each}")
-    return f"{name}: {'; '.join(said)}" if name else "; ".join(said)
+        values = ", ".join(f"{_value(point)} → {point.value or 0.0:.3g}" for point in mine)
+        parts.append(values if budget is None else f"β = {budget:g}: {values}")
+    return f"{name}: {'; '.join(parts)}" if name else "; ".join(parts)
 
 
 def _by_budget(points: Sequence[Row]) -> list[tuple[float | None, list[Row]]]:
@@ -93,19 +93,19 @@ def _by_budget(points: Sequence[Row]) -> list[tuple[float | None, list[Row]]]:
 
 def _levels(rows: Sequence[Row]) -> str:
     """What the bisections found, and what is asked for of the stream itself at both levels."""
-    found = {(row.row, row.metric): row for row in rows}
-    said = []
+    by_metric = {(row.row, row.metric): row for row in rows}
+    lines = []
     for name in dict.fromkeys(row.row for row in rows if row.metric == "level"):
-        level, above, jump = (_mean(found[name, m]) for m in ("level", "level_above", "jump"))
-        at = estimate(found[name, "demand_uncut"], ".3f", ".2g")
-        over = _mean(found[name, "demand_uncut_above"])
-        said.append(
+        level, above, jump = (_mean(by_metric[name, m]) for m in ("level", "level_above", "jump"))
+        at = estimate(by_metric[name, "demand_uncut"], ".3f", ".2g")
+        over = _mean(by_metric[name, "demand_uncut_above"])
+        lines.append(
             f"- {name.partition(':')[0]}: between the level {level:.4g} and the next one,"
             f" {above:.4g}, the labels asked for fall by {jump:.1%} of B in simulation. On the"
             f" stream itself, where it may ask for twice B, the gate asks for {at} of B at the"
             f" first and {over:.3f} at the second."
         )
-    return "\n".join(said)
+    return "\n".join(lines)
 
 
 def _mean(row: Row) -> float:
@@ -156,10 +156,10 @@ def _panel(ax: Axes, effect: Row, points: Sequence[Row]) -> None:
 
 
 def _parameter(point: Row) -> str:
-    name, found, _ = point.row.partition(": ")[2].partition(" = ")
-    return name if found else ""
+    name, separator, _ = point.row.partition(": ")[2].partition(" = ")
+    return name if separator else ""
 
 
 def _value(point: Row) -> str:
-    found = point.row.partition(": ")[2].partition(",")[0].rpartition("= ")[2]
-    return found.replace("0.0001", "1e-04")  # as wide as its neighbors
+    text = point.row.partition(": ")[2].partition(",")[0].rpartition("= ")[2]
+    return text.replace("0.0001", "1e-04")  # as wide as its neighbors

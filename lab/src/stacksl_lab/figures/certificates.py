@@ -84,11 +84,11 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     dims = list(dict.fromkeys(row.settings["dim"] for row in lost))
     bounds = list(dict.fromkeys(row.settings["bound"] for row in lost))
     ridges = list(dict.fromkeys(row.settings["ridge"] for row in lost))
-    found = {tuple(r.settings[k] for k in ("dim", "bound", "ridge")): r.value or 0.0 for r in lost}
+    shares = {tuple(r.settings[k] for k in ("dim", "bound", "ridge")): r.value or 0.0 for r in lost}
     with styled():
         drawn, axes = canvas(1, len(dims), width=2.6 * len(dims), height=2.8)
         for ax, dim in zip(axes[0], dims, strict=True):
-            cells = [[found[dim, bound, ridge] for ridge in ridges] for bound in bounds]
+            cells = [[shares[dim, bound, ridge] for ridge in ridges] for bound in bounds]
             ax.imshow(cells, vmin=0.0, vmax=1.0, cmap="Greys", aspect="auto")
             for down, line in enumerate(cells):
                 for across, share in enumerate(line):

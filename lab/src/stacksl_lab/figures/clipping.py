@@ -54,16 +54,16 @@ def _table(rows: Sequence[Row], heads: Mapping[str, str]) -> str:
 
 def _verdict(rows: Sequence[Row]) -> str:
     """At how many settings the intervals of the paired changes are on either side of 0."""
-    said = []
+    lines = []
     for metric in ("max_loss_change", "accuracy_change", "final_regret_change"):
         mine = [row for row in rows if row.metric == metric and row.value is not None]
         signs = [_side(row) for row in mine]
         counts = f"raises it in {signs.count(1)}, lowers it in {signs.count(-1)}"
         head = HEADS[metric.removesuffix("_change")]
-        said.append(f"- {head}: clipping {counts}, no effect seen in {signs.count(0)} of "
+        lines.append(f"- {head}: clipping {counts}, no effect seen in {signs.count(0)} of "
                     f"{len(signs)} settings.")  # fmt: skip
     rule = "An effect is seen if the 95% interval of the change, paired by seed, excludes 0."
-    return "\n".join([rule, "", *said])
+    return "\n".join([rule, "", *lines])
 
 
 def _side(row: Row) -> int:

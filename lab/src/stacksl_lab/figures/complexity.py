@@ -22,8 +22,8 @@ def layout(rows: Sequence[Row]) -> str:
     """Slopes beside the paper's and ours, then what was measured."""
     slopes = [row for row in rows if "slope" in row.metric]
     where = slopes[0].settings["machine"]
-    each = ", the median of three runs each, with 95% intervals; measured on"
-    below = means(rows[0], f"{each} {where}.")
+    note = ", the median of three runs each, with 95% intervals; measured on"
+    below = means(rows[0], f"{note} {where}.")
     return "\n\n".join([_slopes(slopes), _measured(rows), below])
 
 
@@ -39,10 +39,10 @@ def _slopes(rows: Sequence[Row]) -> str:
 
 def _slope_cells(named: Mapping[tuple[str, str], Row], name: str, metric: str) -> tuple[str, ...]:
     """The slope over all points and at their end; beside them those of both counts at the end."""
-    whole, end = named[name, f"slope of {metric}"], named[name, f"end slope of {metric}"]
+    overall, end = named[name, f"slope of {metric}"], named[name, f"end slope of {metric}"]
     counted = round(float(end.settings["counted"]), 2) + 0.0
     paper = round(end.paper or 0.0, 2) + 0.0
-    return name, estimate(whole, ".2f"), estimate(end, ".2f"), f"{paper:.2f}", f"{counted:.2f}"
+    return name, estimate(overall, ".2f"), estimate(end, ".2f"), f"{paper:.2f}", f"{counted:.2f}"
 
 
 def _measured(rows: Sequence[Row]) -> str:

@@ -44,10 +44,10 @@ def layout(rows: Sequence[Row]) -> str:
 
 def _table(rows: Sequence[Row], title: str, metric: str, shown: Callable[[Row], str]) -> str:
     """The numbers of a metric; a sentence where they are the same everywhere."""
-    found = [row for row in rows if row.metric == metric]
-    if len({shown(row) for row in found}) == 1:
-        return f"**{title}:** {shown(found[0])} in each of {len(found)} settings."
-    return pivot(found, _family, lambda row: f"β = {row.budget_fraction:g}", shown, title=title)
+    of_metric = [row for row in rows if row.metric == metric]
+    if len({shown(row) for row in of_metric}) == 1:
+        return f"**{title}:** {shown(of_metric[0])} in each of {len(of_metric)} settings."
+    return pivot(of_metric, _family, lambda row: f"β = {row.budget_fraction:g}", shown, title=title)
 
 
 def _share(row: Row) -> str:
@@ -69,8 +69,8 @@ def _verdicts(rows: Sequence[Row]) -> str:
 
 
 def _kept(rows: Sequence[Row]) -> str:
-    said = [held(row, 1.0 - float(row.settings["delta"])) for row in rows]
-    return " / ".join(str(said.count(name)) for name in ("holds", "fails", "open"))
+    verdicts = [held(row, 1.0 - float(row.settings["delta"])) for row in rows]
+    return " / ".join(str(verdicts.count(name)) for name in ("holds", "fails", "open"))
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
@@ -100,8 +100,8 @@ def _family(row: Row) -> str:
 
 
 def _by_budget(rows: Sequence[Row], metric: str) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    by_budget: dict[str, list[Row]] = {}
     for row in rows:
         if row.metric == metric:
-            found.setdefault(f"β = {row.budget_fraction:g}", []).append(row)
-    return found
+            by_budget.setdefault(f"β = {row.budget_fraction:g}", []).append(row)
+    return by_budget

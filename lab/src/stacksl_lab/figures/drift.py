@@ -47,8 +47,8 @@ def _count(row: Row) -> str:
 def _by_stream(rows: Sequence[Row]) -> str:
     """Mean alarms a run while θ* had not moved."""
     title = "**False alarms a run, by stream** (`concept`: before its change)"
-    found = [row for row in rows if row.metric == "false_alarms"]
-    return f"{title}\n\n" + pivot(found, _learner, _kind, lambda row: f"{row.value:.2f}")
+    alarms = [row for row in rows if row.metric == "false_alarms"]
+    return f"{title}\n\n" + pivot(alarms, _learner, _kind, lambda row: f"{row.value:.2f}")
 
 
 def _change(rows: Sequence[Row]) -> str:

@@ -29,9 +29,9 @@ def layout(rows: Sequence[Row]) -> str:
     """The summary, then a table of gates against streams for each metric, feedback and budget."""
     blocks = [_overall(rows)]
     for metric, title in TITLES.items():
-        found = {place_of(r.row): r for r in rows if r.metric == metric and not swept_of(r.row)}
-        for feedback, budget in dict.fromkeys((p.feedback, p.budget) for p in found):
-            mine = {p: r for p, r in found.items() if (p.feedback, p.budget) == (feedback, budget)}
+        placed = {place_of(r.row): r for r in rows if r.metric == metric and not swept_of(r.row)}
+        for feedback, budget in dict.fromkeys((p.feedback, p.budget) for p in placed):
+            mine = {p: r for p, r in placed.items() if (p.feedback, p.budget) == (feedback, budget)}
             head = f"{title}, × 1000: {feedback}, budget {budget:g}"
             blocks.append(_by_stream(mine, head))
     if any(swept_of(row.row) for row in rows):
@@ -41,17 +41,17 @@ def layout(rows: Sequence[Row]) -> str:
 
 def _by_ridge(rows: Sequence[Row]) -> str:
     """Gates and streams against λ: regret on the way."""
-    found = {
+    sweeps = {
         s: row for row in rows if row.metric == "regret_per_round" and (s := swept_of(row.row))
     }
-    names = {row.row: swept for swept, row in found.items()}
+    names = {row.row: swept for swept, row in sweeps.items()}
 
     def cell(row: Row) -> str:
         shown, half = _thousandth(row.value or 0.0), half_width(row)
         return shown if half is None else f"{shown} ± {_thousandth(half)}"
 
     return pivot(
-        found.values(),
+        sweeps.values(),
         lambda row: f"{names[row.row].entry}, {names[row.row].kind}",
         lambda row: f"λ = {names[row.row].ridge:g}",
         cell,
@@ -73,20 +73,20 @@ def _overall(rows: Sequence[Row]) -> str:
 
 def _ranked(rows: Sequence[Row], reset: bool | None = None) -> list[str]:
     """Entries by the geometric mean on the way, those with the reset after the others."""
-    found = [
+    chosen = [
         row
         for row in rows
         if row.metric == "geometric_mean"
         and row.settings.get("feedback") == "both"
         and (reset is None or row.row.endswith(RESET) == reset)
     ]
-    return [r.row for r in sorted(found, key=lambda r: (r.row.endswith(RESET), r.value or 0.0))]
+    return [r.row for r in sorted(chosen, key=lambda r: (r.row.endswith(RESET), r.value or 0.0))]
 
 
-def _by_stream(found: Mapping[Place, Row], title: str) -> str:
+def _by_stream(by_place: Mapping[Place, Row], title: str) -> str:
     """Gates against streams, the best of a stream in bold, with and without reset."""
     best: dict[tuple[str, bool], float] = {}
-    for place, row in found.items():
+    for place, row in by_place.items():
         key, value = (place.kind, place.reset), row.value or 0.0
         best[key] = min(best.get(key, value), value)
 
@@ -97,7 +97,7 @@ def _by_stream(found: Mapping[Place, Row], title: str) -> str:
         return shown if half is None else f"{shown} ± {_thousandth(half)}"
 
     entry, kind = (lambda row: place_of(row.row).entry), (lambda row: place_of(row.row).kind)
-    return pivot(found.values(), entry, kind, cell, title=title)
+    return pivot(by_place.values(), entry, kind, cell, title=title)
 
 
 def _thousandth(value: float) -> str:
@@ -118,20 +118,20 @@ def _heat(rows: Sequence[Row], metric: str) -> Figure:
     from stacksl_lab.figures.style import canvas, styled
 
     names = _ranked(rows, reset=False)
-    found = {
+    cells = {
         place_of(row.row): row.value
         for row in rows
         if row.metric == metric and not swept_of(row.row)
     }
-    panels = list(dict.fromkeys((p.feedback, p.budget) for p in found))
-    kinds = list(dict.fromkeys(place.kind for place in found))
+    panels = list(dict.fromkeys((p.feedback, p.budget) for p in cells))
+    kinds = list(dict.fromkeys(place.kind for place in cells))
     across = len({budget for _, budget in panels})
     down = len(panels) // across
     with styled():
         width = 2.0 + 0.5 * len(kinds) * across
         figure, axes = canvas(down, across, width, 0.4 + down * (0.9 + 0.21 * len(names)))
         for number, (ax, (feedback, budget)) in enumerate(zip(axes.flat, panels, strict=True)):
-            means = np.array([[found[Place(n, k, feedback, budget)] for k in kinds] for n in names])
+            means = np.array([[cells[Place(n, k, feedback, budget)] for k in kinds] for n in names])
             _shaded(ax, np.asarray(means / means.min(axis=0), dtype=float))
             ax.set_title(f"{feedback}, budget {budget:g}")
             low, left = number >= len(panels) - across, number % across == 0
@@ -173,8 +173,8 @@ def _summary(rows: Sequence[Row]) -> Figure:
         figure, axes = canvas(1, 2, 8.4, 1.2 + 0.24 * len(names))
         for ax, start, title in zip(axes[0], STARTS.values(), TITLES.values(), strict=True):
             series = {
-                f"{said}, 95% interval": [row for row in mine if row.metric == f"{start}{kind}"]
-                for kind, said in kinds.items()
+                f"{label}, 95% interval": [row for row in mine if row.metric == f"{start}{kind}"]
+                for kind, label in kinds.items()
             }
             dots(
                 ax,

@@ -35,10 +35,10 @@ FOLLOWED: Mapping[str, str] = {
 def layout(rows: Sequence[Row]) -> str:
     """A table a metric, learners against budgets with the ratio to `newton`; then the loss sets."""
     plain, followed = _split(rows)
-    tables = [_table(plain, metric, said) for metric, said in METRICS.items()]
-    found = {(row.row, row.metric): row for row in followed}
+    tables = [_table(plain, metric, about) for metric, about in METRICS.items()]
+    cells = {(row.row, row.metric): row for row in followed}
     lines = [
-        [name, *(estimate(found.get((name, metric)), ".4f") for metric in FOLLOWED)]
+        [name, *(estimate(cells.get((name, metric)), ".4f") for metric in FOLLOWED)]
         for name in dict.fromkeys(row.row for row in followed)
     ]
     head = ["a label is learned over", *FOLLOWED.values()]
@@ -51,7 +51,7 @@ def _split(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     return [row for row in rows if "loss" not in row.settings], followed
 
 
-def _table(rows: Sequence[Row], metric: str, said: str) -> str:
+def _table(rows: Sequence[Row], metric: str, about: str) -> str:
     mine = {_place(row): row for row in rows if row.metric == metric}
     over = {_place(row): row for row in rows if row.metric == f"{metric}_over_{REFERENCE}"}
     budgets = list(dict.fromkeys(budget for _, budget in mine))
@@ -62,7 +62,7 @@ def _table(rows: Sequence[Row], metric: str, said: str) -> str:
         ))]
         for name in dict.fromkeys(name for name, _ in mine)
     ]  # fmt: skip
-    return table(["", *heads], lines, f"Regret a round {said}")
+    return table(["", *heads], lines, f"Regret a round {about}")
 
 
 def _place(row: Row) -> tuple[str, str]:
@@ -77,9 +77,9 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
 
     with styled():
         figure, axes = canvas(1, 2, 8.4, 4.0)
-        for ax, (metric, said) in zip(axes[0], METRICS.items(), strict=True):
+        for ax, (metric, about) in zip(axes[0], METRICS.items(), strict=True):
             _panel(ax, [row for row in _split(rows)[0] if row.metric == metric])
-            ax.set_title(f"Regret a round {said}")
+            ax.set_title(f"Regret a round {about}")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncol=3, fontsize=8)
     return {"learners": figure}
@@ -90,9 +90,9 @@ def _panel(ax: Axes, rows: Sequence[Row]) -> None:
 
     names = list(dict.fromkeys(row.row.rpartition(" · ")[0] for row in rows))
     for number, name in enumerate(name for name in names if name != "ridge on rewards"):
-        own = [row for row in rows if row.row.rpartition(" · ")[0] == name]
+        mine = [row for row in rows if row.row.rpartition(" · ")[0] == name]
         aside = 1.06 ** (number - 3.5)  # so that intervals do not hide one another
-        curve(ax, own, [aside * (row.budget_fraction or 0.0) for row in own], name, number)
+        curve(ax, mine, [aside * (row.budget_fraction or 0.0) for row in mine], name, number)
     ax.set_xscale("log")
     ax.set_yscale("log")
     shares = sorted({row.budget_fraction or 0.0 for row in rows})

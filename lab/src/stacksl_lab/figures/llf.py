@@ -29,12 +29,12 @@ def layout(rows: Sequence[Row], shown: Sequence[str]) -> str:
 
 def _mapped(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Row]]:
     """What is derived of each entry, by its name and the feedback, then by the metric."""
-    found: dict[tuple[str, str], dict[str, Row]] = {}
+    mapped: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
         if "cells" in row.settings:
             place = row.settings["entry"], row.settings["feedback"]
-            found.setdefault(place, {})[row.metric] = row
-    return found
+            mapped.setdefault(place, {})[row.metric] = row
+    return mapped
 
 
 def _place(entry: str) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def _place(entry: str) -> tuple[str, ...]:
 
 def _map_tables(mapped: Mapping[tuple[str, str], Mapping[str, Row]]) -> Iterator[str]:
     """Regret over `first` and, in brackets, the share of the budget used, for each radius."""
-    for feedback, said in FEEDBACKS.items():
+    for feedback, label in FEEDBACKS.items():
         for size, radius in ((2, "labels"), (3, "rounds")):
             here = [
                 (place, mine)
@@ -57,7 +57,7 @@ def _map_tables(mapped: Mapping[tuple[str, str], Mapping[str, Row]]) -> Iterator
                 [ridge, *(_said(mine) for place, mine in here if place[0] == ridge)]
                 for ridge in dict.fromkeys(place[0] for place, _ in here)
             ]
-            title = f"{said.capitalize()}, radius of {radius}: regret over `first` (budget used)"
+            title = f"{label.capitalize()}, radius of {radius}: regret over `first` (budget used)"
             yield table(["", *kappas], lines, title)
 
 
@@ -69,12 +69,12 @@ def _entries_table(
     mapped: Mapping[tuple[str, str], Mapping[str, Row]], shown: Sequence[str]
 ) -> str:
     lines = [
-        (entry, said, estimate(mine["over_first"], ".2f"),
+        (entry, label, estimate(mine["over_first"], ".2f"),
          estimate(mine["over_information"], ".2f"),
          estimate(mine["worst_over_information"], ".1f"),
          str(mine["worst_over_information"].settings["cell"]),
          f"{mine['budget_used'].value:.2f}")
-        for feedback, said in {"both": "both", **FEEDBACKS}.items()
+        for feedback, label in {"both": "both", **FEEDBACKS}.items()
         for (entry, fed), mine in mapped.items()
         if fed == feedback and (entry in shown or not _place(entry))
     ]  # fmt: skip
@@ -108,7 +108,7 @@ def _map(mapped: Mapping[tuple[str, str], Mapping[str, Row]]) -> Figure:
 
     with styled():
         figure, axes = canvas(1, 2, width=8.4, height=3.0)
-        for ax, (feedback, said) in zip(axes[0], FEEDBACKS.items(), strict=True):
+        for ax, (feedback, label) in zip(axes[0], FEEDBACKS.items(), strict=True):
             here = {
                 place: mine["over_first"].value
                 for (entry, fed), mine in mapped.items()
@@ -124,6 +124,6 @@ def _map(mapped: Mapping[tuple[str, str], Mapping[str, Row]]) -> Figure:
             ax.set_yticks(range(len(ridges)), [r.removeprefix("λ = ") for r in ridges])
             ax.set_xlabel("κ = c/Δ₁")
             ax.set_ylabel("λ")
-            ax.set_title(f"regret over that of `first`, {said}")
+            ax.set_title(f"regret over that of `first`, {label}")
             ax.grid(visible=False)
     return figure

@@ -153,8 +153,8 @@ def _over(ax: Axes, rows: Sequence[Row], place: int) -> None:
     first = sorted((row for row in rows if _gate(row) == _gate(rows[0])), key=_point)
     places = [_point(row)[place] for row in first]
     _draw_bounds(ax, first, places)
-    other = f"T = {_point(rows[0])[1]:,}" if place == 0 else f"B = {_point(rows[0])[0]:,}"
-    _finish(ax, places, ("B", "T")[place], f"lower-bound instance, {other}")
+    fixed = f"T = {_point(rows[0])[1]:,}" if place == 0 else f"B = {_point(rows[0])[0]:,}"
+    _finish(ax, places, ("B", "T")[place], f"lower-bound instance, {fixed}")
 
 
 def _draw_bounds(ax: Axes, first: Sequence[Row], places: Sequence[int]) -> None:

@@ -44,9 +44,9 @@ def _cells(name: str, mine: Mapping[str, Row]) -> Iterator[str]:
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """`regret`: regret a round beside the paper's; `regret-switch`: regret and labels over c."""
-    found = [row for row in rows if row.metric == "regret_per_round"]
-    plain = [row for row in found if "Δ₁" not in row.row]
-    return {"regret": _rows(plain), "regret-switch": _switch(found)}
+    regrets = [row for row in rows if row.metric == "regret_per_round"]
+    plain = [row for row in regrets if "Δ₁" not in row.row]
+    return {"regret": _rows(plain), "regret-switch": _switch(regrets)}
 
 
 def _rows(rows: Sequence[Row]) -> Figure:

@@ -127,7 +127,7 @@ def log_log(ax: Axes, places: Sequence[float]) -> None:
 
 
 def curve(
-    ax: Axes, rows: Sequence[Row], places: Sequence[float], name: str, number: int, **more: Any
+    ax: Axes, rows: Sequence[Row], places: Sequence[float], name: str, number: int, **keywords: Any
 ) -> None:
     """Rows as a line over `places` with their intervals; color and marker are the `number`-th."""
     color = COLORS[number % len(COLORS)]
@@ -141,7 +141,7 @@ def curve(
         ms=4,
         capsize=2,
         lw=1.3,
-        **more,
+        **keywords,
     )
 
 

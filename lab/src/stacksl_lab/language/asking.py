@@ -30,22 +30,22 @@ def cell_of(setting: Setting, seed: int, bench: LanguageBench) -> Cell:
     Raises:
         Wanted: kl_weight and k are chosen first, and that is still to be measured.
     """
-    setup, own = bench.setup, dict(setting.settings)
+    setup, row_settings = bench.setup, dict(setting.settings)
     task = _task(setting, bench)
     if setting.chosen and setup.absent is None:
         picked = choice(bench, seed)
-        own |= {"kl_weight": picked.kl_weight, "k": picked.k}
-    if "k" in own:
-        own["k"] = min(own["k"], task.options - 1)
+        row_settings |= {"kl_weight": picked.kl_weight, "k": picked.k}
+    if "k" in row_settings:
+        row_settings["k"] = min(row_settings["k"], task.options - 1)
     base = setting.shots is not None
-    merged = {**_of(FIXED, base), **own, **_of(setup.settings, base)}
-    whole = setting.items is None or setting.items >= len(task.train.items)
+    merged = {**_of(FIXED, base), **row_settings, **_of(setup.settings, base)}
+    takes_all = setting.items is None or setting.items >= len(task.train.items)
     return Cell(
         task=task.name,
         seed=seed if setting.repeats else 0,
         settings={name: value for name, value in merged.items() if value is not None},
         budget_fraction=0.0 if base else setting.budget_fraction,
-        items=None if whole or base else setting.items,
+        items=None if takes_all or base else setting.items,
         permuted=setting.permuted,
         shots=setting.shots,
     )
@@ -129,27 +129,27 @@ def _described(
 
 def _marks(setting: Setting, cell: Cell, result: Result, bench: LanguageBench) -> list[str]:
     """What a reader must know of a row, a sentence each."""
-    task, found = _task(setting, bench), list(setting.marks)
+    task, marks = _task(setting, bench), list(setting.marks)
     if result.reason is not None:
-        return [*found, f"not measured: {result.reason}"]
+        return [*marks, f"not measured: {result.reason}"]
     if bench.quick:
-        found.append(QUICK)
+        marks.append(QUICK)
     if setting.settings.get("k", 0) > task.options - 1 and not setting.chosen:
-        found.append(
+        marks.append(
             f"k is cut to {task.options - 1}: {task.options} options have no more negatives"
         )
     if setting.shots is None and cell.items is None and task.whole:
         wanted = min(task.whole, setting.items or task.whole)
         if result.rounds != wanted:
-            found.append(f"N = {result.rounds:,}, not {wanted:,}")
+            marks.append(f"N = {result.rounds:,}, not {wanted:,}")
     if setting.chosen:
-        found.append(Choice.mark(bench.paper_selection))
+        marks.append(Choice.mark(bench.paper_selection))
     gate = cell.settings.get("gate")
     if setting.twin is not None and gate != setting.settings["gate"]:
-        found.append(f"bought what '{setting.twin.row}' bought: computed once")
+        marks.append(f"bought what '{setting.twin.row}' bought: computed once")
     elif result.first and gate == "llf":
-        found.append("bought the labels of the first rounds, as `first` does")
-    return found
+        marks.append("bought the labels of the first rounds, as `first` does")
+    return marks
 
 
 @dataclass(frozen=True, slots=True)

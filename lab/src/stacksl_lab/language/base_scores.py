@@ -70,21 +70,21 @@ class KeepingWorker(Worker):
         name = blake2b(f"{use} {self._computed} {rows}".encode(), digest_size=16).hexdigest()
         file, used = self.kept_in / f"{name}.npz", self.likelihood.used
         if file.exists():
-            with np.load(file) as kept:
-                names = [each for each in sorted(kept) if each != "path"]
-                parts = [kept[each].astype(np.float64) for each in names]
-                used[what] = str(kept["path"])  # type: ignore[assignment]
+            with np.load(file) as saved:
+                names = [key for key in sorted(saved) if key != "path"]
+                parts = [saved[key].astype(np.float64) for key in names]
+                used[what] = str(saved["path"])  # type: ignore[assignment]
             cuts = np.cumsum([len(item.options) for item in block])[:-1]
             cut = [np.split(part, cuts) for part in parts]
             return list(zip(cut[0], cut[1] if cut[1:] else [None] * len(block), strict=True))
-        found = super()._block(block, what)
-        whole = [np.concatenate([sums for sums, _ in found]).astype(np.float32)]
+        numbers = super()._block(block, what)
+        joined = [np.concatenate([sums for sums, _ in numbers]).astype(np.float32)]
         if what == "states":
-            own = [states for _, states in found if states is not None]
-            whole.append(np.concatenate(own).astype(np.float32))
-        arrays = {f"part{n}": each for n, each in enumerate(whole)}
+            state_rows = [states for _, states in numbers if states is not None]
+            joined.append(np.concatenate(state_rows).astype(np.float32))
+        arrays = {f"part{n}": part for n, part in enumerate(joined)}
         buffer = io.BytesIO()
         np.savez(buffer, path=np.array(used[what]), **arrays)  # type: ignore[arg-type]
         self.kept_in.mkdir(parents=True, exist_ok=True)
         write_atomic(file, buffer.getvalue())
-        return found
+        return numbers

@@ -67,7 +67,7 @@ def examine(
 
 def with_examples(put: PromptFormat, item: Item, examples: Sequence[tuple[Item, int]]) -> Prompt:
     """The prompt of `item` behind the `examples`, each put as `item` is and answered."""
-    shown = [put.render(each) for each, _ in examples]
+    shown = [put.render(example) for example, _ in examples]
     solved = [
         prompt.text + prompt.continuations[gold]
         for prompt, (_, gold) in zip(shown, examples, strict=True)
@@ -104,6 +104,6 @@ def _predicted(
     from stacksl.lm.scoring.paths import load_torch
 
     with load_torch().no_grad():
-        own = None if alone is None else likelihood.sums(alone)
-        scores = normalized(likelihood.sums(rows), rows, kind, alone=own)
-    return [int(each.argmax()) for each in scores]
+        premise_sums = None if alone is None else likelihood.sums(alone)
+        scores = normalized(likelihood.sums(rows), rows, kind, alone=premise_sums)
+    return [int(row.argmax()) for row in scores]

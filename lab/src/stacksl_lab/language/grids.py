@@ -33,9 +33,9 @@ HALF = 0.5
 SHOTS = (0, 5)
 
 
-def named(study: str, row: str, settings: Mapping[str, Any], **rest: Any) -> Setting:
+def named(study: str, row: str, settings: Mapping[str, Any], **keywords: Any) -> Setting:
     """The setting of `row`, with the paper's numbers for it."""
-    return Setting(row, settings, paper=NUMBERS[study].get(row, {}), **rest)
+    return Setting(row, settings, paper=NUMBERS[study].get(row, {}), **keywords)
 
 
 def bases(study: str, protocol: str, task: str | None = None) -> list[Setting]:
@@ -78,8 +78,8 @@ def permutation(setup: Setup, protocol: str, *settings: Setting) -> list[Setting
     if setup.settings.get("protocol", protocol) != "letter":
         return []
     return [
-        replace(each, row=f"{each.row}, options permuted", permuted=True, paper={})
-        for each in settings
+        replace(setting, row=f"{setting.row}, options permuted", permuted=True, paper={})
+        for setting in settings
     ]
 
 
@@ -110,19 +110,19 @@ def efficiency(
     With a the row's accuracy, b the base model's and f that of all labels under the same seed:
     `percent_of_full` = 100 a / f, `gain` = a − b and `gain_kept` = (a − b) / (f − b).
     """
-    found: dict[str, float | None] = {"accuracy": result.accuracy, "macro_f1": result.macro_f1}
+    numbers: dict[str, float | None] = {"accuracy": result.accuracy, "macro_f1": result.macro_f1}
     if setting.shots is not None or setting.permuted or result.accuracy is None:
-        return found
-    found["used_fraction"] = result.asked / result.rounds
-    whole = measured(full(), seed, bench)[1].accuracy
+        return numbers
+    numbers["used_fraction"] = result.asked / result.rounds
+    full_accuracy = measured(full(), seed, bench)[1].accuracy
     none = measured(bases("label-efficiency", "letter")[0], seed, bench)[1].accuracy
-    if whole:
-        found["percent_of_full"] = 100 * result.accuracy / whole
+    if full_accuracy:
+        numbers["percent_of_full"] = 100 * result.accuracy / full_accuracy
     if none is not None:
-        found["gain"] = result.accuracy - none
-        if whole is not None and whole != none:
-            found["gain_kept"] = (result.accuracy - none) / (whole - none)
-    return found
+        numbers["gain"] = result.accuracy - none
+        if full_accuracy is not None and full_accuracy != none:
+            numbers["gain_kept"] = (result.accuracy - none) / (full_accuracy - none)
+    return numbers
 
 
 LABEL_EFFICIENCY = LanguageStudy(
@@ -204,14 +204,14 @@ def losses(
     setting: Setting, seed: int, bench: LanguageBench, result: Result
 ) -> Mapping[str, float | None]:
     """Mean and largest loss of the labels in the last epoch, as trained on, and the accuracy."""
-    found = dict(accuracies(setting, seed, bench, result))
+    numbers = dict(accuracies(setting, seed, bench, result))
     if setting.shots is not None:
-        return {"accuracy": found["accuracy"]}
+        return {"accuracy": numbers["accuracy"]}
     return {
         "mean_loss": result.mean_loss,
         "max_loss": result.max_loss,
         "clipped": result.clipped,
-        "accuracy": found["accuracy"],
+        "accuracy": numbers["accuracy"],
     }
 
 

@@ -72,8 +72,8 @@ def setup_of(
         from stacksl_lab.sample.questions import TEMPLATE
 
         tasks = _sample_tasks()
-        own: Mapping[str, Any] = {**SAMPLE_SETTINGS, "template": TEMPLATE}
-        return _setup("sample", tasks, {**own, **(settings or {})})
+        sample_settings: Mapping[str, Any] = {**SAMPLE_SETTINGS, "template": TEMPLATE}
+        return _setup("sample", tasks, {**sample_settings, **(settings or {})})
     if model is None or data is None:
         missing = "--model NAME_OR_DIR" if model is None else "--data DIR"
         raise SettingsError(
@@ -124,8 +124,8 @@ def _sample_tasks() -> tuple[Task, ...]:
     """The sample model's questions, and three small streams of them, none of an item in two."""
     from stacksl_lab.sample.questions import questions
 
-    whole, test = questions()
-    main = _apart("docstrings", whole, test)
+    train, test = questions()
+    main = _apart("docstrings", train, test)
     order = generator(0, "study small streams").permutation(len(main.train.items)).tolist()
     tasks, start = [main], 0
     for size in SMALL:
@@ -143,10 +143,10 @@ def _medqa(data: str, test: str | None) -> Task:
         train, held, dev = (_first(root / inner, names) for names in (_TRAIN, _TEST, _DEV))
         if train is not None and held is not None:
             examples = _examples(read(dev)) if dev is not None else ()
-            whole, tested = read(train), read(held, lenient=True)
+            to_label, tested = read(train), read(held, lenient=True)
             if not examples:
-                return _apart("MedQA", whole, tested, SIZES["MedQA"][0])
-            return Task("MedQA", whole, tested, examples, SIZES["MedQA"][0])
+                return _apart("MedQA", to_label, tested, SIZES["MedQA"][0])
+            return Task("MedQA", to_label, tested, examples, SIZES["MedQA"][0])
     raise DataError(
         f"MedQA's official files were expected in {root} ({' or '.join(_TRAIN)}, and"
         f" {_TEST[0]}), and they are not there: give the folder that holds them"
@@ -156,13 +156,13 @@ def _medqa(data: str, test: str | None) -> Task:
 def _files_task(train: Path, test: str | None) -> Task:
     if test is None:
         raise DataError(f"{train} is a file to label: give --test FILE, what to test on")
-    found = read(train)
-    if not found.answers:
+    dataset = read(train)
+    if not dataset.answers:
         raise DataError(f"{train} holds no answers: a study buys them from the file")
-    name, whole = (
-        ("MedQA", SIZES["MedQA"][0]) if found.format.endswith(":medqa") else (train.stem, None)
+    name, size = (
+        ("MedQA", SIZES["MedQA"][0]) if dataset.format.endswith(":medqa") else (train.stem, None)
     )
-    return _apart(name, found, read(test, lenient=True), whole)
+    return _apart(name, dataset, read(test, lenient=True), size)
 
 
 def _mmlu(data: str) -> list[Task]:
@@ -206,11 +206,11 @@ def _examples(dataset: Dataset) -> tuple[tuple[Item, int], ...]:
     return tuple(solved[:EXAMPLES])
 
 
-def _apart(name: str, train: Dataset, test: Dataset, whole: int | None = None) -> Task:
+def _apart(name: str, train: Dataset, test: Dataset, size: int | None = None) -> Task:
     """A task whose five examples are taken out of the stream, drawn by a fixed seed."""
     order = generator(0, "study examples").permutation(len(train.items)).tolist()
     apart = only(train, order[:EXAMPLES])
-    return Task(name, only(train, sorted(order[EXAMPLES:])), test, _examples(apart), whole)
+    return Task(name, only(train, sorted(order[EXAMPLES:])), test, _examples(apart), size)
 
 
 # --- the model -------------------------------------------------------------------------------

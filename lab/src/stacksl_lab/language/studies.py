@@ -65,11 +65,11 @@ class LanguageBench(Bench):
         """
         if self.setup.absent is not None:
             return [Result(reason=self.setup.absent) for _ in cells]
-        found = [self.store.get(self.key(cell)) for cell in cells]
-        missing = [self._job(c) for c, kept in zip(cells, found, strict=True) if kept is None]
+        stored = [self.store.get(self.key(cell)) for cell in cells]
+        missing = [self._job(c) for c, result in zip(cells, stored, strict=True) if result is None]
         if missing:
             raise Wanted(missing)
-        return [Result.of(kept) for kept in found if kept is not None]
+        return [Result.of(result) for result in stored if result is not None]
 
     def _job(self, cell: Cell) -> Job:
         what = "base model" if cell.shots is not None else str(cell.settings.get("gate"))
@@ -139,23 +139,23 @@ class LanguageStudy(Study):
         rows: list[Row] = []
         wanted: list[Job] = []
         for setting in self.grid(bench.setup):
-            found: list[tuple[Numbers, dict[str, Any]]] = []
+            samples: list[tuple[Numbers, dict[str, Any]]] = []
             for seed in seeds if setting.repeats else seeds[:1]:
                 try:
-                    found.append(sample_of(self, setting, seed, bench))
+                    samples.append(sample_of(self, setting, seed, bench))
                 except Wanted as more:
                     wanted += more.jobs
             if not wanted:
-                rows += self._rows(setting, found, bench.setup.papers)
+                rows += self._rows(setting, samples, bench.setup.papers)
         if wanted:  # the base model first: it is quick
             raise Wanted(sorted(wanted, key=lambda job: job.args[1].shots is None))
         return list(_marked(rows))
 
     def _rows(
-        self, setting: Setting, found: Sequence[tuple[Numbers, dict[str, Any]]], papers: bool
+        self, setting: Setting, samples: Sequence[tuple[Numbers, dict[str, Any]]], papers: bool
     ) -> list[Row]:
         paper = setting.paper if papers else {}
-        numbers, settings = zip(*found, strict=True)
+        numbers, settings = zip(*samples, strict=True)
         rows = list(rows_of(self, setting, numbers, settings, paper))
         for row in rows:
             if self.spread and row.metric == "accuracy" and row.se is not None and row.seeds > 1:
@@ -172,8 +172,8 @@ def _marked(rows: Iterable[Row]) -> Iterable[Row]:
     """Rows that are the same runs as an earlier row say so."""
     first: dict[tuple[str, ...], str] = {}
     for row in rows:
-        other = first.setdefault(tuple(row.settings["cells"]), row.row)
+        earlier = first.setdefault(tuple(row.settings["cells"]), row.row)
         marks = row.settings["marks"]
-        if other != row.row and not any("computed once" in mark for mark in marks):
-            marks = [*marks, f"the same run as '{other}': computed once"]
+        if earlier != row.row and not any("computed once" in mark for mark in marks):
+            marks = [*marks, f"the same run as '{earlier}': computed once"]
         yield replace(row, settings={**row.settings, "marks": marks})

@@ -101,15 +101,15 @@ def held_out(dataset: Dataset, labels: int, seed: int) -> tuple[Dataset, Dataset
     Raises:
         DataError: too few labels for both.
     """
-    kept = round(HELD_SHARE * labels)
-    if kept < 1 or labels - kept < 2:
+    held = round(HELD_SHARE * labels)
+    if held < 1 or labels - held < 2:
         raise DataError(
             f"choosing kl_weight and k keeps a fifth of the labels apart and needs at least 3"
             f" labels, and the budget is {labels}: give more data"
         )
     order = generator(seed, "study held out").permutation(len(dataset.items)).tolist()
-    apart, rest = sorted(order[:kept]), sorted(order[kept:])
-    return only(dataset, rest), only(dataset, apart), labels - kept
+    apart, stream = sorted(order[:held]), sorted(order[held:])
+    return only(dataset, stream), only(dataset, apart), labels - held
 
 
 def permuted(dataset: Dataset, seed: int) -> Dataset:
@@ -118,7 +118,7 @@ def permuted(dataset: Dataset, seed: int) -> Dataset:
     answers: dict[str, int] = {}
     for place, item in enumerate(dataset.items):
         order = generator(seed, "study option order", place).permutation(len(item.candidates))
-        shown = tuple(item.candidates[int(each)] for each in order)
+        shown = tuple(item.candidates[int(index)] for index in order)
         items.append(replace(item, candidates=shown))
         if item.id in dataset.answers:
             answers[item.id] = order.tolist().index(dataset.answers[item.id])

@@ -127,8 +127,8 @@ class _Activeml:
         labels = np.full(len(self.rows), np.nan)
         labels[list(chosen)] = self.pool.gold[list(chosen)]
         model = {self.peer.model: self._model()} if self.peer.model else {}
-        found = self.strategy.query(X=self.rows, y=labels, batch_size=count, **model)
-        return [int(row) for row in found]
+        rows = self.strategy.query(X=self.rows, y=labels, batch_size=count, **model)
+        return [int(row) for row in rows]
 
     def _model(self) -> Any:
         from sklearn.ensemble import BaggingClassifier
@@ -137,8 +137,8 @@ class _Activeml:
         plain = _logistic()
         if self.peer.model == "ensemble":
             plain = BaggingClassifier(plain, _MEMBERS, random_state=self.pool.settings.seed)
-        more = {"random_state": self.pool.settings.seed}
-        return wrapped(plain, classes=np.arange(_classes(self.pool)), **more)
+        keywords = {"random_state": self.pool.settings.seed}
+        return wrapped(plain, classes=np.arange(_classes(self.pool)), **keywords)
 
 
 def _small_text(
@@ -147,14 +147,14 @@ def _small_text(
     """The next `count` rows of a strategy of small-text."""
     library = import_module(MODULES[_SMALL])
     labeled = np.array(chosen, dtype=np.int64)
-    rest = np.setdiff1d(np.arange(len(rows)), labeled)
+    unlabeled = np.setdiff1d(np.arange(len(rows)), labeled)
     model = _Probabilities(rows, labeled, pool.gold, _classes(pool)) if peer.model else None
-    without_model = {"embeddings": rows[np.concatenate([rest, labeled])], "pbar": None}
-    more = {} if peer.model else without_model
+    without_model = {"embeddings": rows[np.concatenate([unlabeled, labeled])], "pbar": None}
+    extra = {} if peer.model else without_model
     items = library.SklearnDataset(rows, np.arange(len(rows)))
     strategy = getattr(library, peer.kind)(**peer.options)
-    found = strategy.query(model, items, rest, labeled, pool.gold[labeled], n=count, **more)
-    return [int(row) for row in found]
+    queried = strategy.query(model, items, unlabeled, labeled, pool.gold[labeled], n=count, **extra)
+    return [int(row) for row in queried]
 
 
 class _Probabilities:
@@ -166,9 +166,9 @@ class _Probabilities:
 
     def predict_proba(self, items: Any) -> Array:
         """(n, K); 0 for a class that was not bought."""
-        found = np.zeros((len(items.x), self.classes))
-        found[:, self.fitted.classes_] = self.fitted.predict_proba(items.x)
-        return found
+        probabilities = np.zeros((len(items.x), self.classes))
+        probabilities[:, self.fitted.classes_] = self.fitted.predict_proba(items.x)
+        return probabilities
 
     def embed(
         self, items: Any, return_proba: bool = False, pbar: object = None

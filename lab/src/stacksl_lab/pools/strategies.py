@@ -65,9 +65,9 @@ def _unknown(name: str) -> SettingsError:
     near = get_close_matches(name, [RANDOM, *OURS, *PEERS], n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
     absent = sorted({peer.package for peer in PEERS.values() if not peer.installed})
-    more = "".join(f"; not installed: {package} ({INSTALL[package]})" for package in absent)
+    missing = "".join(f"; not installed: {package} ({INSTALL[package]})" for package in absent)
     return SettingsError(
-        f"unknown strategy '{name}': {hint}known: {', '.join(usable(classes=True))}{more}"
+        f"unknown strategy '{name}': {hint}known: {', '.join(usable(classes=True))}{missing}"
     )
 
 
@@ -86,13 +86,13 @@ def measure(arena: Arena, name: str, seed: int, budgets: Sequence[int]) -> tuple
             if name not in PEERS:
                 raise
             return (f"{name} of {PEERS[name].package} failed: {kind_and_place(fault)}",)
-        found: dict[str, float] = {"seconds": time.process_time() - start}
+        numbers: dict[str, float] = {"seconds": time.process_time() - start}
         if sorted(set(chosen)) != sorted(chosen) or len(chosen) != max(budgets):
             return (f"{name} chose {len(set(chosen))} distinct rows of {max(budgets)}",)
         source = _source(pool)
         for budget in budgets:
-            found |= _accuracies(arena, pool, source, np.array(chosen[:budget]), budget)
-    return (found,)
+            numbers |= _accuracies(arena, pool, source, np.array(chosen[:budget]), budget)
+    return (numbers,)
 
 
 def _chosen(pool: Pool, name: str, count: int) -> list[int]:
@@ -116,10 +116,10 @@ def _accuracies(
     """By the final model and the budget; without class names both are the same model."""
     gold, scorer = pool.gold[rows], fresh_scorer(pool.settings, pool.block)
     plain = refit(pool.block.take(rows.tolist()), gold, scorer.theta, pool.settings.seed)
-    made = plain if source is None else make_final(source, rows, gold)[0]
+    final = plain if source is None else make_final(source, rows, gold)[0]
     return {
         f"{model}@{budget}": _accuracy(arena, head, gold)
-        for model, head in ((PLAIN, plain), (PRODUCT, made))
+        for model, head in ((PLAIN, plain), (PRODUCT, final))
     }
 
 
@@ -127,6 +127,6 @@ def _accuracy(arena: Arena, head: Head | None, gold: Rows) -> float:
     """The share of the test part that is right; a single class bought is what is predicted."""
     if head is None:
         return float((arena.test_gold == np.bincount(gold).argmax()).mean())
-    found = head.probabilities(arena.test)
-    said = np.array([int(np.argmax(each)) for each in found])
-    return float((said == arena.test_gold).mean())
+    probabilities = head.probabilities(arena.test)
+    predicted = np.array([int(np.argmax(row)) for row in probabilities])
+    return float((predicted == arena.test_gold).mean())

@@ -56,8 +56,8 @@ class Comparison(Study):
 
     def about(self, bench: Bench, seeds: Sequence[int]) -> Mapping[str, Any]:
         """What was compared, and why a strategy has no numbers."""
-        found = self._found(bench, seeds)
-        reasons = {n: each for n, cells in found.items() for each in cells if isinstance(each, str)}
+        named = self._found(bench, seeds)
+        reasons = {n: cell for n, cells in named.items() for cell in cells if isinstance(cell, str)}
         return {**self.arena.about, "budgets": list(self.budgets), "failed": reasons}
 
     def rows(self, bench: Bench, seeds: Sequence[int]) -> list[Row]:
@@ -71,11 +71,11 @@ class Comparison(Study):
         ]
         if jobs:
             raise Wanted(jobs)
-        found = self._found(bench, seeds)
+        named = self._found(bench, seeds)
         cells: dict[str, list[Numbers]] = {
-            name: [each for each in numbers if not isinstance(each, str)]
-            for name, numbers in found.items()
-            if not any(isinstance(each, str) for each in numbers)
+            name: [cell for cell in numbers if not isinstance(cell, str)]
+            for name, numbers in named.items()
+            if not any(isinstance(cell, str) for cell in numbers)
         }
         models = (PLAIN, PRODUCT) if isinstance(self.arena.block, SharedBlock) else (PRODUCT,)
         return [row for model in models for row in self._rows(cells, model)]
@@ -89,15 +89,15 @@ class Comparison(Study):
 
     def _asked(self) -> dict[str, tuple[int, ...]]:
         """The budgets of every cell by its strategy."""
-        whole = self.arena.size
+        size = self.arena.size
         further = [n * self.budgets[-1] for n in FURTHER]
-        longer = (*self.budgets, *(min(n, whole) for n in further if n < 2 * whole))
-        found = dict.fromkeys(self.strategies, self.budgets)
-        return {**found, RANDOM: tuple(dict.fromkeys(longer)), ALL: (whole,)}
+        longer = (*self.budgets, *(min(n, size) for n in further if n < 2 * size))
+        budgets = dict.fromkeys(self.strategies, self.budgets)
+        return {**budgets, RANDOM: tuple(dict.fromkeys(longer)), ALL: (size,)}
 
     def _found(self, bench: Bench, seeds: Sequence[int]) -> dict[str, list[Numbers | str]]:
         return {
-            name: [found for seed in seeds if (found := bench.store.get(self.key(name, seed)))]
+            name: [numbers for seed in seeds if (numbers := bench.store.get(self.key(name, seed)))]
             for name in self._asked()
         }
 
@@ -107,8 +107,8 @@ class Comparison(Study):
         curves = {n: _curve(cells[n], model, asked[n]) for n in cells}
         full, base = curves[ALL][0], curves[RANDOM]
 
-        def row(name: str, metric: str, value: float | None, se: float | None, **more: Any) -> Row:
-            settings = {"model": model, **more}
+        def row(name: str, metric: str, value: float | None, se: float | None, **extra: Any) -> Row:
+            settings = {"model": model, **extra}
             n = len(full)
             return Row(self.name, name, metric, value, se=se, seeds=n, settings=settings)
 
@@ -130,8 +130,8 @@ class Comparison(Study):
             if name != RANDOM:
                 for place, labels in enumerate(self.budgets):
                     samples = np.vstack([curves[name][place], base])
-                    found = _reached(samples, asked[RANDOM], 1.0, labels)
-                    yield row(name, "saved", **found, labels=labels)
+                    saving = _reached(samples, asked[RANDOM], 1.0, labels)
+                    yield row(name, "saved", **saving, labels=labels)
         rivals = [n for n in self.strategies if n != RANDOM and n in cells]
         for place, labels in enumerate(self.budgets):
             gains = {n: (curves[n][place] - base[place]).tolist() for n in rivals}
@@ -189,8 +189,8 @@ def _reached(
 
     def where(means: Array) -> Array:
         flat = means.reshape(-1, means.shape[-1])
-        found = [np.interp(share * each[0], _rising(each[1:]), count) for each in flat]
-        places = np.array(found).reshape(means.shape[:-1])
+        reached = [np.interp(share * row[0], _rising(row[1:]), count) for row in flat]
+        places = np.array(reached).reshape(means.shape[:-1])
         return places if labels is None else 1.0 - labels / places
 
     target, curve = share * samples[0].mean(), _rising(samples[1:].mean(axis=1))
@@ -205,5 +205,5 @@ def _reached(
 
 def _rising(curve: Array) -> Array:
     """The curve's running maximum, strictly ascending."""
-    found: Array = np.maximum.accumulate(curve) + 1e-12 * np.arange(len(curve))
-    return found
+    rising: Array = np.maximum.accumulate(curve) + 1e-12 * np.arange(len(curve))
+    return rising

@@ -23,7 +23,7 @@ def shown(rows: Sequence[Row]) -> str:
 
 
 def _of_model(rows: Sequence[Row], model: str) -> str:
-    found = {
+    by_metric = {
         (row.row, row.metric, row.settings.get("labels", row.settings.get("share"))): row
         for row in rows
         if row.metric != "recommended"
@@ -37,15 +37,15 @@ def _of_model(rows: Sequence[Row], model: str) -> str:
     for name in names:
         cells = [name]
         for labels in budgets:
-            gain = found.get((name, "gain", labels))
-            own = found[name, "accuracy", labels]
+            gain = by_metric.get((name, "gain", labels))
+            accuracy = by_metric[name, "accuracy", labels]
             aside = "" if gain is None else f" ({estimate(gain, '+.3f', '.3f')})"
-            plain = f"{own.value:.3f}" if aside else estimate(own, ".3f")
+            plain = f"{accuracy.value:.3f}" if aside else estimate(accuracy, ".3f")
             cells.append(plain + aside)
         accuracies.append(cells)
-        to = [_bounded(found[name, "labels_to", share], ".0f") for share in shares]
-        saved = [_bounded(found.get((name, "saved", labels)), "z.0%") for labels in budgets]
-        costs.append([name, *to, *saved, f"{found[name, 'seconds', None].value:.1f}"])
+        to = [_bounded(by_metric[name, "labels_to", share], ".0f") for share in shares]
+        saved = [_bounded(by_metric.get((name, "saved", labels)), "z.0%") for labels in budgets]
+        costs.append([name, *to, *saved, f"{by_metric[name, 'seconds', None].value:.1f}"])
     head = [f"{labels:,} labels" for labels in budgets]
     first = f"{TITLES[model]}; {estimate(full, '.3f')} with all {full.settings['labels']:,} labels"
     reach = [f"labels to {share:.0%}" for share in shares]

@@ -61,10 +61,11 @@ def questions() -> tuple[Dataset, Dataset]:
         MissingExtra: `tokenizers` is not installed.
     """
     tokens = _counter(_SAMPLE / "tokenizer.json")
-    found = [one for package in LIBRARIES for one in described(package)]
+    symbols = [symbol for package in LIBRARIES for symbol in described(package)]
     groups: dict[tuple[str, str, int, bool], list[Described]] = defaultdict(list)
-    for one in _once(found):
-        groups[one.library, one.kind, tokens(one.name), _draw(one.name) < TEST_SHARE].append(one)
+    for symbol in _once(symbols):
+        held = _draw(symbol.name) < TEST_SHARE
+        groups[symbol.library, symbol.kind, tokens(symbol.name), held].append(symbol)
     rows: dict[bool, list[tuple[Item, int]]] = {False: [], True: []}
     for (_, _, _, held), group in groups.items():
         rows[held].extend(_asked(group))
@@ -90,34 +91,34 @@ def _bare(text: str) -> str:
     return "".join(filter(str.isalnum, text.lower()))
 
 
-def _once(found: Iterable[Described]) -> list[Described]:
+def _once(symbols: Iterable[Described]) -> list[Described]:
     """The usable ones; of a name or a sentence that is repeated, the first."""
-    names, sentences, kept = set(), set(), []
-    for one in found:
-        fits = _SHORTEST <= len(one.sentence) <= _LONGEST
-        new = one.name not in names and _bare(one.sentence) not in sentences
-        if fits and new and not give_away(one.name, one.sentence):
-            names.add(one.name)
-            sentences.add(_bare(one.sentence))
-            kept.append(one)
-    return kept
+    names, sentences, usable = set(), set(), []
+    for symbol in symbols:
+        fits = _SHORTEST <= len(symbol.sentence) <= _LONGEST
+        new = symbol.name not in names and _bare(symbol.sentence) not in sentences
+        if fits and new and not give_away(symbol.name, symbol.sentence):
+            names.add(symbol.name)
+            sentences.add(_bare(symbol.sentence))
+            usable.append(symbol)
+    return usable
 
 
 def _asked(group: Sequence[Described]) -> list[tuple[Item, int]]:
     """An item and the index of its answer for each of a group that has three names beside it."""
     rows = []
-    names = sorted(one.name for one in group)
-    for one in sorted(group, key=lambda one: one.name):
-        rng = generator(_SEED, "questions", _hash(one.name))
+    names = sorted(symbol.name for symbol in group)
+    for symbol in sorted(group, key=lambda symbol: symbol.name):
+        rng = generator(_SEED, "questions", _hash(symbol.name))
         others = (names[index] for index in rng.permutation(len(names)))
-        fair = (name for name in others if not give_away(name, one.sentence))
-        texts = [one.name, *islice((name for name in fair if name != one.name), CANDIDATES - 1)]
+        fair = (n for n in others if n != symbol.name and not give_away(n, symbol.sentence))
+        texts = [symbol.name, *islice(fair, CANDIDATES - 1)]
         if len(texts) < CANDIDATES:
             continue
         order = rng.permutation(CANDIDATES)
         item = Item(
-            f"{_hash(one.name):016x}-{one.library}",
-            f"# {one.sentence}\n{one.kind}",
+            f"{_hash(symbol.name):016x}-{symbol.library}",
+            f"# {symbol.sentence}\n{symbol.kind}",
             tuple(f"{texts[index]}(" for index in order),
         )
         rows.append((item, order.tolist().index(0)))
@@ -188,11 +189,11 @@ def made_from() -> dict[str, str]:
     Raises:
         DataError: one of them is not installed.
     """
-    found = {}
+    versions = {}
     for package, distribution in LIBRARIES.items():
         _folder(package)
-        found[distribution] = metadata.version(distribution)
-    return found
+        versions[distribution] = metadata.version(distribution)
+    return versions
 
 
 def described(package: str) -> Iterator[Described]:

@@ -34,8 +34,8 @@ class Estimates:
         """‖θ − θ*‖ in V before each round, (T,), for θ* = `truth`, (d,)."""
         offsets = self.thetas - truth
         images = np.linalg.solve(self.inverses, offsets[:, :, None])[:, :, 0]
-        found: Array = np.sqrt(np.einsum("ni,ni->n", offsets, images))[self.before]
-        return found
+        norms: Array = np.sqrt(np.einsum("ni,ni->n", offsets, images))[self.before]
+        return norms
 
     def certificates(self, features: Array, choices: NDArray[np.int64], reaches: Array) -> Array:
         """max(0, g_t) of each round, (T,): at most this is lost where θ* is within the radius.
@@ -76,9 +76,9 @@ def estimates(played: StreamResult, ridge: float, *, moves: NDArray[np.bool_]) -
         moves: (T,) whether θ or V moved in the round.
     """
     dim = len(played.theta)
-    kept = [mark for mark, moved in zip(played.marks, moves, strict=True) if moved]
-    thetas = np.array([np.zeros(dim), *(mark.theta for mark in kept)])
-    inverses = np.array([np.eye(dim) / ridge, *(_matrix(mark.gram_inv) for mark in kept)])
+    marks = [mark for mark, moved in zip(played.marks, moves, strict=True) if moved]
+    thetas = np.array([np.zeros(dim), *(mark.theta for mark in marks)])
+    inverses = np.array([np.eye(dim) / ridge, *(_matrix(mark.gram_inv) for mark in marks)])
     before = np.concatenate([[0], np.cumsum(moves)[:-1]])
     learned = np.concatenate([[0], np.cumsum(played.asked)[:-1]])
     return Estimates(thetas, inverses, before, learned)
@@ -102,5 +102,5 @@ def radii(
     """The confidence radius at each of `counts`, (T,), labels or rounds; `bound` is S."""
     values, places = np.unique(counts, return_inverse=True)
     table = [radius(noise, dim, int(count), ridge, delta, bound) for count in values]
-    found: Array = np.array(table)[places]
-    return found
+    all_radii: Array = np.array(table)[places]
+    return all_radii

@@ -45,8 +45,8 @@ def bootstrapped(
 
 def ratio(means: Array) -> Array:
     """The first mean over the second, (..., 2) to (...)."""
-    found: Array = means[..., 0] / means[..., 1]
-    return found
+    ratios: Array = means[..., 0] / means[..., 1]
+    return ratios
 
 
 def slope_over(places: Sequence[float]) -> Callable[[Array], Array]:
@@ -59,8 +59,8 @@ def slope_over(places: Sequence[float]) -> Callable[[Array], Array]:
     centered = centered - centered.mean()
 
     def slope(means: Array) -> Array:
-        found: Array = np.log(means) @ centered / (centered @ centered)
-        return found
+        slopes: Array = np.log(means) @ centered / (centered @ centered)
+        return slopes
 
     return slope
 

@@ -45,16 +45,16 @@ def trials(quick: bool) -> Sequence[Trial]:
 
 def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     """What a line asked for of its own accord, over B (`demand`), and lost."""
-    kept = line.settings
-    if "bisect" in kept:
+    options = line.settings
+    if "bisect" in options:
         return bisected(stream, line, seed)
-    shown = _presented(_shrunk(stream, kept.get("shrink", 1.0)), kept.get("present"))
-    settings = kept.get("scorer_settings", {})
-    gate = dict(kept["gate"])
-    if "kappa" in kept:
-        gate["gate_scale"] = kept["kappa"] * _median_spread(stream, kept)
+    shown = _presented(_shrunk(stream, options.get("shrink", 1.0)), options.get("present"))
+    settings = options.get("scorer_settings", {})
+    gate = dict(options["gate"])
+    if "kappa" in options:
+        gate["gate_scale"] = options["kappa"] * _median_spread(stream)
     budget = line.budget(stream.horizon)
-    played = play(shown, gate, budget, scorer=kept.get("scorer"), settings=settings, seed=seed)
+    played = play(shown, gate, budget, scorer=options.get("scorer"), settings=settings, seed=seed)
     return {"demand": voluntary(played) / budget, **outcome(shown, played)}
 
 
@@ -91,7 +91,7 @@ def _presented(stream: SyntheticStream, count: int | None) -> SyntheticStream:
     )
 
 
-def _median_spread(stream: SyntheticStream, kept: Mapping[str, Any]) -> float:
+def _median_spread(stream: SyntheticStream) -> float:
     """The median of the spreads of the warm-up at the standard ridge and length of features."""
     count = warmup_length(stream.horizon)
     settings = ScorerSettings(noise=stream.noise, norm_bound=stream.norm_bound)

@@ -68,8 +68,8 @@ def demand_uncut(stream: SyntheticStream, gate: str, level: float, budget: int, 
     when as many labels as rounds are left, asks nothing in the T rounds that are counted.
     """
     most = CEILING * budget
-    kept = level * _rescaled(gate, stream.features.shape[2], budget, most)
-    played = play(_followed(stream, most), _made(gate, kept), most, seed=seed)
+    scaled = level * _rescaled(gate, stream.features.shape[2], budget, most)
+    played = play(_followed(stream, most), _made(gate, scaled), most, seed=seed)
     return float(played.asked[: stream.horizon].sum()) / budget
 
 

@@ -61,14 +61,14 @@ def clipped(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     """Losses and the last model of `sgd` without a KL term, every label bought."""
     clip = line.settings["clip"]
     played = _trained(stream, clip, line.settings["learning_rate"], seed)
-    found = losses(stream, played)
-    cut = np.minimum(found, levels(found, clip))
+    values = losses(stream, played)
+    cut = np.minimum(values, levels(values, clip))
     choices = (stream.test_features @ played.theta).argmax(axis=1)
     return {
         "mean_after": float(cut.mean()),
         "max_after": float(cut.max()),
-        "mean_loss": float(found.mean()),
-        "max_loss": float(found.max()),
+        "mean_loss": float(values.mean()),
+        "max_loss": float(values.max()),
         "clipped": played.clipped / stream.horizon,
         "accuracy": float((choices == stream.test_values.argmax(axis=1)).mean()),
         "final_regret": final_regret(stream, played.theta),
@@ -98,19 +98,19 @@ def losses(stream: SyntheticStream, played: StreamResult) -> Array:
     scores = np.einsum("tki,ti->tk", stream.features, np.array(before))
     top = scores.max(axis=1)
     gold = scores[np.arange(len(scores)), stream.labels]
-    found: Array = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - gold
-    return found
+    values: Array = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - gold
+    return values
 
 
-def levels(found: Array, clip: Mapping[str, Any]) -> Array:
+def levels(values: Array, clip: Mapping[str, Any]) -> Array:
     """ρ of each round, (T,), from the losses before it: infinite where nothing is cut."""
     if clip["clip"] == "none":
-        return np.full(len(found), math.inf)
+        return np.full(len(values), math.inf)
     if "clip_level" in clip:
-        return np.full(len(found), float(clip["clip_level"]))
-    rho = np.full(len(found), math.inf)
-    for t in range(ENOUGH, len(found)):
-        seen = found[max(0, t - WINDOW) : t]
+        return np.full(len(values), float(clip["clip_level"]))
+    rho = np.full(len(values), math.inf)
+    for t in range(ENOUGH, len(values)):
+        seen = values[max(0, t - WINDOW) : t]
         multiple = clip.get("clip_multiple")
         rho[t] = (
             clip_at_quantile(seen, QUANTILE)

@@ -113,7 +113,7 @@ def _row(kind: str, axis: str, value: int) -> str:
 def trials(quick: bool) -> Sequence[Trial]:
     """One stream for each size; a size that several sweeps share is in each of them."""
     base, sweeps = (QUICK_BASE, QUICK_SWEEPS) if quick else (BASE, SWEEPS)
-    found = []
+    streams = []
     for axis, values in sweeps.items():
         for value in values:
             sizes = {**base, axis: value}
@@ -121,8 +121,8 @@ def trials(quick: bool) -> Sequence[Trial]:
                 Line(_row(kind, axis, value), {"kind": kind, "axis": axis}, sizes["B"] / sizes["T"])
                 for kind in KINDS
             ]
-            found.append(Trial(sizes, tuple(lines)))
-    return found
+            streams.append(Trial(sizes, tuple(lines)))
+    return streams
 
 
 def stream_of(seed: int, d: int, K: int, B: int, T: int) -> SyntheticStream:
@@ -172,16 +172,16 @@ def _traced(run: Callable[[], StreamResult]) -> tuple[StreamResult, int]:
         tracemalloc.stop()
 
 
-def derive(found: Samples) -> list[Row]:
+def derive(samples: Samples) -> list[Row]:
     """Slopes of log time and log memory over d, K, B, T: of all points, and of the last two."""
-    whole = _row(next(iter(KINDS)), "d", SWEEPS["d"][-1]) in found
-    base, sweeps = (BASE, SWEEPS) if whole else (QUICK_BASE, QUICK_SWEEPS)
+    complete = _row(next(iter(KINDS)), "d", SWEEPS["d"][-1]) in samples
+    base, sweeps = (BASE, SWEEPS) if complete else (QUICK_BASE, QUICK_SWEEPS)
     machine = _machine()
     return [
         row
         for kind in KINDS
         for axis, places in sweeps.items()
-        for row in _slopes(kind, axis, places, base, machine, found)
+        for row in _slopes(kind, axis, places, base, machine, samples)
     ]
 
 
@@ -191,17 +191,17 @@ def _slopes(
     places: Sequence[int],
     base: Mapping[str, int],
     machine: str,
-    found: Samples,
+    samples: Samples,
 ) -> Iterator[Row]:
     """Slopes of time and of memory along `axis`: of all points, then of the last two."""
-    numbers = [found[_row(kind, axis, value)] for value in places]
+    numbers = [samples[_row(kind, axis, value)] for value in places]
     settings = {"kind": kind, "axis": axis, "machine": machine}
     ours = {"milliseconds": KINDS[kind].counted, "peak_mib": held}
     for metric, count in ours.items():
         for name, start in (("slope", 0), ("end slope", -2)):
             ends = places[start:]
             sizes = [_sizes({**base, axis: value}) for value in ends]
-            over = [each[metric] for each in numbers[start:]]
+            over = [sample[metric] for sample in numbers[start:]]
             yield _slope_row(metric, name, over, ends, sizes, count, settings)
 
 
@@ -239,8 +239,8 @@ def _machine() -> str:
     """What the numbers were measured on: processor, cores, system."""
     name, cpus = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
     if cpus.is_file():
-        found = [n for n in cpus.read_text().splitlines() if n.startswith("model name")]
-        name = found[0].partition(":")[2].strip() if found else name
+        models = [n for n in cpus.read_text().splitlines() if n.startswith("model name")]
+        name = models[0].partition(":")[2].strip() if models else name
     return f"{name}, {os.cpu_count()} cores, {platform.system()}"
 
 

@@ -51,14 +51,14 @@ def lines(kind: str, feedback: str) -> Iterator[Line]:
         if (learner == "ridge") != (feedback == "scalar") or (shift and learner == "sgd"):
             continue
         named = learner if rate is None else f"{learner}, η = {rate:g}"
-        kept = {"learner": learner, "track": track, "ridge": RIDGE, "delta": DELTA}
-        kept |= {} if rate is None else {"learning_rate": rate}
+        shared = {"learner": learner, "track": track, "ridge": RIDGE, "delta": DELTA}
+        shared |= {} if rate is None else {"learning_rate": rate}
         group = f"{named}, V on {track} rounds{', shift' * shift}"
         for gate in (g for g in gates if not (shift and g == "random")):
             family = {"group": group, "family": f"{group}, {gate}", "gate": gate}
             for budget in BUDGETS[:3] if shift else BUDGETS:
                 row = f"{group}, {gate}, β = {budget:g}"
-                yield Line(row, {**kept, **family}, budget)
+                yield Line(row, {**shared, **family}, budget)
 
 
 def trials(quick: bool) -> Sequence[Trial]:
@@ -95,15 +95,15 @@ def covered(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
 
 def _played(stream: SyntheticStream, line: Line, seed: int) -> StreamResult:
     """The line's learner, marked after every round."""
-    kept, rounds = line.settings, stream.horizon
-    settings = {"ridge": RIDGE, "delta": DELTA, "track": kept["track"]}
-    if kept["learner"] == "sgd":
-        settings |= {"learning_rate": kept["learning_rate"], "kl_weight": 0.0, "clip": "none"}
+    options, rounds = line.settings, stream.horizon
+    settings = {"ridge": RIDGE, "delta": DELTA, "track": options["track"]}
+    if options["learner"] == "sgd":
+        settings |= {"learning_rate": options["learning_rate"], "kl_weight": 0.0, "clip": "none"}
     return play(
         stream,
-        {"name": kept["gate"]},
+        {"name": options["gate"]},
         int((line.budget_fraction or 0.0) * rounds + 1e-9),
-        scorer=kept["learner"],
+        scorer=options["learner"],
         settings=settings,
         seed=seed,
         marks=range(1, rounds + 1),

@@ -73,9 +73,9 @@ def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
         seed=seed,
         drift=guard,
     )
-    found = outcome(stream, played)
+    numbers = outcome(stream, played)
     change = None if stream.truth_before is None else stream.horizon // 2
-    return found | alarms(played, change) if guard else found
+    return numbers | alarms(played, change) if guard else numbers
 
 
 def alarms(played: StreamResult, change: int | None) -> dict[str, float | None]:

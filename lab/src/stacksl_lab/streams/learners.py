@@ -69,7 +69,7 @@ _PAPER: Mapping[str, Any] = {"kl_weight": 0.5, "clip": "literal", "clip_level": 
 def _lines(budget: float) -> tuple[Line, ...]:
     """Every learner from labels at a budget, as a share of the rounds."""
     sgd = {"learner": "sgd", **_PLAIN}
-    found = (
+    learners = (
         ("sgd, rate tuned", _steps("sgd", TUNED["sgd"][budget])),
         ("sgd, decaying rate tuned", _steps("decaying", TUNED["decaying"][budget])),
         ("sgd averaged, rate tuned", _steps("averaged", TUNED["averaged"][budget])),
@@ -79,7 +79,7 @@ def _lines(budget: float) -> tuple[Line, ...]:
         ("newton", {"learner": "newton"}),
         ("exact maximum likelihood", {"learner": "exact"}),
     )
-    return tuple(Line(f"{name} · {budget:g}", settings, budget) for name, settings in found)
+    return tuple(Line(f"{name} · {budget:g}", settings, budget) for name, settings in learners)
 
 
 def _steps(form: str, rate: float) -> Mapping[str, Any]:
@@ -174,8 +174,8 @@ def _loss_over(loss: str, shown: tuple[int, ...], gold: int, scores: Array) -> t
     if loss == "dropped":
         return ()
     lowest = min(shown, key=lambda x: (scores[x], -x))
-    kept = [x for x in shown if x != lowest or loss == "joined"]
-    return tuple(sorted((*kept, gold)))
+    others = [x for x in shown if x != lowest or loss == "joined"]
+    return tuple(sorted((*others, gold)))
 
 
 def _estimates(
@@ -203,7 +203,7 @@ def _replayed(
 
 def derive(samples: Samples) -> list[Row]:
     """Each learner's mean over that of `newton` at the same labels, seeds drawn together."""
-    found = []
+    rows = []
     for row, numbers in samples.items():
         name, _, budget = row.rpartition(" · ")
         reference = samples.get(f"{REFERENCE} · {budget}")
@@ -213,8 +213,8 @@ def derive(samples: Samples) -> list[Row]:
             value, error = bootstrapped(ratio, [numbers[metric], reference[metric]])
             over, seeds = f"{metric}_over_{REFERENCE}", len(numbers[metric])
             place = ("learners", f"{row} / {REFERENCE}", over)
-            found.append(Row(*place, value, error, seeds, float(budget), settings={"marks": []}))
-    return found
+            rows.append(Row(*place, value, error, seeds, float(budget), settings={"marks": []}))
+    return rows
 
 
 def pilot(
@@ -267,10 +267,10 @@ def counts(labels: int, first: int = 10, growth: float = GROWTH) -> list[int]:
     >>> counts(15, first=3, growth=1.5)
     [1, 2, 3, 5, 8, 12, 15]
     """
-    found = list(range(1, min(first, labels) + 1))
-    while found and found[-1] < labels:
-        found.append(min(labels, max(found[-1] + 1, int(np.ceil(growth * found[-1])))))
-    return found
+    grid = list(range(1, min(first, labels) + 1))
+    while grid and grid[-1] < labels:
+        grid.append(min(labels, max(grid[-1] + 1, int(np.ceil(growth * grid[-1])))))
+    return grid
 
 
 def exact_estimates(
@@ -284,11 +284,11 @@ def exact_estimates(
         ridge: as in `fit`.
     """
     grid = counts(len(labels))
-    found = np.zeros((len(grid), features.shape[2]))
-    theta = found[0]
+    thetas = np.zeros((len(grid), features.shape[2]))
+    theta = thetas[0]
     for place, count in enumerate(grid):
-        theta = found[place] = fit(features[:count], labels[:count], ridge, theta)
-    return grid, found
+        theta = thetas[place] = fit(features[:count], labels[:count], ridge, theta)
+    return grid, thetas
 
 
 def fit(features: Array, labels: NDArray[np.int64], ridge: float, start: Array) -> Array:
@@ -307,13 +307,13 @@ def fit(features: Array, labels: NDArray[np.int64], ridge: float, start: Array) 
 
     gold = features[np.arange(len(labels)), labels].sum(axis=0)
     options = {"maxiter": _STEPS, "gtol": _TOLERANCE, "ftol": 1e-14}
-    found = minimize(
+    fitted = minimize(
         _objective, start, (features, gold, ridge), jac=True, method="L-BFGS-B", options=options
     )
     # a line search that rounding ends is no failure where the gradient is as good as 0
-    if not found.success and np.abs(found.jac).max() > _AT_REST:
-        raise SettingsError(f"the exact fit of {len(labels)} labels did not end: {found.message}")
-    return np.asarray(found.x, dtype=np.float64)
+    if not fitted.success and np.abs(fitted.jac).max() > _AT_REST:
+        raise SettingsError(f"the exact fit of {len(labels)} labels did not end: {fitted.message}")
+    return np.asarray(fitted.x, dtype=np.float64)
 
 
 def _objective(theta: Array, features: Array, gold: Array, ridge: float) -> tuple[float, Array]:
@@ -340,13 +340,13 @@ def descent(features: Array, labels: NDArray[np.int64], rate: float, power: floa
 
     Source: Robbins and Monro (1951), A Stochastic Approximation Method.
     """
-    found = np.zeros((len(labels) + 1, features.shape[2]))
+    thetas = np.zeros((len(labels) + 1, features.shape[2]))
     steps = rate * np.arange(1.0, len(labels) + 1.0) ** -power
     for n, (rows, gold, step) in enumerate(zip(features, labels, steps, strict=True)):
-        scores = rows @ found[n]
+        scores = rows @ thetas[n]
         weights = np.exp(scores - scores.max())
-        found[n + 1] = found[n] + step * (rows[gold] - weights @ rows / weights.sum())
-    return found
+        thetas[n + 1] = thetas[n] + step * (rows[gold] - weights @ rows / weights.sum())
+    return thetas
 
 
 def averaged(thetas: Array) -> Array:

@@ -115,14 +115,14 @@ def trials(quick: bool) -> Sequence[Trial]:
     points = [(budget, grid.horizon) for budget in grid.budgets]
     points += [(grid.budget, rounds) for rounds in grid.horizons]
     points += [(rounds // grid.share, rounds) for rounds in grid.horizons]
-    found = [_pairs_trial(*point) for point in dict.fromkeys(points)]
+    streams = [_pairs_trial(*point) for point in dict.fromkeys(points)]
     places = [(dim, grid.corners[0]) for dim in grid.dims]
     places += [(grid.dims[0], budget) for budget in grid.corners]
-    found += [_corners_trial(*p, grid.corner_horizon) for p in dict.fromkeys(places)]
-    found += [_cube_trial(grid, norm) for norm in grid.norms]
+    streams += [_corners_trial(*p, grid.corner_horizon) for p in dict.fromkeys(places)]
+    streams += [_cube_trial(grid, norm) for norm in grid.norms]
     source = {"kind": "iid", "rounds": grid.stationary[-1], "dim": DIM}
     lines = [_prefix(_iid_row(n, t), n, t) for n in ACTIONS for t in grid.stationary]
-    return [*found, Trial(source, tuple(lines))]
+    return [*streams, Trial(source, tuple(lines))]
 
 
 def _pairs_trial(budget: int, rounds: int) -> Trial:
@@ -186,10 +186,10 @@ def _all_bought(stream: SyntheticStream, action: str) -> Array:
     return np.cumsum(regrets(stream, played))
 
 
-def derive(found: Samples) -> list[Row]:
+def derive(samples: Samples) -> list[Row]:
     """Slopes of log mean regret, and the worst mean regret over ‖θ*‖ on the hypercube."""
-    grid = FULL if _iid_row("UCB", FULL.stationary[-1]) in found else QUICK
-    regret = {row: numbers["regret"] for row, numbers in found.items()}
+    grid = FULL if _iid_row("UCB", FULL.stationary[-1]) in samples else QUICK
+    regret = {row: numbers["regret"] for row, numbers in samples.items()}
     rows = [row for gate in GATES for row in _pairs_slopes(grid, gate, regret)]
     rows += _corners_slopes(grid, regret)
     for name in NORMS:

@@ -99,18 +99,18 @@ def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     return outcome(stream, played)
 
 
-def derive(found: Samples) -> list[Row]:
+def derive(samples: Samples) -> list[Row]:
     """Each of the paper's rows over its printed number, and every row at β = 0.1 over `first`."""
     rows = []
     for row, _, budget, printed in PAPER:
-        values = found[row]["regret_per_round"]
+        values = samples[row]["regret_per_round"]
         mean, error = pooled([value / printed for value in values])
         rows.append(_derived(row, "over_paper", mean, error, len(values), budget))
     for line in lines():
         if line.budget_fraction == 1.0 or line.row == f"first, β = {line.budget_fraction:g}":
             continue
-        values = found[line.row]["regret_per_round"]
-        base = found[f"first, β = {line.budget_fraction:g}"]["regret_per_round"]
+        values = samples[line.row]["regret_per_round"]
+        base = samples[f"first, β = {line.budget_fraction:g}"]["regret_per_round"]
         mean, error = bootstrapped(ratio, [values, base])
         rows.append(
             _derived(line.row, "over_first", mean, error, len(values), line.budget_fraction)

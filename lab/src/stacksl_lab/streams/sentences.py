@@ -132,11 +132,11 @@ CLOSE = 0.05
 def contrast(metric: str, more: Sequence[str], less: Sequence[str]) -> Effects:
     """By how much the mean of `metric` over the rows `more` is above that over `less`, by seed."""
 
-    def found(samples: Samples) -> Sequence[float]:
+    def difference(samples: Samples) -> Sequence[float]:
         high, low = (np.mean([samples[r][metric] for r in rows], axis=0) for rows in (more, less))
         return [float(x) for x in high - low]
 
-    return found
+    return difference
 
 
 def shift_of_best(small: Sequence[str], large: Sequence[str]) -> Effects:
@@ -145,24 +145,24 @@ def shift_of_best(small: Sequence[str], large: Sequence[str]) -> Effects:
     The best has the least regret of the last θ under its seed; of equals the smallest.
     """
 
-    def found(samples: Samples) -> Sequence[float]:
+    def shift(samples: Samples) -> Sequence[float]:
         few, many = (
             np.argmin([samples[row]["final_regret"] for row in rows], axis=0)
             for rows in (small, large)
         )
         return [float(x) for x in few - many]
 
-    return found
+    return shift
 
 
 def between(rows: Sequence[str]) -> Effects:
     """The share of the rows in which between 5 and 95% of the budget are asked for, by seed."""
 
-    def found(samples: Samples) -> Sequence[float]:
+    def share(samples: Samples) -> Sequence[float]:
         asked = np.array([samples[row]["demand"] for row in rows])
         return [float(x) for x in ((asked > SOME) & (asked < MOST)).mean(axis=0)]
 
-    return found
+    return share
 
 
 def near_budget(row: str) -> Effects:

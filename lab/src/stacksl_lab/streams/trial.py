@@ -92,15 +92,15 @@ class StreamStudy(Study):
             for line in trial.lines
         }
 
-    def rows_from(self, found: Mapping[str, Sequence[Numbers]], quick: bool = False) -> list[Row]:
+    def rows_from(self, by_row: Mapping[str, Sequence[Numbers]], quick: bool = False) -> list[Row]:
         """The rows that these numbers make: means over seeds, then what is derived."""
         rows: list[Row] = []
         for trial in self.trials(quick):
             for line in trial.lines:
                 marks = [*line.marks, *([QUICK] if quick else [])]
                 settings = {**trial.source, **line.settings, "marks": marks}
-                rows += rows_of(self, line, found[line.row], [settings], line.paper)
-        return rows if self.derive is None else [*rows, *self.derive(samples(found))]
+                rows += rows_of(self, line, by_row[line.row], [settings], line.paper)
+        return rows if self.derive is None else [*rows, *self.derive(samples(by_row))]
 
     def _missing(
         self, trial: Trial, seeds: Iterable[int], store: Store, code: str
@@ -123,18 +123,18 @@ def played(
     seed: int,
 ) -> list[Numbers]:
     """The numbers of some lines of a trial under a seed, in their order."""
-    made = stream(**source, seed=seed)
-    return [measure(made, line, seed) for line in lines]
+    instance = stream(**source, seed=seed)
+    return [measure(instance, line, seed) for line in lines]
 
 
 def _numbers(store: Store, key: str) -> Numbers:
-    found = store.get(key)
-    assert found is not None
-    assert not isinstance(found, str)
-    return found
+    numbers = store.get(key)
+    assert numbers is not None
+    assert not isinstance(numbers, str)
+    return numbers
 
 
-def samples(found: Mapping[str, Sequence[Numbers]]) -> dict[str, dict[str, list[float]]]:
+def samples(by_row: Mapping[str, Sequence[Numbers]]) -> dict[str, dict[str, list[float]]]:
     """The same numbers by row, metric and seed; no metric that a seed has no number of."""
     return {
         row: {
@@ -142,5 +142,5 @@ def samples(found: Mapping[str, Sequence[Numbers]]) -> dict[str, dict[str, list[
             for metric in dict.fromkeys(name for numbers in per_seed for name in numbers)
             if None not in (values := [numbers.get(metric) for numbers in per_seed])
         }
-        for row, per_seed in found.items()
+        for row, per_seed in by_row.items()
     }

@@ -98,8 +98,8 @@ class Bench:
         self.store.put({})  # a file that cannot be written is found before the work, not after it
         start = time.monotonic()
         with closing(self._played(jobs)) as played:
-            for done, (job, found) in enumerate(played, 1):
-                self.store.put(dict(zip(job.keys, found, strict=True)))
+            for done, (job, numbers) in enumerate(played, 1):
+                self.store.put(dict(zip(job.keys, numbers, strict=True)))
                 if on_progress is not None:
                     left = (time.monotonic() - start) / done * (len(jobs) - done)
                     on_progress(Pace(done, len(jobs), job, left))
@@ -111,8 +111,8 @@ class Bench:
             return
         calls = [(job.play, *job.args) for job in jobs]
         with closing(in_processes(_call, calls, self.jobs)) as played:
-            for place, found in played:
-                yield jobs[place], found
+            for place, numbers in played:
+                yield jobs[place], numbers
 
 
 def _call(play: Callable[..., Sequence[Found]], *args: Any) -> Sequence[Found]:
@@ -144,13 +144,13 @@ def program_files(parts: Sequence[str] = PARTS, roots: Sequence[Path] = ROOTS) -
     minutes, and nothing can be overlooked.
     """
     places = [(root, root / part) for part in parts for root in dict.fromkeys(roots)]
-    found = {
+    files = {
         file.relative_to(root).as_posix(): file
         for root, place in places
         for file in (place, *place.rglob("*.py"))
         if file.suffix == ".py" and file.is_file()
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 @cache

@@ -33,7 +33,7 @@ def read_records(folder: Path) -> dict[str, list[Row]]:
     Raises:
         DataError: a file is no record.
     """
-    found = {}
+    records = {}
     for file in sorted(folder.glob("*.json")):
         try:
             lines = json.loads(file.read_text(encoding="utf-8"))["rows"]
@@ -42,5 +42,5 @@ def read_records(folder: Path) -> dict[str, list[Row]]:
                 f"{file} should be what `stacksl-lab reproduce --json` printed, and is not:"
                 f" {fault!r}"
             ) from fault
-        found[file.stem] = [row_from(line) for line in lines]
-    return found
+        records[file.stem] = [row_from(line) for line in lines]
+    return records

@@ -55,23 +55,23 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """The row under the keys of the schema, in their order."""
-        found = asdict(self)
-        return {key: found[key] for key in KEYS}
+        values = asdict(self)
+        return {key: values[key] for key in KEYS}
 
 
-def row_from(found: Mapping[str, Any]) -> Row:
+def row_from(line: Mapping[str, Any]) -> Row:
     """The row that `to_json` gave.
 
     Raises:
         DataError: keys are missing or unknown.
     """
-    if set(found) != set(KEYS):
-        wrong = ", ".join(sorted(set(found) ^ set(KEYS)))
+    if set(line) != set(KEYS):
+        wrong = ", ".join(sorted(set(line) ^ set(KEYS)))
         raise DataError(
             f"a row of a study has the keys {', '.join(KEYS)}, and these are missing or too"
             f" many: {wrong}"
         )
-    return Row(**{str(key): value for key, value in found.items()})
+    return Row(**{str(key): value for key, value in line.items()})
 
 
 def pooled(values: Sequence[float], items: int | None = None) -> tuple[float, float | None]:

@@ -40,14 +40,14 @@ class Store:
         """What is kept under `key`."""
         return self._found.get(key)
 
-    def put(self, found: Mapping[str, Found]) -> None:
+    def put(self, results: Mapping[str, Found]) -> None:
         """Keep numbers by their keys; what is no finite number is kept as None.
 
         Raises:
             RunError: the file cannot be written.
         """
-        plain = {key: _plain(each) for key, each in found.items() if not isinstance(each, str)}
-        self._found |= {**found, **plain}
+        plain = {key: _plain(value) for key, value in results.items() if not isinstance(value, str)}
+        self._found |= {**results, **plain}
         if self.path is not None:
             _append(self.path, plain)
 
@@ -79,10 +79,10 @@ def _is_cut_off(file: BinaryIO) -> bool:
 def _read(line: bytes) -> dict[str, Numbers]:
     """The key and its numbers; nothing where the line holds no such thing."""
     try:
-        found: Any = json.loads(line.decode())
+        content: Any = json.loads(line.decode())
     except (ValueError, RecursionError):
         return {}
-    match found:
+    match content:
         case [str(key), dict(numbers)] if numbers and all(map(_is_number, numbers.values())):
             return {key: numbers}
     return {}

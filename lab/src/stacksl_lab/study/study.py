@@ -98,7 +98,7 @@ class Study(ABC):
 def rows_of(
     study: Study,
     line: Line,
-    found: Sequence[Numbers],
+    numbers: Sequence[Numbers],
     settings: Sequence[Mapping[str, Any]],
     paper: Mapping[str, float],
 ) -> Iterator[Row]:
@@ -107,16 +107,16 @@ def rows_of(
     Args:
         study: whose line it is.
         line: the line.
-        found: its numbers, one mapping a seed; `asked_fraction` is no metric of its own.
+        numbers: its numbers, one mapping a seed; `asked_fraction` is no metric of its own.
         settings: what fixed them, one mapping a seed; a setting that differs becomes a list.
         paper: the paper's numbers to compare with.
     """
     merged = _merged(settings)
-    asked = _known(found, "asked_fraction")
+    asked = _known(numbers, "asked_fraction")
     for metric in study.metrics:
-        if not any(metric in each for each in found):
+        if not any(metric in sample for sample in numbers):
             continue
-        values = _known(found, metric)
+        values = _known(numbers, metric)
         items = settings[0].get("n_test") if metric == "accuracy" else None
         mean, error = pooled(values, items) if values else (None, None)
         yield Row(
@@ -133,21 +133,21 @@ def rows_of(
         )
 
 
-def _known(found: Sequence[Numbers], metric: str) -> list[float]:
+def _known(numbers: Sequence[Numbers], metric: str) -> list[float]:
     """The numbers of the seeds that have one."""
-    return [value for each in found if (value := each.get(metric)) is not None]
+    return [value for sample in numbers if (value := sample.get(metric)) is not None]
 
 
 def _merged(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The settings of several seeds in one: what differs becomes the list of its values."""
-    found: dict[str, Any] = {}
-    for name in dict.fromkeys(name for each in settings for name in each):
-        values = [each.get(name) for each in settings]
+    merged: dict[str, Any] = {}
+    for name in dict.fromkeys(name for seed_settings in settings for name in seed_settings):
+        values = [seed_settings.get(name) for seed_settings in settings]
         if name == "marks":
-            found[name] = list(dict.fromkeys(mark for marks in values for mark in marks or ()))
+            merged[name] = list(dict.fromkeys(mark for marks in values for mark in marks or ()))
         elif name == "cell":
-            found["cells"] = list(dict.fromkeys(values))
+            merged["cells"] = list(dict.fromkeys(values))
         else:
             same = all(value == values[0] for value in values)
-            found[name] = values[0] if same else values
-    return found
+            merged[name] = values[0] if same else values
+    return merged

@@ -59,7 +59,7 @@ def pivot(
         column = across(row)
         columns.setdefault(column)
         cells.setdefault(down(row), {}).setdefault(column, cell(row))
-    lines = ([name, *(mine.get(each, "") for each in columns)] for name, mine in cells.items())
+    lines = ([name, *(mine.get(head, "") for head in columns)] for name, mine in cells.items())
     return table([corner, *columns], lines, title)
 
 
@@ -155,8 +155,8 @@ def _inconclusive(row: Row, rows: Sequence[Row]) -> bool:
     full = next((r for r in rows if r.metric == "gain" and r.budget_fraction == 1.0), None)
     if full is None or full.value is None or full.se is None or full.seeds < 2:
         return True
-    own = next(r for r in rows if r.row == row.row and r.metric == "accuracy")
-    return full.value <= 3 * full.se or (half_width(own) or 0.0) > WIDEST
+    accuracy = next(r for r in rows if r.row == row.row and r.metric == "accuracy")
+    return full.value <= 3 * full.se or (half_width(accuracy) or 0.0) > WIDEST
 
 
 def _number(metric: str, value: float | None) -> str:

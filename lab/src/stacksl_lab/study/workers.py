@@ -62,15 +62,15 @@ def _distributed(
         send_next(link)
     while busy:
         ready = wait(list(busy))
-        for link in [each for each in busy if each in ready]:
-            place, found = busy.pop(link), _answer(link, workers[link])
+        for link in [link for link in busy if link in ready]:
+            place, answer = busy.pop(link), _answer(link, workers[link])
             send_next(link)
-            yield place, found
+            yield place, answer
 
 
 def _answer(link: Connection, process: SpawnProcess) -> Any:
     try:
-        found, error = link.recv()
+        answer, error = link.recv()
     except (EOFError, OSError):
         process.join(1)
         raise RunError(
@@ -80,7 +80,7 @@ def _answer(link: Connection, process: SpawnProcess) -> Any:
         ) from None
     if error is not None:
         raise error
-    return found
+    return answer
 
 
 def _started(play: Play) -> tuple[Connection, SpawnProcess]:

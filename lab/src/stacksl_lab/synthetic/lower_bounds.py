@@ -111,8 +111,8 @@ def blind_regret(labels: int, rounds: int, dim: int, gate: str) -> float:
 
 def _midpoints(rounds: int) -> Array:
     parts = min(rounds, 400)
-    found: Array = (np.arange(parts) + 0.5) * rounds / parts - 0.5
-    return found
+    midpoints: Array = (np.arange(parts) + 0.5) * rounds / parts - 0.5
+    return midpoints
 
 
 def _wrong(draws: float, chance: float, information: float) -> float:

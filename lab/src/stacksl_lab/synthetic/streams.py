@@ -74,14 +74,14 @@ class SyntheticStream:
             AssertionError: feedback is scalar.
         """
         assert self.utilities is not None
-        found: NDArray[np.int64] = self.utilities.argmax(axis=1)
-        return found
+        best: NDArray[np.int64] = self.utilities.argmax(axis=1)
+        return best
 
     @property
     def norm_bound(self) -> float:
         """S = max ‖θ*‖ over the rounds, which holds before and after θ* moves."""
         truths = [self.truth] if self.truth_before is None else [self.truth, self.truth_before]
-        return max(float(np.linalg.norm(each)) for each in truths)
+        return max(float(np.linalg.norm(truth)) for truth in truths)
 
 
 def make_stream(

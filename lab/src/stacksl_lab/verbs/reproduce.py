@@ -123,9 +123,9 @@ def reproduce(
         cells = [(row["name"], row["about"]) for row in rows]
         print(as_json(rows) if json else table(("name", "what it is"), cells))
         return
-    found = study_named(study)
-    store = Store(out / found.kept_in())
-    streams = isinstance(found, StreamStudy)
+    chosen = study_named(study)
+    store = Store(out / chosen.kept_in())
+    streams = isinstance(chosen, StreamStudy)
     if streams:
         given = {"--model": model, "--data": data, "--test": test, "--medqa": medqa, "--set": set_,
                  "--paper-selection": paper_selection, "--keep": keep}  # fmt: skip
@@ -150,13 +150,13 @@ def reproduce(
             examine=examine, folder=out / "cells", keep=keep, paper_selection=paper_selection,
         )  # fmt: skip
     if figures is not None:
-        check_figures(found, figures)
-    count = seeds or ((2 if streams else 1) if quick else found.seeds)
-    measures = measured(found, bench, count, quiet)
-    shown = as_json(record(found, bench, count, measures)) if json else _shown(found, measures)
+        check_figures(chosen, figures)
+    count = seeds or ((2 if streams else 1) if quick else chosen.seeds)
+    measures = measured(chosen, bench, count, quiet)
+    shown = as_json(record(chosen, bench, count, measures)) if json else _shown(chosen, measures)
     print(shown, flush=True)
     if figures is not None:
-        draw(found, measures, figures)
+        draw(chosen, measures, figures)
 
 
 def measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:
@@ -183,9 +183,9 @@ def _tell(pace: Pace) -> None:
     left = pace.seconds_left
     when = f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min"
     bar = "#" * round(24 * pace.done / pace.total)
-    said = f"[{bar:<24}] {pace.done} of {pace.total} ({pace.job.name}), {when} left"
+    line = f"[{bar:<24}] {pace.done} of {pace.total} ({pace.job.name}), {when} left"
     start, end = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")
-    print(start + said, file=sys.stderr, end=end, flush=True)
+    print(start + line, file=sys.stderr, end=end, flush=True)
 
 
 def _shown(study: Study, rows: Sequence[Row]) -> str:
@@ -233,13 +233,13 @@ def _pairs(pairs: Sequence[str]) -> list[tuple[str, Any]]:
     from stacksl.runs.settings.resolve import known_settings, unknown_setting
     from stacksl_lab.language.cells import name_in_study
 
-    found = [setting_of(text) for text in pairs]
-    for name, _ in found:
+    settings = [setting_of(text) for text in pairs]
+    for name, _ in settings:
         if name in ("seed", "lm.model", "budget"):
             raise SettingsError(f"--set takes a setting of a run, and '{name}' cannot be set here")
         if name not in known_settings():
             raise SettingsError(unknown_setting(name))
-    return [(name_in_study(name), value) for name, value in found]
+    return [(name_in_study(name), value) for name, value in settings]
 
 
 def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Path) -> Result:
@@ -289,7 +289,7 @@ def _bought_first(run: Run, asked: int) -> bool:
     """Whether the labels are those of the first rounds."""
     with run.ledger as ledger:
         rounds = [row.decision() for row in ledger.rows() if row.event == "round"]
-    bought = {each.round for each in rounds if each.status == "reserved"}
+    bought = {decision.round for decision in rounds if decision.status == "reserved"}
     return bool(asked) and bought == set(range(1, asked + 1))
 
 
@@ -298,7 +298,7 @@ def _losses(adapters: Path, clip: str) -> dict[str, float | None]:
     records = [json_.loads(p.read_text(encoding="utf-8")) for p in sorted(adapters.glob("*.json"))]
     if not records:
         return {}
-    trained = max(records, key=lambda each: int(each["number"]))["trained"]
+    trained = max(records, key=lambda refit: int(refit["number"]))["trained"]
     cut = clip == "literal"
     return {
         "mean_loss": trained.get("loss_clipped" if cut else "loss"),

@@ -196,27 +196,27 @@ def play_newton(world: World, ridge: float) -> Played:
     runs, count, _, _, dim = world.features.shape
     bound, delta = float(np.linalg.norm(world.truth[0])), world.delta
     theta, matrix = np.zeros((runs, dim)), np.tile(ridge * np.eye(dim), (runs, 1, 1))
-    own, true = np.zeros(runs), np.zeros(runs)
+    plug_in, true = np.zeros(runs), np.zeros(runs)
     lost = np.zeros((2, runs), dtype=bool)
     bought = []
     for number in range(count + 1):
         reach = radius(1.0, dim, number, ridge, delta, bound)
         offset = theta - world.truth
         lost[0] |= np.einsum("ni,nij,nj->n", offset, matrix, offset) > reach * reach
-        lost[1] |= true > own + math.log(1.0 / delta)
+        lost[1] |= true > plug_in + math.log(1.0 / delta)
         if number == count:
             break
         pairs = _bought(world, number, theta)
         bought.append(pairs)
         label = LabelLoss(pairs, np.zeros(pairs.shape[:-1]))
-        own += label.value(theta)
+        plug_in += label.value(theta)
         true += label.value(world.truth)
         gradient, information = label.derivatives(theta)
         theta = theta - np.linalg.solve(matrix + information, gradient[..., None])[..., 0]
         matrix = matrix + label.derivatives(theta)[1]
     every = np.concatenate(bought, axis=1)
     losses = LabelLoss(every, np.zeros(every.shape[:-1]))
-    return Played(losses, theta, matrix, reach, own, lost[0], lost[1])
+    return Played(losses, theta, matrix, reach, plug_in, lost[0], lost[1])
 
 
 def _bought(world: World, number: int, theta: Array) -> Array:
@@ -227,8 +227,8 @@ def _bought(world: World, number: int, theta: Array) -> Array:
     place = (scores[..., -1] - scores[..., -2]).argmin(axis=-1)
     rows = offered[runs, place]
     gold = rows[runs, world.labels[runs, number, place]]
-    found: Array = (rows - gold[:, None])[:, None]
-    return found
+    differences: Array = (rows - gold[:, None])[:, None]
+    return differences
 
 
 CERTIFICATES = StreamStudy(

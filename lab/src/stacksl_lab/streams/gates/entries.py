@@ -61,8 +61,8 @@ class Entry:
         """The name and the parameters of its gate, width scales as numbers (score units)."""
         scales = {name: factor * noise for name, factor in _FACTORS.items()}
         scales["σ√d"] = noise * math.sqrt(dim)
-        found = {key: scales.get(value, value) for key, value in self.parameters.items()}
-        return {"name": self.gate, **found}
+        parameters = {key: scales.get(value, value) for key, value in self.parameters.items()}
+        return {"name": self.gate, **parameters}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ def entries() -> tuple[Entry, ...]:
     """Every gate of the registry but `always`, which is `first` on a budget; then those reset."""
     plain = tuple(_plain())
     again = (
-        Entry(one.name + RESET, one.gate, one.parameters, reset=True)
-        for one in plain
-        if one.gate in _LEADING and "exponent" not in one.parameters
+        Entry(entry.name + RESET, entry.gate, entry.parameters, reset=True)
+        for entry in plain
+        if entry.gate in _LEADING and "exponent" not in entry.parameters
     )
     return (*plain, *again)
 

@@ -85,16 +85,17 @@ def record(numbers: Samples, gates: Sequence[Entry]) -> list[dict[str, Any]]:
 
     Ratios are to the best candidate of a cell; `regret_per_round` is the regret on the way.
     """
-    found = {
+    by_metric = {
         metric: {score.entry: score for score in scores(numbers, metric, reset=False, draws=2)}
         for metric in METRICS
     }
-    ranked = sorted(gates, key=lambda one: found["regret_per_round"][one.name].geometric_mean)
+    regrets = by_metric["regret_per_round"]
+    ranked = sorted(gates, key=lambda entry: regrets[entry.name].geometric_mean)
     return [
         {
             "gate": entry.gate,
             "parameters": dict(entry.parameters),
-            **{metric: _said(found[metric][entry.name]) for metric in METRICS},
+            **{metric: _said(by_metric[metric][entry.name]) for metric in METRICS},
         }
         for entry in ranked
     ]
@@ -110,7 +111,7 @@ def _said(score: Score) -> dict[str, Any]:
 
 def written(command: str, candidates: Iterable[Mapping[str, Any]]) -> str:
     """A record as JSON, a candidate a line."""
-    lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in candidates)
+    lines = ",\n".join(json.dumps(candidate, ensure_ascii=False) for candidate in candidates)
     start = f'{{"command": {json.dumps(command)}, "seeds": {list(PILOT_SEEDS)}, "candidates": ['
     return f"{start}\n{lines}\n]}}"
 

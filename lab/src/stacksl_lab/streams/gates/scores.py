@@ -46,8 +46,8 @@ class Score:
 
 def ratios(means: Array) -> Array:
     """Means over the smallest of their cell, both (..., entries, cells)."""
-    found: Array = means / means.min(axis=-2, keepdims=True)
-    return found
+    over: Array = means / means.min(axis=-2, keepdims=True)
+    return over
 
 
 def scores(
@@ -59,8 +59,8 @@ def scores(
     same reset. The bootstrap draws seeds, the same for all entries and budgets of a stream, since
     they share it.
     """
-    found = {place_of(row): numbers[metric] for row, numbers in samples.items() if " · " in row}
-    mine = {p: v for p, v in found.items() if p.reset == reset and feedback in ("both", p.feedback)}
+    named = {place_of(row): numbers[metric] for row, numbers in samples.items() if " · " in row}
+    mine = {p: v for p, v in named.items() if p.reset == reset and feedback in ("both", p.feedback)}
     if not mine:
         return []
     names = list(dict.fromkeys(place.entry for place in mine))
@@ -88,14 +88,14 @@ def _scores(
     value = np.stack([np.exp(np.log(over).mean(axis=1)), over.max(axis=1)])
     both = np.stack([np.exp(np.log(again).mean(axis=2)), again.max(axis=2)])
     ends, errors = basic(value, both), both.std(axis=1)
-    found = []
+    scored = []
     for i, name in enumerate(names):
         kind, feedback, budget = cells[int(over[i].argmax())]
         mean, worst = (_pair(ends[k, i]) for k in (0, 1))
         cell = f"{kind} · {feedback} · {budget:g}"
         numbers = (*_pair(value[:, i]), _pair(errors[:, i]), (mean, worst))
-        found.append(Score(name, *numbers, cell, len(cells), values.shape[2]))
-    return found
+        scored.append(Score(name, *numbers, cell, len(cells), values.shape[2]))
+    return scored
 
 
 def basic(value: Array, drawn: Array) -> Array:
@@ -110,8 +110,8 @@ def basic(value: Array, drawn: Array) -> Array:
         drawn: (..., draws, n) those of bootstrap samples.
     """
     high, low = np.percentile(drawn, [2.5, 97.5], axis=-2)
-    found: Array = np.maximum(1.0, np.stack([value**2 / low, value**2 / high], axis=-1))
-    return found
+    ends: Array = np.maximum(1.0, np.stack([value**2 / low, value**2 / high], axis=-1))
+    return ends
 
 
 def _pair(two: Array) -> tuple[float, float]:
@@ -158,13 +158,13 @@ def summary(samples: Samples) -> list[dict[str, Any]]:
     `geometric_mean` and `worst` are of the regret on the way, those under `final` of the final
     model's; `aim` is the aim whose default it is, `default` whether that is `regret`.
     """
-    found = []
+    lines = []
     for reset in (False, True):
         final = {score.entry: score for score in scores(samples, "final_regret", reset=reset)}
         ranked = scores(samples, "regret_per_round", reset=reset)
-        for score in sorted(ranked, key=lambda one: one.geometric_mean):
+        for score in sorted(ranked, key=lambda score: score.geometric_mean):
             aim = DEFAULTS.get(score.entry)
-            found.append(
+            lines.append(
                 {
                     "gate": score.entry,
                     **_said(score),
@@ -174,7 +174,7 @@ def summary(samples: Samples) -> list[dict[str, Any]]:
                     "final": _said(final[score.entry]),
                 }
             )
-    return found
+    return lines
 
 
 def _said(score: Score) -> dict[str, Any]:

@@ -30,12 +30,12 @@ def record(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
     In all cells, and under rewards (`scalar`) and labels (`softmax`) apart.
     """
-    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    entries: dict[str, dict[str, dict[str, float | None]]] = {}
     for row in rows:
         if row.metric in ("over_first", "budget_used"):
-            mine = found.setdefault(row.settings["entry"], {})
+            mine = entries.setdefault(row.settings["entry"], {})
             mine.setdefault(row.settings["feedback"], {})[row.metric] = row.value
-    ranked = sorted(found.items(), key=lambda one: one[1]["both"]["over_first"] or 0.0)
+    ranked = sorted(entries.items(), key=lambda entry: entry[1]["both"]["over_first"] or 0.0)
     return [{"entry": name, **values} for name, values in ranked]
 
 

@@ -67,8 +67,8 @@ class Entry:
 
 def llf(ridge: float, kappa: float, counts: str = "learned") -> Entry:
     """The paper's gate at (λ, κ)."""
-    said = "" if counts == "learned" else ", radius of rounds"
-    return Entry(f"llf, λ = {ridge:g}, κ = {kappa:g}{said}", "llf", kappa, ridge, counts)
+    suffix = "" if counts == "learned" else ", radius of rounds"
+    return Entry(f"llf, λ = {ridge:g}, κ = {kappa:g}{suffix}", "llf", kappa, ridge, counts)
 
 
 def grid(ridges: Sequence[float], kappas: Mapping[str, Sequence[float]]) -> Iterator[Entry]:
@@ -125,9 +125,9 @@ def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     return {"regret_per_round": regret, "asked_fraction": float(played.asked.mean())}
 
 
-def derive(found: Samples) -> list[Row]:
+def derive(samples: Samples) -> list[Row]:
     """Each entry over `first` and over `information`, in all cells and by feedback."""
-    places = {place_of(row): numbers for row, numbers in found.items()}
+    places = {place_of(row): numbers for row, numbers in samples.items()}
     cells = list(dict.fromkeys((p.kind, p.feedback, p.budget) for p in places))
     rows: list[Row] = []
     for feedback in ("both", *NOISE):
@@ -151,7 +151,7 @@ def _derived(
     about = {"entry": name, "feedback": feedback, "cells": len(cells), "marks": []}
     over = _ratios(np.mean(pair(INFORMATION.name), axis=1))
     worst = {"cell": " · ".join(map(str, cells[int(over.argmax())]))}
-    for metric, statistic, samples, more in (
+    for metric, statistic, samples, extra in (
         ("over_first", _geometric, pair(FIRST.name), {}),
         ("over_information", _geometric, pair(INFORMATION.name), {}),
         ("worst_over_information", _worst, pair(INFORMATION.name), worst),
@@ -165,30 +165,30 @@ def _derived(
             round(value, 6),
             se=None if error is None else round(error, 6),
             seeds=len(used[0]),
-            settings={**about, **more},
+            settings={**about, **extra},
         )
 
 
 def _mean(means: Array) -> Array:
-    found: Array = means.mean(axis=-1)
-    return found
+    values: Array = means.mean(axis=-1)
+    return values
 
 
 def _ratios(means: Array) -> Array:
     """Means of the cells of an entry over those of the base, (..., 2 cells) to (..., cells)."""
     mine, base = np.split(means, 2, axis=-1)
-    found: Array = mine / base
-    return found
+    over: Array = mine / base
+    return over
 
 
 def _geometric(means: Array) -> Array:
-    found: Array = np.exp(np.log(_ratios(means)).mean(axis=-1))
-    return found
+    values: Array = np.exp(np.log(_ratios(means)).mean(axis=-1))
+    return values
 
 
 def _worst(means: Array) -> Array:
-    found: Array = _ratios(means).max(axis=-1)
-    return found
+    values: Array = _ratios(means).max(axis=-1)
+    return values
 
 
 LLF_STUDY = StreamStudy(
