@@ -159,7 +159,7 @@ def estimate(
     path = Likelihood(model, path=choices.scoring).path_for(rows)
     adapted = adapted_layers(model, choices.lora.targets).values()
     moving = choices.lora.rank * sum(sum(layer.weight.shape) for layer in adapted)
-    parameters = sum(int(each.numel()) for each in model.parameters())
+    parameters = sum(int(weight.numel()) for weight in model.parameters())
     scoring, training = _memories(model, path, rows, choices, moving, premise)
     stored = getattr(config, "dtype", None) or torch.float32
     stored = getattr(torch, stored) if isinstance(stored, str) else stored
@@ -224,18 +224,18 @@ def _memories(
         most = min(len(rows), max(1, choices.batch_tokens // longest))
     step, passes = min(most, recipe.batch_size), 2 if premise else 1
     tokens = step * (copies * (prompt + premise) + passes * tail)
-    kept, passing = layers * layer * tokens, layer * tokens
+    activations, passing = layers * layer * tokens, layer * tokens
     if recipe.gradient_checkpointing:
         # what goes into each layer; one layer's numbers are made again
-        kept, passing = layers * number * hidden * tokens, 2 * layer * tokens
+        activations, passing = layers * number * hidden * tokens, 2 * layer * tokens
         if choices.dtype == "int8":  # bitsandbytes keeps its inputs where no checkpoint drops them
-            kept += number * _inputs(model) * tokens
+            activations += number * _inputs(model) * tokens
     training = replace(
         held,
         adapter=2 * _FLOAT * moving,
         gradients=_FLOAT * moving,
         optimizer=_MOMENTS * _FLOAT * moving,
-        activations=kept + transient,
+        activations=activations + transient,
     )
     return scoring, training.at_its_fullest(passing, word * step * passes * tail)
 
@@ -249,21 +249,21 @@ def _added(rows: Sequence[TokenItem], negatives: int) -> int:
 
 def _weights(model: Any, dtype: str) -> tuple[int, int]:
     """Bytes of the weights, and those of the largest quantized one, which a pass makes whole."""
-    whole = sum(int(each.nbytes) for each in model.parameters())
+    total = sum(int(weight.nbytes) for weight in model.parameters())
     if dtype not in QUANTIZED:
-        return whole, 0
+        return total, 0
     matrices = [layer.weight for layer in linear_layers(model).values()]
-    bytes_of = [int(each.nbytes) for each in matrices]
-    small = sum(linear_bytes(each.shape[0], each.shape[1], dtype) for each in matrices)
-    return whole - sum(bytes_of) + small, max(bytes_of)
+    bytes_of = [int(weight.nbytes) for weight in matrices]
+    small = sum(linear_bytes(weight.shape[0], weight.shape[1], dtype) for weight in matrices)
+    return total - sum(bytes_of) + small, max(bytes_of)
 
 
 def _outputs(model: Any, text: Any) -> int:
     """How many numbers all linear layers together give for a token, those of its experts too."""
     layers = linear_layers(model).values()
-    given = sum(int(each.nf if hasattr(each, "nf") else each.out_features) for each in layers)
+    given = sum(int(layer.nf if hasattr(layer, "nf") else layer.out_features) for layer in layers)
     experts = int(getattr(text, "num_experts_per_tok", None) or 1)
-    return given + experts * sum(int(sum(each.shape[1:])) // 2 for each in stacks(model))
+    return given + experts * sum(int(sum(stack.shape[1:])) // 2 for stack in stacks(model))
 
 
 def _inputs(model: Any) -> int:
@@ -342,8 +342,8 @@ def free_bytes(device: str = "cpu") -> int:
     try:
         most = int((group / "memory.max").read_text())
         used = int((group / "memory.current").read_text())
-        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        cached = int(kept.get("inactive_file", 0))  # of files read: given back when asked for
+        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        cached = int(statistics.get("inactive_file", 0))  # of files read: given back when asked for
         return min(free, most - used + cached)
     except (OSError, ValueError):  # no such file, or "max"
         return free
@@ -419,19 +419,19 @@ def _timed(
     group = middle(choices.training.batch_size)
     if monotonic() + _BACKWARD * pace * _tokens(group) > begun + seconds:
         group = ordered[:1]
-    some = [
+    examples = [
         Example(row, None, 0, tuple(range(len(row.options))), (0.0,) * len(row.options))
         for row in group
     ]
     settings, steps, took = replace(choices.training, epochs=1), list[float](), 0.0
     while not steps or monotonic() + 1.5 * took <= begun + seconds:
         at = monotonic()
-        steps.append(worker.train(some, settings, 0, 0).seconds)
+        steps.append(worker.train(examples, settings, 0, 0).seconds)
         took = monotonic() - at
     a_label = size.tokens / size.items + _added(rows, choices.training.negatives)
     trained = choices.training.epochs * sum(due) * a_label
-    each = min(steps) / _tokens(group)
-    return replace(size, scoring_seconds=pace * size.tokens, training_seconds=each * trained)
+    per_token = min(steps) / _tokens(group)
+    return replace(size, scoring_seconds=pace * size.tokens, training_seconds=per_token * trained)
 
 
 def _tokens(rows: Sequence[TokenItem]) -> int:

@@ -94,9 +94,9 @@ def train(
         RunError: numbers that are not finite, or no memory left.
     """
     read = [
-        each.read_by(settings.objective)
-        for each in examples
-        if each.gold is not None or settings.pulls
+        example.read_by(settings.objective)
+        for example in examples
+        if example.gold is not None or settings.pulls
     ]
     steps = TrainingSteps(adapter, likelihood, read, settings, (seed, key), processes)
     if read:
@@ -184,15 +184,17 @@ class TrainingSteps:
                 )
         self.optimizer.step(self.step)
         self._note(seen, level)
-        self.tokens += sum(each.tokens for each in chosen)
+        self.tokens += sum(example.tokens for example in chosen)
         self.step += 1
 
     def _add_gradients(self, chosen: Sequence[Example], level: float) -> list[Seen]:
         """Add the gradients of some examples, in micro-batches; what was seen, in their order."""
-        own = self.likelihood
-        own.batch_tokens = min(self.processes.gather([own.batch_tokens]))  # of one without room
-        items = [each.item for each in chosen]
-        groups = shared_batches(items, own.batch_tokens, self._shares)
+        scorer = self.likelihood
+        scorer.batch_tokens = min(
+            self.processes.gather([scorer.batch_tokens])
+        )  # of one without room
+        items = [example.item for example in chosen]
+        groups = shared_batches(items, scorer.batch_tokens, self._shares)
         mine = []
         for number in self.processes.share(len(groups)):
 
@@ -201,13 +203,13 @@ class TrainingSteps:
                 return self._backward(group, level, len(chosen))
 
             group = [chosen[index] for index in groups[number]]
-            mine.append(own.in_memory(work, group))
+            mine.append(scorer.in_memory(work, group))
         if self.processes.size > 1:  # numbers travel, tensors of a GPU do not
             mine = [_read(seen)[0] for seen in mine]
-        found = self.processes.gather(mine)
         order = [index for group in groups for index in group]
-        flat = [seen for group in found for seen in group]
-        return [pair for _, pair in sorted(zip(order, flat, strict=True), key=lambda each: each[0])]
+        flat = [seen for group in self.processes.gather(mine) for seen in group]
+        numbered = sorted(zip(order, flat, strict=True), key=lambda entry: entry[0])
+        return [pair for _, pair in numbered]
 
     def _chosen(self) -> list[Example]:
         epoch, place = divmod(self.step, self.an_epoch)
@@ -236,31 +238,32 @@ class TrainingSteps:
         anchored = self.settings.reference == "frozen" and self.settings.objective != "sft"
         device = self.adapter.model.device
         anchors = [
-            sent(each.reference, device) if anchored and each.reference else None for each in group
+            sent(example.reference, device) if anchored and example.reference else None
+            for example in group
         ]
         terms, seen = [], []
-        for each, scores, anchor in zip(group, self._scores(group), anchors, strict=True):
-            term, pair = self._term(each, scores, anchor, level)
+        for example, scores, anchor in zip(group, self._scores(group), anchors, strict=True):
+            term, pair = self._term(example, scores, anchor, level)
             terms.append(term)
             seen.append(pair)
         torch, moving = load_torch(), self.adapter.parameters()
-        whole = torch.stack(terms).sum() / share
-        gradients = torch.autograd.grad(whole, moving, allow_unused=True)
-        for parameter, own in zip(moving, gradients, strict=True):
-            if own is not None:
-                parameter.grad = own if parameter.grad is None else parameter.grad.add_(own)
+        loss = torch.stack(terms).sum() / share
+        gradients = torch.autograd.grad(loss, moving, allow_unused=True)
+        for parameter, grad in zip(moving, gradients, strict=True):
+            if grad is not None:
+                parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
         return seen
 
     def _term(
-        self, each: Example, scores: Tensor, anchor: Tensor | None, level: float
+        self, example: Example, scores: Tensor, anchor: Tensor | None, level: float
     ) -> tuple[Tensor, Seen]:
         """What an example adds to the step's sum, with its loss and KL as numbers."""
         term, loss, pull = scores.sum() * 0.0, None, None
-        if each.gold is not None:
-            own = self.settings.objective == "sft"
-            whole = -scores[each.gold] if own else cross_entropy(scores, each.gold)
-            loss = whole.detach()
-            term = clip(whole, level, self.settings.clips)
+        if example.gold is not None:
+            sft = self.settings.objective == "sft"
+            unclipped = -scores[example.gold] if sft else cross_entropy(scores, example.gold)
+            loss = unclipped.detach()
+            term = clip(unclipped, level, self.settings.clips)
         if anchor is not None:
             pulling = kl(scores[: len(anchor)], anchor)
             pull = pulling.detach()
@@ -269,14 +272,13 @@ class TrainingSteps:
         return term, (loss, pull)
 
     def _scores(self, group: Sequence[Example]) -> list[Tensor]:
-        items = [each.item for each in group]
+        items = [example.item for example in group]
         sums = self.likelihood.sums(items)
         if self.settings.objective == "sft":
             return normalized(sums, items, "token_mean")
-        alone = None
-        if self.settings.normalization == "pmi":
-            alone = self.likelihood.sums([each.alone for each in group if each.alone is not None])
+        rows = [example.alone for example in group if example.alone is not None]
         kind, temperature = self.settings.normalization, self.settings.temperature
+        alone = self.likelihood.sums(rows) if kind == "pmi" else None
         return normalized(sums, items, kind, alone=alone, temperature=temperature)
 
     def _note(self, seen: Sequence[Seen], level: float) -> None:
@@ -307,15 +309,15 @@ class TrainingSteps:
         )
 
 
-def _read(seen: Sequence[Seen], *more: Tensor) -> tuple[Any, ...]:
+def _read(seen: Sequence[Seen], *further: Tensor) -> tuple[Any, ...]:
     """What was seen as numbers, and further tensors, in one transfer from their device."""
-    found = [each for pair in (*seen, more) for each in pair if each is not None]
-    if any(hasattr(each, "detach") for each in found):
+    values = [value for pair in (*seen, further) for value in pair if value is not None]
+    if any(hasattr(value, "detach") for value in values):
         torch = load_torch()
-        device = next(each.device for each in found if hasattr(each, "detach"))
-        found = torch.stack([torch.as_tensor(each).to(device) for each in found]).tolist()
-    numbers = iter(found)
-    pairs = [tuple(None if each is None else next(numbers) for each in pair) for pair in seen]
+        device = next(value.device for value in values if hasattr(value, "detach"))
+        values = torch.stack([torch.as_tensor(value).to(device) for value in values]).tolist()
+    numbers = iter(values)
+    pairs = [tuple(None if value is None else next(numbers) for value in pair) for pair in seen]
     return pairs, *numbers
 
 
@@ -375,7 +377,7 @@ class Optimizer:
         self._most = max_grad_norm
         self._moving = list(parameters)
         # one kernel a step on a GPU; on the CPU the numbers stay those of every release
-        fused = all(each.device.type == "cuda" for each in self._moving)
+        fused = all(parameter.device.type == "cuda" for parameter in self._moving)
         self._adam = load_torch().optim.AdamW(
             self._moving,
             lr=learning_rate,
