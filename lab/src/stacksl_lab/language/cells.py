@@ -86,8 +86,8 @@ def name_in_study(name: str) -> str:
 
 def names_in_run(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a study by their names in a run, which takes a gate of ours as a plugin."""
-    whole = {*known_settings(), *GROUPS}
-    names = {name if name in whole else named(name)[0]: each for name, each in settings.items()}
+    known = {*known_settings(), *GROUPS}
+    names = {name if name in known else named(name)[0]: value for name, value in settings.items()}
     return names | PLUGIN if settings.get("gate") in BASELINES else names
 
 
@@ -122,13 +122,13 @@ class Result:
     reason: str | None = None
 
     @classmethod
-    def of(cls, found: Found) -> Result:
-        """The result that `found` is the kept form of."""
-        if isinstance(found, str):
-            return cls(reason=found)
-        kept: dict[str, Any] = {name: found[name] for name in found if name in _FIELDS}
-        whole = {name: int(kept[name] or 0) for name in ("n", "asked", "rounds")}
-        return cls(**{**kept, **whole, "first": bool(kept["first"])})
+    def of(cls, stored: Found) -> Result:
+        """The result of which `stored` is the form in a store."""
+        if isinstance(stored, str):
+            return cls(reason=stored)
+        values: dict[str, Any] = {name: stored[name] for name in stored if name in _FIELDS}
+        counts = {name: int(values[name] or 0) for name in ("n", "asked", "rounds")}
+        return cls(**{**values, **counts, "first": bool(values["first"])})
 
     def found(self) -> Found:
         """Its numbers, as a store keeps them, or its reason."""
@@ -137,4 +137,4 @@ class Result:
         return {name: value for name, value in asdict(self).items() if name != "reason"}
 
 
-_FIELDS = {each.name for each in fields(Result)}
+_FIELDS = {entry.name for entry in fields(Result)}
