@@ -132,7 +132,7 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
     for words in (
         "--test FILE",
         "There was no refit.",
-        "No label was bought: 7 items passed and 10 labels are left.",
+        "No label was bought: 7 items passed, and 10 labels can still be bought.",
         "No answer was received.",
         "items have their own options",
         "Calibration is measured on an audit or a test file",

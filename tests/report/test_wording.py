@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from stacksl.report import figures, sentences, wording
 from stacksl.report.quality import CurvePoint
 
+from .edge_cases import bare
+
 
 @pytest.mark.parametrize("module", [wording, figures])
 def test_examples_in_the_docstrings(module):
@@ -51,3 +53,8 @@ def test_what_the_second_half_added():
     )
     assert "took 6.0 points away" in sentences.half_way((*rise[:2], point(1000, 0.74)))
     assert sentences.half_way(rise[:2]) == ""
+
+
+def test_one_label_that_is_left_is_one_label():
+    words = "No label was bought: 7 items passed, and 1 label can still be bought."
+    assert sentences.bought(bare(labels=1, left=1)) == words

@@ -209,7 +209,7 @@ class Ledger(Journal):
         who had it is kept as those of answers are.
         """
         if reason not in _REASONS:
-            raise LedgerError(f"a lease is released as {' or '.join(_REASONS[:2])}, got '{reason}'")
+            raise LedgerError(f"a lease is released as {', '.join(_REASONS)}; got '{reason}'")
         with self.together():
             key = (self.items.surrogates[purchase.item], purchase.slot)
             state = self.accounts.purchases.get(key)

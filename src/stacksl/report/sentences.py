@@ -50,8 +50,8 @@ def bought(facts: Facts) -> str:
     """The first sentence: how many labels were bought, of how many items, for how much."""
     budget = facts.budget
     if budget.spent == 0:
-        seen = plural(budget.rounds, "item")
-        return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
+        seen, left = plural(budget.rounds, "item"), plural(budget.left, "label")
+        return f"No label was bought: {seen} passed, and {left} can still be bought."
     price = "" if budget.spent_money is None else f" for {cost(facts)}"
     sentence = (
         f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')} bought{price}"
