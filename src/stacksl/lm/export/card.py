@@ -140,7 +140,6 @@ def card_text(
             dtype=unquantized(about.dtype),
             local=Path(about.source).is_absolute(),
             scoring=scoring,
-            fence="`" * (3 if "```" not in about.template else 8),
             command=command(model_arguments(about, "."), tasks, "lm_eval") if evaluated else "",
             metric=metrics[about.normalization],
             training=training,

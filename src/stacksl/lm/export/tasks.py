@@ -55,11 +55,11 @@ def pmi(doc, results):
     return {"acc_pmi": (doc["id"], doc["way"], [total for total, _ in results], doc["answer"])}
 
 
-def pmi_accuracy(found):
+def pmi_accuracy(rows):
     """The share of items whose answer gains most over the premise."""
-    alone = {name: sums for name, way, sums, _ in found if way == "premise"}
+    alone = {name: sums for name, way, sums, _ in rows if way == "premise"}
     right = []
-    for name, way, sums, answer in found:
+    for name, way, sums, answer in rows:
         if way == "prompt":
             gains = [a - b for a, b in zip(sums, alone[name], strict=True)]
             right.append(gains.index(max(gains)) == answer)
