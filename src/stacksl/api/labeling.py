@@ -124,21 +124,21 @@ def own_rows(spec: RunSpec, frame: Any, found: Mapping[str, Mapping[str, Any]], 
 
 
 def joined(
-    frame: Any, dataset: Dataset, found: Mapping[str, Mapping[str, Any]], before: str
+    frame: Any, dataset: Dataset, values_by_id: Mapping[str, Mapping[str, Any]], before: str
 ) -> Any:
-    """A data frame of pandas with what was `found` of each item by its id, on the same index.
+    """A data frame of pandas with values for each item, on the same index.
 
     Args:
         frame: has the items of `dataset`, in order, and the rows that were set aside.
         dataset: as the frame was read.
-        found: values by the name of a column.
+        values_by_id: for the id of each item, values by the name of a column.
         before: prefix of these names where the frame has one of them.
     """
-    names = list(dict.fromkeys(name for row in found.values() for name in row))
+    names = list(dict.fromkeys(name for row in values_by_id.values() for name in row))
     prefix = before if {*names} & {*map(str, frame.columns)} else ""
-    aside, items = {each.row for each in dataset.rejected}, iter(dataset.items)
+    aside, items = {rejection.row for rejection in dataset.rejected}, iter(dataset.items)
     ids = ["" if n in aside else next(items).id for n in range(1, len(frame) + 1)]
-    rows = [found.get(id, {}) for id in ids]
+    rows = [values_by_id.get(id, {}) for id in ids]
     return frame.assign(**{prefix + name: [row.get(name) for row in rows] for name in names})
 
 
@@ -225,9 +225,9 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     """
     items = {item.id: item for item in spec.dataset.items}
 
-    def named(id: str, index: int | None, said: str = "label") -> dict[str, Any]:
+    def named(id: str, index: int | None, kind: str = "label") -> dict[str, Any]:
         if index is None:
-            return {"label": None, "confidence": None, "source": f"human: {said}"}
+            return {"label": None, "confidence": None, "source": f"human: {kind}"}
         return {"label": items[id].candidates[index], "confidence": None, "source": "human"}
 
     labels = {id: named(id, index) for id, index in spec.sources.owned.items()}
@@ -237,8 +237,8 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
         for row in sorted(ledger.export(), key=lambda row: int(str(row["slot"]))):
             index = row["answer"]
             if row["state"] == "answered" and row["labeler"] not in aside:
-                said = (index if isinstance(index, int) else None, str(row["said"]))
-                answers.setdefault(str(row["item"]), []).append(said)
+                reply = (index if isinstance(index, int) else None, str(row["said"]))
+                answers.setdefault(str(row["item"]), []).append(reply)
         for id, given in answers.items():
             if id in items:
                 labels[id] = named(id, *(settled(given) or given[0]))
@@ -256,8 +256,8 @@ def column_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
         saved, _ = ledger.latest_arrays()
     sure = [] if saved is None else saved.arrays[DOUBT + "sure"].tolist()
     return {
-        item.id: {"label": item.candidates[at], "confidence": round(own, 6), "source": "column"}
-        for item, at, own in zip(spec.dataset.items, spec.sources.said, sure, strict=False)
+        item.id: {"label": item.candidates[at], "confidence": round(right, 6), "source": "column"}
+        for item, at, right in zip(spec.dataset.items, spec.sources.said, sure, strict=False)
         if at >= 0
     }
 
@@ -322,20 +322,20 @@ def left_to_people(rows: Iterable[dict[str, Any]], least: float) -> Iterator[dic
 def said_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """What the model says of an item, by the names of columns, of a row of its predictions."""
     abstain = {"abstain": row["abstain"]} if "abstain" in row else {}
-    said, sure = row["choice"], round(row["probability"], 6)
-    own = {"label": said, "confidence": None if said is None else sure}
-    return own | {"source": row.get("source", "model")} | abstain
+    label, probability = row["choice"], round(row["probability"], 6)
+    fields = {"label": label, "confidence": None if label is None else probability}
+    return fields | {"source": row.get("source", "model")} | abstain
 
 
 def _labeled(
-    columns: Sequence[str], rows: Sequence[Sourced], said: Mapping[str, Mapping[str, Any]]
+    columns: Sequence[str], rows: Sequence[Sourced], labels: Mapping[str, Mapping[str, Any]]
 ) -> Labeled:
-    added = [*ADDED, *(["abstain"] if any("abstain" in each for each in said.values()) else [])]
+    added = [*ADDED, *(["abstain"] if any("abstain" in row for row in labels.values()) else [])]
     before = BEFORE if {*columns} & {*added} else ""
     names = {name: before + name for name in added}
     labeled_rows = []
     for values, item in rows:
-        label = {} if item is None else said[item.id]
+        label = {} if item is None else labels[item.id]
         labeled_rows.append({**values, **{new: label.get(name) for name, new in names.items()}})
     blank = sum(row[names["label"]] is None for row in labeled_rows)
     return Labeled((*columns, *names.values()), labeled_rows, blank=blank)
@@ -358,9 +358,9 @@ def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
     """
     kind_of_table(path)
     expect_other(path, run.folder.resolved().get("files", {}))
-    _, found = bought_answers(run, names=names)
-    write_table(path, COLUMNS, found.rows)
-    return found.left_out
+    _, answers = bought_answers(run, names=names)
+    write_table(path, COLUMNS, answers.rows)
+    return answers.left_out
 
 
 def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, int]:

@@ -51,10 +51,10 @@ def label_parts(
         raise SettingsError("a language model labels one file at a time: give the name of a file")
     least = None if right is None else threshold_of(run, right)
     folder, (reads, origin, parts) = _parts_of(source)
-    writes, target, found = _listed(out)
+    writes, target, files = _listed(out)
     if (reads.type_name, origin) == (writes.type_name, target):
         raise DataError(f"'{out}' is the folder of the parts: give --out another one")
-    there = {each.base_name: each.mtime_ns or 0 for each in found}
+    there = {file.base_name: file.mtime_ns or 0 for file in files}
     options = dict(digests(run.folder, [MODEL])), sorted(given.items()), least
     how = repr((reads.type_name, origin, *options))
     mark = f"_labeled-{sha256(how.encode()).hexdigest()[:16]}"  # an empty file
@@ -79,17 +79,17 @@ def label_parts(
             stream.write(payload)
 
     def label(part: tuple[str, str]) -> dict[str, Any]:
-        (path, name), own = part, ""
+        (path, name), temp = part, ""
         try:
-            with TemporaryDirectory() as own, reads.open_input_file(path) as stream:
-                copy = Path(own) / name
+            with TemporaryDirectory() as temp, reads.open_input_file(path) as stream:
+                copy = Path(temp) / name
                 copy.write_bytes(stream.read())
                 data = read_again(settings, model, copy, bank, given)
                 table = label_file(model, copy, data, None, least)
             write(name, TABLES[kind_of_table(name)](table.columns, table.rows))
         except (DataError, OSError) as fault:
-            said = str(fault)
-            return {"file": name, "fault": said.replace(own, folder or ".") if own else said}
+            text = str(fault)
+            return {"file": name, "fault": text.replace(temp, folder or ".") if temp else text}
         rejected = [{"row": r.row, "id": r.id, "reason": r.reason} for r in data.rejected]
         counts = {"n": len(table.rows), "blank": table.blank - len(rejected)}
         return {"file": name, "kept": False, **counts, "rejected": rejected}
@@ -111,11 +111,11 @@ def label_parts(
 def _parts_of(source: str) -> tuple[str, tuple[Any, str, dict[str, Any]]]:
     """The folder of the parts, as it was given; its file system, its path there, and its parts."""
     folder, _, pattern = (f"{source}/" if os.path.isdir(source) else source).rpartition("/")
-    reads, origin, found = _listed(folder or ("/" if source.startswith("/") else "."))
+    reads, origin, files = _listed(folder or ("/" if source.startswith("/") else "."))
     plain = "://" in source and not any(sign in pattern for sign in "*?[")
-    if plain and all(each.base_name != pattern for each in found):  # a folder without a last slash
-        (reads, origin, found), folder, pattern = _listed(source), source, ""
-    named = {f.base_name: f for f in found if fnmatchcase(f.base_name, pattern or "*")}
+    if plain and all(file.base_name != pattern for file in files):  # a folder without a last slash
+        (reads, origin, files), folder, pattern = _listed(source), source, ""
+    named = {file.base_name: file for file in files if fnmatchcase(file.base_name, pattern or "*")}
     parts = {name: named[name] for name in sorted(named) if name[0] not in "._"}
     if not parts:
         raise DataError(
@@ -132,7 +132,7 @@ def _listed(folder: str) -> tuple[Any, str, list[Any]]:
     try:
         place = folder if "://" in folder else os.path.abspath(folder)
         system, path = FileSystem.from_uri(place)
-        found = system.get_file_info(FileSelector(path, allow_not_found=True))
+        entries = system.get_file_info(FileSelector(path, allow_not_found=True))
     except (OSError, ValueError) as fault:
         raise DataError(f"the folder '{folder}' cannot be opened: {fault}") from None
-    return system, path, [each for each in found if each.is_file]
+    return system, path, [entry for entry in entries if entry.is_file]

@@ -205,9 +205,9 @@ def _places(data: Any, test: Any, settings: Settings) -> tuple[str | None, str |
     """Where the items and the test set come from; None for objects and standard input."""
     if isinstance(data, RunSpec):
         return data.data or None, _path(test) or data.test_source
-    own = QUESTIONS if settings.adapts else SAMPLE
-    source = own if data is None else None if _is(data, STDIN) else _path(data)
-    return source, own if data is None and test is None else _path(test)
+    built_in = QUESTIONS if settings.adapts else SAMPLE
+    source = built_in if data is None else None if _is(data, STDIN) else _path(data)
+    return source, built_in if data is None and test is None else _path(test)
 
 
 def _read_sources(
@@ -306,8 +306,8 @@ def run(
         items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
         classes=listed, rows=rows,
     )  # fmt: skip
-    made = plan.start(progress)
-    return replace(made, frame=items) if hasattr(items, "assign") else made
+    new_run = plan.start(progress)
+    return replace(new_run, frame=items) if hasattr(items, "assign") else new_run
 
 
 # What settings and items must be to each other ----------------------------------------------------
@@ -449,8 +449,8 @@ def _model_labels(settings: Settings, sources: Sources, column: Dataset | None) 
             " labels and class names: give --mode pool and leave out --model, --no-class-names and"
             " features of your own, or leave out --model-labels"
         )
-    found = load_said(settings.model_labels, dataset, settings, sources.dataset.items)
-    return tuple(found.tolist())
+    labels = load_said(settings.model_labels, dataset, settings, sources.dataset.items)
+    return tuple(labels.tolist())
 
 
 # Arguments ----------------------------------------------------------------------------------------

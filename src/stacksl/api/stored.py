@@ -167,8 +167,8 @@ class Run:
         least = None if right is None else threshold_of(self, right)
         dataset = self.read(data, given=columns)
         items = dataset.items
-        said = self._model_for(items, features).predict(items, progress)
-        rows = said if least is None else left_to_people(said, least)
+        predictions = self._model_for(items, features).predict(items, progress)
+        rows = predictions if least is None else left_to_people(predictions, least)
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
         if not hasattr(frame, "assign"):
             return rows
@@ -219,12 +219,12 @@ class Run:
         """
         from stacksl.api.labeling import COLUMNS, bought_answers, own_rows
 
-        spec, found = bought_answers(self, names=names)
+        spec, table = bought_answers(self, names=names)
         frame = self.frame if frame is None else frame
         if frame is None:
-            return found
-        kept = COLUMNS[COLUMNS.index("label") :]
-        first = {row["item"]: {name: row[name] for name in kept} for row in reversed(found.rows)}
+            return table
+        fields = COLUMNS[COLUMNS.index("label") :]
+        first = {row["item"]: {name: row[name] for name in fields} for row in reversed(table.rows)}
         return own_rows(spec, frame, first, "bought_")
 
     def table(self, frame: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:
@@ -271,8 +271,8 @@ class Run:
         if not dataset.answers and not dataset.unknown:
             with self.ledger as ledger:
                 return {**run, **watch(RunSpec.open(folder), ledger, model, dataset, progress)}
-        found = evaluate(model, dataset, progress)
-        return {**run, **found.row(), "stated": stated(folder, (found.correct, found.scored))}
+        outcome = evaluate(model, dataset, progress)
+        return {**run, **outcome.row(), "stated": stated(folder, (outcome.correct, outcome.scored))}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.
@@ -330,8 +330,7 @@ class Run:
             spec = RunSpec.open(self.folder)
             if spec.settings.adapts:
                 expect_room(spec.settings, spec.dataset.items, spec.budget.labels)
-            own = as_labeler(labeler)
-            with Session.open(spec, progress or silent, labeler=own) as session:
+            with Session.open(spec, progress or silent, labeler=as_labeler(labeler)) as session:
                 session.play()
         return self
 
@@ -416,11 +415,11 @@ class Run:
         from stacksl.runs.changes.freeing import free_rows
 
         who = {"away": away, "back": back, "aside": set_aside, "keep": keep}
-        names: dict[str, Any] = {purpose: _several(each) for purpose, each in who.items()}
+        names: dict[str, Any] = {purpose: _several(given) for purpose, given in who.items()}
         rows: dict[str, Any] = {"free": free, "keys": list(keys), "drop": drop}
         freed = free_rows(self.folder, **names, **rows)
-        own = "labeler" in self.folder.read_state()  # a Python object, which is not here
-        if (freed or away or set_aside or keep) and not own:
+        python_labeler = "labeler" in self.folder.read_state()  # a Python object, which is not here
+        if (freed or away or set_aside or keep) and not python_labeler:
             self.resume(progress)
         return freed
 
@@ -495,10 +494,10 @@ class Run:
             return preview(self.folder, wanted)
         if not later and wanted.labeler is None:
             expect_labeler(self.folder, as_labeler(labeler))
-        found = change_run(self.folder, wanted, agreed)
+        outcome = change_run(self.folder, wanted, agreed)
         if not later:
             self.resume(progress, labeler=labeler)
-        return found
+        return outcome
 
     def refit_with_audit(self) -> int:
         """Refit the final model of a finished run on the audit's labels too; gives how many.

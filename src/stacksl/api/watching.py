@@ -48,8 +48,8 @@ def watch(
     Rows of the run itself, which have its ids and texts, are left out.
     Where they did, as in `hashing`, n-grams stand for vectors, and the confidence is not compared.
     """
-    own, old, held = _rows(spec, ledger)
-    of_run = {(item.id, item.prompt) for item in own}
+    run_items, old, held = _rows(spec, ledger)
+    of_run = {(item.id, item.prompt) for item in run_items}
     new = [item for item in dataset.items if (item.id, item.prompt) not in of_run]
     items = with_classes(new, model.classes)
     result: dict[str, Any] = {
@@ -68,7 +68,7 @@ def watch(
     if blocks and not fitted:
         first, last, before = blocks[0][:MOST], blocks[0][-MOST:], np.asarray(blocks[1][old])
     else:
-        parts = items[:MOST], items[-MOST:], [own[row] for row in old]
+        parts = items[:MOST], items[-MOST:], [run_items[row] for row in old]
         first, last, before = (unfitted([item.prompt for item in some]) for some in parts)
     capitals = [watching.vector_bets(before, first, SEED)]
     rows = watching.unlike(last, before)
@@ -148,8 +148,8 @@ def _answers(
     There are no vectors where an item has several, or where it is a language model.
     """
     if not isinstance(model, Model):
-        own = [spec.dataset.items[row] for row in held]
-        return _top(model.policies(items, progress)), _top(model.policies(own)), None
+        held_items = [spec.dataset.items[row] for row in held]
+        return _top(model.policies(items, progress)), _top(model.policies(held_items)), None
     block = model.features.transform(items, progress)
     stored = features_of(spec, model.features, silent)
     known = _top(model.probabilities(stored.take(held.tolist())) if len(held) else [])
@@ -160,14 +160,14 @@ def _answers(
 
 
 def _top(policies: Sequence[Array]) -> Top:
-    choice = np.array([int(np.argmax(each)) for each in policies], dtype=np.int64)
-    return choice, np.array([float(np.max(each)) for each in policies])
+    choice = np.array([int(np.argmax(policy)) for policy in policies], dtype=np.int64)
+    return choice, np.array([float(np.max(policy)) for policy in policies])
 
 
 def _groups(items: Sequence[Item], vectors: Vectors, rows: Rows) -> list[dict[str, Any]]:
     texts = [items[row].prompt for row in rows]
-    found = []
-    for each in find_topics(texts, vectors[rows], min(GROUPS, len(set(map(normal, texts))))):
-        shown = [{"id": items[rows[n]].id, "text": texts[n]} for n in each.examples[:EXAMPLES]]
-        found.append({"name": each.name, "rows": len(each.rows), "examples": shown})
-    return found
+    groups = []
+    for topic in find_topics(texts, vectors[rows], min(GROUPS, len(set(map(normal, texts))))):
+        shown = [{"id": items[rows[n]].id, "text": texts[n]} for n in topic.examples[:EXAMPLES]]
+        groups.append({"name": topic.name, "rows": len(topic.rows), "examples": shown})
+    return groups
