@@ -74,7 +74,7 @@ def add_verb(parent: typer.Typer, verb: Callable[..., None], panel: str | None =
     shown = (f"[dim]{_escaped(why)}[/dim]\n{_escaped(words)}" for why, words in examples_of(verb))
     parent.command(
         cls=options.COMMANDS.get(verb, TyperCommand),
-        help="\n\n".join(_escaped(" ".join(each.split())) for each in paragraphs),
+        help="\n\n".join(_escaped(" ".join(paragraph.split())) for paragraph in paragraphs),
         epilog="\n".join(("[bold]Examples[/bold]", *shown)),
         rich_help_panel=panel,
     )(verb)

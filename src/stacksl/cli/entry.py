@@ -78,7 +78,7 @@ def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli
     """
     try:
         given = {word.partition("=")[0] for word in words if word[:2] == "--"}
-        typed = {*words[:1], " ".join(words[:2]), *given, *(f"{words[0]} {each}" for each in given)}
+        typed = {*words[:1], " ".join(words[:2]), *given, *(f"{words[0]} {flag}" for flag in given)}
         for gone in typed & GONE.keys() if program == "stacksl" else ():
             name = gone if gone[0] == "-" else f"stacksl {gone}"
             raise SettingsError(f"`{name}` is gone: {GONE[gone]}")

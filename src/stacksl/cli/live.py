@@ -69,16 +69,16 @@ def tracked(name: str | None, run: Path, show: Show | None) -> AbstractContextMa
 
 def describe(step: Progress, pace: float | None) -> str:
     """The facts of a `step`, without its bar; `pace` in items a second."""
-    said: list[str] = []
+    facts: list[str] = []
     if step.phase == "rounds":
-        said.append(f"{step.spent:,} of {step.budget:,} labels")
+        facts.append(f"{step.spent:,} of {step.budget:,} labels")
         if step.accuracy is not None:
-            said.append(f"accuracy so far {step.accuracy:.3f}")
+            facts.append(f"accuracy so far {step.accuracy:.3f}")
     if pace is not None and step.done < step.total:
         if step.phase == "features":
-            said.append(f"{pace:.{0 if pace >= 10 else 1}f} a second")
-        said.append(f"{duration(max(1, round((step.total - step.done) / pace)))} left")
-    return " · ".join(said)
+            facts.append(f"{pace:.{0 if pace >= 10 else 1}f} a second")
+        facts.append(f"{duration(max(1, round((step.total - step.done) / pace)))} left")
+    return " · ".join(facts)
 
 
 def encoding(show: Show | None) -> Callable[[int, int], None] | None:
@@ -116,10 +116,10 @@ class PhaseClock:
 
 def _plain(target: TextIO, every: float) -> Show:
     """Prints a line every so often, at the start of each phase and at its end."""
-    clock, phase, said, due = PhaseClock(), "", "", 0.0
+    clock, phase, last_line, due = PhaseClock(), "", "", 0.0
 
     def show(step: Progress) -> None:
-        nonlocal phase, said, due
+        nonlocal phase, last_line, due
         pace, now = clock.pace(step), time.monotonic()
         if step.phase == phase and now < due and step.done < step.total:
             return
@@ -129,9 +129,9 @@ def _plain(target: TextIO, every: float) -> Show:
         if step.total > 1:  # a phase of one step is only named
             line += f" {step.done:,} of {step.total:,}"
         line += f" · {facts}" if facts else ""
-        if line != said:
+        if line != last_line:
             print(line, file=target, flush=True)
-        said = line
+        last_line = line
 
     return show
 

@@ -127,10 +127,10 @@ class SettingsCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """The command's own parameters and those of its settings, by the panel of the help."""
         everything = bool(self.names) or EVERYTHING in ctx.meta
-        own: list[Any] = super().get_params(ctx)
-        for option in (each for each in own if each.name in _FOR_RESEARCH):
+        parameters: list[Any] = super().get_params(ctx)
+        for option in (parameter for parameter in parameters if parameter.name in _FOR_RESEARCH):
             option.hidden = not everything
-        return sorted([*_made(self.names, everything=everything), *own], key=_place)
+        return sorted([*_made(self.names, everything=everything), *parameters], key=_place)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words left over.
@@ -143,7 +143,7 @@ class SettingsCommand(TyperCommand):
             return super().parse_args(ctx, args)
         except _UsageError as fault:
             option = getattr(fault, "option_name", None)
-            if option is not None and any(each.name == "set_" for each in self.params):
+            if option is not None and any(parameter.name == "set_" for parameter in self.params):
                 _refuse_setting(option, words)
             raise
 
@@ -192,7 +192,7 @@ def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
             inspect.Parameter(_parameter(name), only, default=option, annotation=kind)
         )
     settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    settings.__annotations__ = {each.name: each.annotation for each in parameters}
+    settings.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     app = typer.Typer(add_completion=False)
     app.command()(settings)
     return list(typer.main.get_command(app).params)

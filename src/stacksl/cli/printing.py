@@ -30,7 +30,7 @@ def as_json(value: object) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, str | bool | int) or value is None:
         return value
     if isinstance(value, float):
@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # an array or a scalar of NumPy
         return _plain(value.tolist())
     if isinstance(value, Iterable):
-        return [_plain(each) for each in value]
+        return [_plain(entry) for entry in value]
     return str(value)
 
 
@@ -65,7 +65,7 @@ def visible(text: str) -> str:
     >>> visible("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> str:
@@ -122,7 +122,7 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
 
 def rejected(dataset: Dataset) -> list[dict[str, Any]]:
     """The rows of a file that cannot be used, and why."""
-    return [{"row": each.row, "id": each.id, "reason": each.reason} for each in dataset.rejected]
+    return [{"row": row.row, "id": row.id, "reason": row.reason} for row in dataset.rejected]
 
 
 def warn(sentences: Iterable[str]) -> None:

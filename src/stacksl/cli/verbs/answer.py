@@ -77,37 +77,37 @@ def answer(
         raise typer.Exit(2)
 
 
-def _agreed(found: list[Correction], yes: bool) -> list[Correction]:
+def _agreed(corrections: list[Correction], yes: bool) -> list[Correction]:
     """The corrections, after they were listed and consented to.
 
     Raises:
         SettingsError: nobody can be asked.
         typer.Abort: if the answer is no.
     """
-    for each in found:
-        line = f"{each.key}, {each.annotator}: {each.before} -> {each.after}"
-        print(visible(line), file=sys.stderr)
-    if found and not yes:
+    for correction in corrections:
+        replaced = f"{correction.before} -> {correction.after}"
+        print(visible(f"{correction.key}, {correction.annotator}: {replaced}"), file=sys.stderr)
+    if corrections and not yes:
         if not is_interactive():
             raise SettingsError(
-                f"{plural(len(found), 'accepted answer')} would be replaced, and there is no"
+                f"{plural(len(corrections), 'accepted answer')} would be replaced, and there is no"
                 " terminal to ask on: add --yes, or leave --correct out"
             )
         typer.confirm("Replace them?", abort=True, err=True)
-    return found
+    return corrections
 
 
 def _shown(run: Run, received: Received) -> str:
-    said = [f"{count(n)} {WORDS[name]}" for name, n in received.accepted.items() if n]
+    accepted = [f"{count(n)} {WORDS[name]}" for name, n in received.accepted.items() if n]
 
-    def some(n: int, more: str = "") -> str | None:
-        return f"{count(n)}{more}" if n else None
+    def some(n: int, note: str = "") -> str | None:
+        return f"{count(n)}{note}" if n else None
 
     late = ", kept but not paid: somebody else answered the row, or the row is no longer asked"
     after_shown = some(received.corrected_after_shown, ", its accuracy keeps the earlier answers")
     lines = facts(
         [
-            ("Accepted", ", ".join(said) or "none that is new"),
+            ("Accepted", ", ".join(accepted) or "none that is new"),
             ("Corrected", some(received.corrected)),
             ("Audit corrected after it was shown", after_shown),
             ("Repeated", some(received.repeated)),

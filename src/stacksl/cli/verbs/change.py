@@ -177,8 +177,8 @@ def change(
         _change_people(opened, who, json=json, quiet=quiet)
     elif train_on_audit:
         labels = opened.refit_with_audit()
-        said = f"the model was fitted again, with the {count(labels)} labels of the audit"
-        print(as_json({**opened.status(), "trained_on_audit": labels}) if json else said)
+        sentence = f"the model was fitted again, with the {count(labels)} labels of the audit"
+        print(as_json({**opened.status(), "trained_on_audit": labels}) if json else sentence)
     elif dry_run:
         offered = opened.change(**wanted, dry_run=True)
         told = as_json({"run": run, **_facts(offered, reopen)})
@@ -195,12 +195,12 @@ def _change_run(
         print(offered.measures, file=sys.stderr)
     agree(_bought(offered, reopen), yes)
     with live(quiet=quiet) as show:
-        found = run.change(**wanted, agreed=offered, later=later, progress=show)
+        outcome = run.change(**wanted, agreed=offered, later=later, progress=show)
     if json:
-        print(as_json({**run.status(), **_facts(found, reopen)}))
+        print(as_json({**run.status(), **_facts(outcome, reopen)}))
         return
-    said = f"continue with: stacksl resume {word(run.path)}" if later else shown_run(run)
-    print(f"{_described(found, wanted, run.path)}\n\n{said}")
+    closing = f"continue with: stacksl resume {word(run.path)}" if later else shown_run(run)
+    print(f"{_described(outcome, wanted, run.path)}\n\n{closing}")
 
 
 def _change_people(run: Run, who: dict[str, Any], *, json: bool, quiet: bool) -> None:
@@ -211,8 +211,8 @@ def _change_people(run: Run, who: dict[str, Any], *, json: bool, quiet: bool) ->
     elif not by_file(run):
         print(f"{plural(freed, 'question')} freed\n\n{shown_run(run)}")
     elif freed or who["set_aside"] or who["keep"]:
-        said = [f"{plural(freed, 'row')} freed"] if freed else []
-        print("\n\n".join([*said, shown_run(run)]))
+        lines = [f"{plural(freed, 'row')} freed"] if freed else []
+        print("\n\n".join([*lines, shown_run(run)]))
     else:
         print(listed(run))
 
@@ -236,71 +236,71 @@ def _annotator(text: str) -> tuple[str, str | None]:
 def _bought(offered: Outcome, reopen: bool) -> list[str]:
     bought = []
     if offered.cost:
-        more = f"{plural(offered.more, 'more label')}, {count(offered.labels)}"
-        labels = f"{more if offered.more else plural(offered.labels, 'label')} in all"
+        amount = f"{plural(offered.more, 'more label')}, {count(offered.labels)}"
+        labels = f"{amount if offered.more else plural(offered.labels, 'label')} in all"
         bought.append(f"{labels}, for {dollars(offered.cost)} more at most")
     if reopen and offered.again:
         bought.append(f"{_again(offered)} at most, within the budget")
     return bought
 
 
-def _again(found: Outcome) -> str:
-    cost = "" if found.cost_again is None else f" for {dollars(found.cost_again)}"
-    return f"{plural(len(found.again), 'more label')}{cost}"
+def _again(outcome: Outcome) -> str:
+    cost = "" if outcome.cost_again is None else f" for {dollars(outcome.cost_again)}"
+    return f"{plural(len(outcome.again), 'more label')}{cost}"
 
 
-def _facts(found: Outcome, reopen: bool) -> dict[str, Any]:
+def _facts(outcome: Outcome, reopen: bool) -> dict[str, Any]:
     return {
-        "budget": found.labels,
-        "cost": None if found.cost is None else found.cost / MICRO,
-        "audit_labels": found.audit,
-        "added": found.items,
-        "owned": found.owned,
-        "classes": found.classes,
-        "mapped": found.mapped,
-        "measured": found.measured,
-        "reopened": len(found.again) if reopen else 0,
-        "again": 0 if reopen else len(found.again),
-        "annotators": list(found.annotators),
-        "outdated_sheets": [{"annotator": name, "file": file} for name, file in found.outdated],
+        "budget": outcome.labels,
+        "cost": None if outcome.cost is None else outcome.cost / MICRO,
+        "audit_labels": outcome.audit,
+        "added": outcome.items,
+        "owned": outcome.owned,
+        "classes": outcome.classes,
+        "mapped": outcome.mapped,
+        "measured": outcome.measured,
+        "reopened": len(outcome.again) if reopen else 0,
+        "again": 0 if reopen else len(outcome.again),
+        "annotators": list(outcome.annotators),
+        "outdated_sheets": [{"annotator": name, "file": file} for name, file in outcome.outdated],
     }
 
 
-def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
+def _described(outcome: Outcome, wanted: dict[str, Any], run: Path) -> str:
     """The effect of the change, a line for each part of it."""
     lines = []
     if wanted["budget"] is not None:
-        lines.append(f"the budget is {plural(found.labels, 'label')} in all")
-    if found.items:
-        lines.append(f"{plural(found.items, 'item')} to choose from added")
-    if found.owned:
-        lines.append(f"{plural(found.owned, 'label')} that you have added")
+        lines.append(f"the budget is {plural(outcome.labels, 'label')} in all")
+    if outcome.items:
+        lines.append(f"{plural(outcome.items, 'item')} to choose from added")
+    if outcome.owned:
+        lines.append(f"{plural(outcome.owned, 'label')} that you have added")
     if wanted["annotators"]:
-        lines.append(f"{', '.join(found.annotators)} answer")
+        lines.append(f"{', '.join(outcome.annotators)} answer")
     if wanted["labeler"] is not None:
         lines.append(f"{wanted['labeler']} answers from now on")
     if wanted["stop_when"] is not None:
         lines.append(f"{wanted['stop_when']} stops the run from now on")
     if wanted["settings"]:
         lines.append("refits are made with the new settings from now on")
-    if wanted["classes"] and found.classes is not None:
-        lines.append(f"the run has {count(found.classes)} classes now")
-    if found.outdated:
-        out = ", ".join(f"{name} ({file})" for name, file in found.outdated)
+    if wanted["classes"] and outcome.classes is not None:
+        lines.append(f"the run has {count(outcome.classes)} classes now")
+    if outcome.outdated:
+        out = ", ".join(f"{name} ({file})" for name, file in outcome.outdated)
         lines.append(
             f"tell {out}: these sheets do not list what was added, the next ones do; an answer by"
             " its name counts on them, too"
         )
-    if found.mapped or found.measured:
+    if outcome.mapped or outcome.measured:
         it = "it" if len(wanted["classes"]) == 1 else "them"
-        audit = f", and {count(found.measured)} of the audit name {it}" if found.measured else ""
-        lines.append(f"{count(found.mapped)} answers named {it} and are learned at no cost{audit}")
-    if found.again and wanted["reopen"]:
-        lines.append(f"asked again: {_again(found)}")
-    elif found.again and wanted["classes"]:
+        audit = f", and {count(outcome.measured)} of the audit name {it}" * bool(outcome.measured)
+        lines.append(f"{count(outcome.mapped)} answers named {it}, learned at no cost{audit}")
+    if outcome.again and wanted["reopen"]:
+        lines.append(f"asked again: {_again(outcome)}")
+    elif outcome.again and wanted["classes"]:
         lines.append(
-            f"{count(len(found.again))} items were answered with none of these before; to ask about"
-            f" them again buys {_again(found)}: stacksl change {word(run)} --reopen"
+            f"{count(len(outcome.again))} items were answered with none of these before; to ask"
+            f" about them again buys {_again(outcome)}: stacksl change {word(run)} --reopen"
         )
     return "\n".join(lines)
 

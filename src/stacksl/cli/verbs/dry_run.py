@@ -121,7 +121,7 @@ def _request(spec: RunSpec) -> dict[str, Any] | None:
     if not asks_model(spec.settings):
         return None
     server, (item, *others) = spec.settings.server, spec.sources.pool.items
-    shots = [Shot(each.id, each.prompt, "(its label)") for each in others[: server.shots]]
+    shots = [Shot(other.id, other.prompt, "(its label)") for other in others[: server.shots]]
     first, *_ = questions(spec.settings).of(item.prompt, item.candidates, shots).values()
     return {"url": address(str(server.url)), "body": first.body}
 
@@ -162,53 +162,53 @@ def _mailings(spec: RunSpec) -> str:
     """In how many rounds of sheets the labels come, and how many rows would make ten of them."""
     rows, labels = spec.settings.open_questions, spec.budget.labels
     tenth = 25 * -(-labels // 250)
-    more = f"; with --open-questions {tenth}, {-(-labels // tenth)}" if tenth > rows else ""
-    return f"{-(-labels // rows)} or more, of {plural(rows, 'row')} in all at most{more}"
+    hint = f"; with --open-questions {tenth}, {-(-labels // tenth)}" if tenth > rows else ""
+    return f"{-(-labels // rows)} or more, of {plural(rows, 'row')} in all at most{hint}"
 
 
-def shown_forecast(found: dict[str, Any]) -> str:
+def shown_forecast(forecast: dict[str, Any]) -> str:
     """The accuracy to expect from more labels: a table, and what it rests on."""
     lines = []
-    if found["expected"]:
+    if forecast["expected"]:
         header = ["Labels", "To buy", "Accuracy", "90% interval"]
-        priced = found["expected"][0]["cost"] is not None
+        priced = forecast["expected"][0]["cost"] is not None
         rows = [
             [count(row["labels"]), count(row["more"]), share(row["accuracy"]), _between(row)]
             + ([dollars(round(row["cost"] * MICRO))] if priced else [])
-            for row in found["expected"]
+            for row in forecast["expected"]
         ]
         lines.append(table(header + (["Cost"] if priced else []), rows))
-    now = found["now"]
+    now = forecast["now"]
     about: list[tuple[str, object]] = [
-        ("Labels learned", count(found["labels"]) if found["labels"] else None),
+        ("Labels learned", count(forecast["labels"]) if forecast["labels"] else None),
         ("Accuracy now", now and f"{share(now['accuracy'])} ({_between(now)})"),
-        ("Rests on", found["rests_on"] or None),
-        ("No forecast", found["reason"] or None),
+        ("Rests on", forecast["rests_on"] or None),
+        ("No forecast", forecast["reason"] or None),
     ]
-    return "\n\n".join(each for each in (*lines, facts(about)) if each)
+    return "\n\n".join(part for part in (*lines, facts(about)) if part)
 
 
 def _between(row: dict[str, Any]) -> str:
     return f"{row['low']:.2f} to {row['high']:.2f}"
 
 
-def _shown_size(found: dict[str, Any]) -> str:
-    disk, training = found["disk"], dict(found["training"])
+def _shown_size(size: dict[str, Any]) -> str:
+    disk, training = size["disk"], dict(size["training"])
     total = training.pop("total")
     parts = (f"{name} {memory(n)}" for name, n in training.items() if n)
     return facts(
         [
-            ("Parameters", f"{count(found['parameters'])}, {found['dtype']}"),
-            ("Trained", f"{count(found['moving'])} of them (a LoRA adapter)"),
-            ("Tokens a pass", f"{count(found['tokens'])} ({found['path']})"),
-            ("Refits", f"{found['refits']}, the last on {count(found['labels'])} labels"),
-            ("Memory to score", memory(found["scoring"]["total"])),
+            ("Parameters", f"{count(size['parameters'])}, {size['dtype']}"),
+            ("Trained", f"{count(size['moving'])} of them (a LoRA adapter)"),
+            ("Tokens a pass", f"{count(size['tokens'])} ({size['path']})"),
+            ("Refits", f"{size['refits']}, the last on {count(size['labels'])} labels"),
+            ("Memory to score", memory(size["scoring"]["total"])),
             ("Memory to train", f"{memory(total)} ({', '.join(parts)})"),
-            ("Free memory", memory(found["free"])),
+            ("Free memory", memory(size["free"])),
             ("Disk, weights", memory(disk["weights"])),
             ("Disk, run", memory(disk["run"])),
-            ("Time to score", _time(found["scoring_seconds"], "one pass over the items")),
-            ("Time to train", _time(found["training_seconds"], "all refits together")),
+            ("Time to score", _time(size["scoring_seconds"], "one pass over the items")),
+            ("Time to train", _time(size["training_seconds"], "all refits together")),
         ]
     )
 

@@ -101,7 +101,7 @@ def export(
     from stacksl.lm.export.folder import merge as merge_into
     from stacksl.runs.storage.folder import shown_facts
 
-    if not any(each is not None for each in (table, model, merge, task, labels)):
+    if not any(path is not None for path in (table, model, merge, task, labels)):
         raise SettingsError(
             "expected something to write, got nothing: give --table FILE for the labeled table,"
             " --labels FILE for the bought labels, --model OUT for the final model, --merge OUT for"
@@ -161,20 +161,20 @@ def _task(
 
 def _left_out(task: Task, rejected: int) -> list[str]:
     """A sentence for each way in which lm-eval's numbers will not be those of `evaluate`."""
-    said = []
+    notes = []
     if task.unanswered:
-        said.append(
+        notes.append(
             f"left out of the task for want of an answer: {count(task.unanswered)} of"
             f" {count(task.items + task.unanswered)} items"
         )
     if rejected:
-        said.append(
+        notes.append(
             f"left out of the task, and wrong for `evaluate`: {count(rejected)} unusable"
             " rows of the file"
         )
     if task.cuts.prompts or task.cuts.options:
-        said.append(f"{task.cuts}; lm-eval reads those whole, so its numbers for them may differ")
-    return said
+        notes.append(f"{task.cuts}; lm-eval reads those whole, so its numbers for them may differ")
+    return notes
 
 
 def _shown(result: dict[str, Any]) -> str:

@@ -79,10 +79,10 @@ def label(
                 file=sys.stderr,
             )
 
-    found = re.fullmatch(r"(\d{1,6})([smh]?)", idle.strip())
-    if found is None or (not found[2] and int(found[1])):
+    match = re.fullmatch(r"(\d{1,6})([smh]?)", idle.strip())
+    if match is None or (not match[2] and int(match[1])):
         raise SettingsError(f"--idle must be a time such as 90s, 30m, 2h or 0, got '{idle[:20]}'")
-    limit = float(found[1]) * {"": 0, "s": 1, "m": 60, "h": 3600}[found[2]]
+    limit = float(match[1]) * {"": 0, "s": 1, "m": 60, "h": 3600}[match[2]]
     text = _guidelines(opened.path, guidelines)
     with suppress(KeyboardInterrupt):  # which the server may have used up
         serve(opened.folder, ready, host=host, port=port, idle=limit, guidelines=text)
@@ -95,16 +95,16 @@ def _guidelines(folder: Path, given: Path | None) -> str:
     """The text shown next to each question, which the run keeps for the next call."""
     from stacksl.files.atomic import write_atomic
 
-    kept = folder / GUIDELINES
+    copy = folder / GUIDELINES
     if given is None:
-        return kept.read_text(encoding="utf-8") if kept.is_file() else ""
+        return copy.read_text(encoding="utf-8") if copy.is_file() else ""
     try:
         text = given.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         raise SettingsError(f"--guidelines must be a text file in UTF-8, got {given}") from None
     if len(text) > LONGEST:
         raise SettingsError(f"--guidelines may have {LONGEST:,} characters, got {len(text):,}")
-    write_atomic(kept, text)
+    write_atomic(copy, text)
     return text
 
 

@@ -63,14 +63,14 @@ def verify(
     from stacksl.runs.storage.folder import anchors
 
     opened = options.open_run(run)
-    kept = anchors(opened.folder)
-    records = list(kept)
+    heads = anchors(opened.folder)
+    records = list(heads)
     if head is not None:
-        kept["--head"] = _head(head)
+        heads["--head"] = _head(head)
     with opened.ledger as ledger:
-        ledger.verify(kept, arrays=True)
+        ledger.verify(heads, arrays=True)
         rows, tip = ledger.head
-        saved = sorted(each.head.count for each in ledger.arrays() if each.whole)
+        saved = sorted(entry.head.count for entry in ledger.arrays() if entry.whole)
     if (lost := seen(opened.folder)) is not None:
         raise LedgerCorrupt(lost)
     expect_all_derived(opened.folder)
@@ -80,14 +80,14 @@ def verify(
     named = [f"the learner's arrays after row{'s' * (len(saved) > 1)} {arrays}"] * bool(saved)
     named += records
     named += ["--head"] if head is not None else []
-    said = f"the ledger is whole: {count(rows)} rows, in agreement with {', '.join(named)}"
+    text = f"the ledger is whole: {count(rows)} rows, in agreement with {', '.join(named)}"
     if weights is not None:
         result["weights"] = weights
-        said += f"\nthe base model has the weights {weights[:12]} that the run began with"
+        text += f"\nthe base model has the weights {weights[:12]} that the run began with"
     if why is not None:
         result["weights_not_hashed"] = why
-        said += f"\nthe base model's weights were not hashed: {why}"
-    print(as_json(result) if json else f"{said}\nhead {rows}:{tip}")
+        text += f"\nthe base model's weights were not hashed: {why}"
+    print(as_json(result) if json else f"{text}\nhead {rows}:{tip}")
 
 
 def _weights(run: Run) -> tuple[str | None, str | None]:
@@ -107,15 +107,15 @@ def _weights(run: Run) -> tuple[str | None, str | None]:
 
     name = str(table["lm.model"])
     try:
-        found = open_base(name, device="cpu").fingerprint
+        weights = open_base(name, device="cpu").fingerprint
     except StackslError as fault:
         return None, str(fault)
-    if found != table["lm_base"]:
+    if weights != table["lm_base"]:
         raise RunError(
-            f"the run began with the weights {table['lm_base'][:12]}, but {name} is {found[:12]}"
+            f"the run began with the weights {table['lm_base'][:12]}, but {name} is {weights[:12]}"
             " now: restore those weights, or start a new run"
         )
-    return found, None
+    return weights, None
 
 
 def _head(text: str) -> Head:

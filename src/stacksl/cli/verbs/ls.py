@@ -95,22 +95,22 @@ def status_facts(run: Run) -> dict[str, Any]:
     """The status of one run, as the JSON of `status`."""
     people = None
     if by_file(run):
-        annotators = [asdict(each) for each in run.annotators()]
+        annotators = [asdict(annotator) for annotator in run.annotators()]
         people = {"annotators": annotators}
     return {**run.status(), "forecast": run.forecast(), "people": people}
 
 
 def listed(run: Run) -> str:
     """The annotators of a run with their rows."""
-    cells = [(each.name, each.open, each.answered, _state(each)) for each in run.annotators()]
+    cells = [(who.name, who.open, who.answered, _state(who)) for who in run.annotators()]
     return table(("Who", "Open", "Answered", ""), cells)
 
 
-def _state(each: Annotator) -> str | None:
-    said = ["away"] if each.away else []
-    said += [each.standing.replace("_", " ")] if each.standing else []
-    said += [f"wrong in {each.wrong} of {each.twice} audited rows seen again"] if each.twice else []
-    return ", ".join(said) or None
+def _state(who: Annotator) -> str | None:
+    notes = ["away"] if who.away else []
+    notes += [who.standing.replace("_", " ")] if who.standing else []
+    notes += [f"wrong in {who.wrong} of {who.twice} audited rows seen again"] if who.twice else []
+    return ", ".join(notes) or None
 
 
 def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:
@@ -118,15 +118,15 @@ def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:
         return "\n".join(f"{name} = {as_toml(value)}" for name, value in folder.config().items())
     from stacksl.runs.storage.folder import SECRET
 
-    known = {name: each for name, each in folder.settings().items() if name != SECRET}
+    known = {name: setting for name, setting in folder.settings().items() if name != SECRET}
     if json:
         return as_json({name: setting._asdict() for name, setting in known.items()})
     rows = []
-    for name, each in known.items():
-        values: Any = [each.value]
-        if isinstance(each.value, dict):  # the files that were read, with size, time and digest
-            values = [f"{path}, {size:,} bytes" for path, (size, *_) in each.value.items()]
-        rows += [[name, as_toml(value), each.origin or ""] for value in values]
+    for name, setting in known.items():
+        values: Any = [setting.value]
+        if isinstance(setting.value, dict):  # the files that were read, with size, time and digest
+            values = [f"{path}, {size:,} bytes" for path, (size, *_) in setting.value.items()]
+        rows += [[name, as_toml(value), setting.origin or ""] for value in values]
     return table(["name", "value", "from"], rows)
 
 
@@ -229,9 +229,9 @@ def ls(
     print(as_json(rows) if json else shown)
 
 
-def _row(each: Mapping[str, Any]) -> tuple[object, ...]:
-    accuracy = measured(each.get("audit") or each.get("test"))
-    return (each["run"], each["state"], each["rounds"], each["asked"], each["budget"], accuracy)
+def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
+    accuracy = measured(row.get("audit") or row.get("test"))
+    return (row["run"], row["state"], row["rounds"], row["asked"], row["budget"], accuracy)
 
 
 def _first_lines(module: str, registry: str) -> dict[str, str]:
@@ -240,12 +240,12 @@ def _first_lines(module: str, registry: str) -> dict[str, str]:
     A function without a word of its own only picks one of the classes of a module: the module
     next to the registry that has the name of the function, and then its docstring is the one.
     """
-    found = {}
+    sentences = {}
     for name, what in sorted(getattr(import_module(module), registry).items()):
         doc = what.__doc__ or import_module(f"{module}.{name}").__doc__ or ""
         paragraph = " ".join(doc.strip().split("\n\n")[0].split())
-        found[name] = paragraph.split(". ")[0].rstrip(".")
-    return found
+        sentences[name] = paragraph.split(". ")[0].rstrip(".")
+    return sentences
 
 
 def _presets() -> dict[str, str]:

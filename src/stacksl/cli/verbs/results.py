@@ -99,33 +99,33 @@ def _shown(result: dict[str, Any]) -> str:
     )
 
 
-def _compared(found: dict[str, Any]) -> str:
+def _compared(result: dict[str, Any]) -> str:
     """What is said of rows without answers."""
-    confidence, classes = found["confidence"], found["classes"]
+    confidence, classes = result["confidence"], result["classes"]
     if confidence is not None:
         sure = f"{percent(confidence[1])}, and {percent(confidence[0])} on the rows held out"
     else:
         sure = "not compared: it needs 50 held-out rows, and features not fitted on them"
-    new = f"{plural(found['n'], 'row')} (see --label-column)" if found["n"] else None
+    new = f"{plural(result['n'], 'row')} (see --label-column)" if result["n"] else None
     rows: list[tuple[str, object]] = [
         ("Without answers", new),
-        ("Left out, rows of the run", plural(found["known"], "row") if found["known"] else None),
-        ("Held out in the run", plural(found["held_out"], "row")),
-        ("Likeness", _VERDICTS[found["verdict"]].format(rows=found["told_after"])),
+        ("Left out, rows of the run", plural(result["known"], "row") if result["known"] else None),
+        ("Held out in the run", plural(result["held_out"], "row")),
+        ("Likeness", _VERDICTS[result["verdict"]].format(rows=result["told_after"])),
     ]
-    if found["unlike"] is not None:
+    if result["unlike"] is not None:
         rows.append(("Confidence", sure))
-        for each in classes or ():
-            grew = "grew" if each["now"] > each["before"] else "shrank"
-            shares = f"from {percent(each['before'])} to {percent(each['now'])}"
-            rows.append((each["name"], f"{grew} {shares} of the answers"))
+        for shift in classes or ():
+            grew = "grew" if shift["now"] > shift["before"] else "shrank"
+            shares = f"from {percent(shift['before'])} to {percent(shift['now'])}"
+            rows.append((shift["name"], f"{grew} {shares} of the answers"))
         if classes == []:
             rows.append(("Classes", "none grew or shrank beyond chance"))
-        rows.append(("Where the run has few", plural(found["unlike"], "row")))
-    for group in found["groups"]:
+        rows.append(("Where the run has few", plural(result["unlike"], "row")))
+    for group in result["groups"]:
         rows.append((plural(group["rows"], "row"), f"about {group['name']}, such as"))
-        rows += [(f"  {each['id']}", excerpt(each["text"], 100)) for each in group["examples"]]
-    return facts([*rows, ("Right in the audit", _audited(found["stated"]))])
+        rows += [(f"  {row['id']}", excerpt(row["text"], 100)) for row in group["examples"]]
+    return facts([*rows, ("Right in the audit", _audited(result["stated"]))])
 
 
 def _audited(stated: dict[str, Any] | None) -> str | None:
@@ -137,8 +137,8 @@ def _audited(stated: dict[str, Any] | None) -> str | None:
         fallen = "lower" if stated["p"] <= 0.05 else "not lower beyond chance"
         part = share(stated["correct"] / stated["n"])
         return f"{right} ({part}); the new accuracy is {fallen} (one-sided p = {stated['p']:.3f})"
-    found = (f"{percent(part, 0)} with {n} rows" for n, part in stated["found"].items())
-    return f"{right}; an audit of new rows finds a fall of ten points in {' and in '.join(found)}"
+    powers = (f"{percent(part, 0)} with {n} rows" for n, part in stated["found"].items())
+    return f"{right}; an audit of new rows finds a fall of ten points in {' and in '.join(powers)}"
 
 
 Right = Annotated[

@@ -127,8 +127,8 @@ def resume(
     if opened.folder.read_state()["state"] == "interrupted":
         adapts = "lm.model" in opened.folder.resolved()
         less = "; if memory ran out, `stacksl change RUN --set lm.batch_tokens=N` takes less of it"
-        said = "this run was killed, or the machine went down; it continues where it was"
-        warn([said + less * adapts])
+        sentence = "this run was killed, or the machine went down; it continues where it was"
+        warn([sentence + less * adapts])
     try:
         with live(quiet=quiet) as shown, tracked(report_to, run, shown) as show:
             done = opened.resume(show)
@@ -299,18 +299,18 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Proposed classes and annotators who differ from others, with what the owner can do."""
     from stacksl.report.quality import Differing
 
-    run, found = word(Path(result["run"])), (Differing(**each) for each in result["differing"])
+    run = word(Path(result["run"]))
     alike = "look alike and like no class"
     add = f"to add them as one: stacksl change {run} --add-class"
     return [
-        (f"{each['rows']:,} rows", f"{alike}: {each['name']}; {add} '{each['name']}'")
-        for each in result["proposed"]
+        (f"{group['rows']:,} rows", f"{alike}: {group['name']}; {add} '{group['name']}'")
+        for group in result["proposed"]
     ] + [
         (
-            f"{each.name} differs",
-            f"{each.sentence}: stacksl change {run} --set-aside {each.name} or --keep {each.name}",
+            f"{who.name} differs",
+            f"{who.sentence}: stacksl change {run} --set-aside {who.name} or --keep {who.name}",
         )
-        for each in found
+        for who in (Differing(**row) for row in result["differing"])
     ]
 
 
@@ -349,8 +349,8 @@ def labels_so_far(result: Mapping[str, Any]) -> str:
     answered, audit = result["answered"], result["spent"] > result["asked"]
     out = sum(sheet["open"] for sheet in result.get("sheets") or ())
     place = "in sheets" if result.get("labeler", "file") == "file" else "asked"
-    kept = "audit rows not yet asked" if out and audit else "promised"
-    parts = {place: out, kept: result["spent"] - answered - out, "left": result["left"]}
+    reserved = "audit rows not yet asked" if out and audit else "promised"
+    parts = {place: out, reserved: result["spent"] - answered - out, "left": result["left"]}
     shown = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)
     return f"{count(result['budget'])}: answered {count(answered)}{shown}"
 

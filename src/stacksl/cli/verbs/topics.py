@@ -73,21 +73,21 @@ def topics(
         vectors = features.encoder.encode(texts, encoding(show))
         if show is not None:
             show(Progress("topics", 0, 1))
-        found = find_topics(texts, vectors, about)
-    write_atomic(out, _workbook(dataset, found))
+        groups = find_topics(texts, vectors, about)
+    write_atomic(out, _workbook(dataset, groups))
     unusable = rejected(dataset)
     warn([*no_encoder(resolved), *set_aside(dataset)])
     if json:
-        listed = [{"name": each.name, "size": len(each.rows)} for each in found]
+        listed = [{"name": group.name, "size": len(group.rows)} for group in groups]
         print(as_json({"file": out, "rows": len(texts), "topics": listed, "rejected": unusable}))
         return
-    print(table(("Rows", "Topic"), ((len(each.rows), each.name) for each in found)))
-    print(f"\n{plural(len(found), 'topic')} of {plural(len(texts), 'row')}, in {out}")
+    print(table(("Rows", "Topic"), ((len(group.rows), group.name) for group in groups)))
+    print(f"\n{plural(len(groups), 'topic')} of {plural(len(texts), 'row')}, in {out}")
     people = "--labeler file --annotators NAMES"
     print(f"{EDIT}. Then:\n  stacksl run {word(Path(file))} --classes {word(out)} {people}")
 
 
-def _workbook(dataset: Dataset, found: Sequence[Topic]) -> bytes:
+def _workbook(dataset: Dataset, groups: Sequence[Topic]) -> bytes:
     """The workbook to edit: a line for each topic, and the topic of every row."""
     from openpyxl import Workbook
 
@@ -95,12 +95,12 @@ def _workbook(dataset: Dataset, found: Sequence[Topic]) -> bytes:
     from stacksl.labelers.sheets.workbook_writing import fill, packed
     from stacksl.models.topics import EXAMPLES
 
-    topic = {row: each.name for each in found for row in each.rows}
+    topic_of = {row: group.name for group in groups for row in group.rows}
     lines = [("name", "words", "size", *(f"example {n}" for n in range(1, EXAMPLES + 1)))]
-    for each in found:
-        typical = (dataset.items[row].prompt for row in each.examples)
-        lines.append((each.name, ", ".join(each.words), str(len(each.rows)), *typical))
-    rows = [(item.id, item.prompt, topic[row]) for row, item in enumerate(dataset.items)]
+    for group in groups:
+        typical = (dataset.items[row].prompt for row in group.examples)
+        lines.append((group.name, ", ".join(group.words), str(len(group.rows)), *typical))
+    rows = [(item.id, item.prompt, topic_of[row]) for row, item in enumerate(dataset.items)]
     book = Workbook()
     fill(book.worksheets[0], lines, (30, 40, 8, *[40] * EXAMPLES))
     fill(book.create_sheet("Rows"), [("id", "text", "topic"), *rows], (14, 80, 30))
