@@ -44,8 +44,8 @@ def columns_line(dataset: Dataset) -> list[str]:
 def _options(dataset: Dataset) -> str:
     if dataset.classes is None:
         sizes = Counter(len(item.candidates) for item in dataset.items)
-        each = ", ".join(f"{k} ({_count(n, 'item')})" for k, n in sorted(sizes.items())[:8])
-        return f"options an item: {each}{' and more' if len(sizes) > 8 else ''}"
+        shown = ", ".join(f"{k} ({_count(n, 'item')})" for k, n in sorted(sizes.items())[:8])
+        return f"options an item: {shown}{' and more' if len(sizes) > 8 else ''}"
     if not dataset.answers:
         return f"classes: {len(dataset.classes)}"
     counts = Counter(dict.fromkeys(range(len(dataset.classes)), 0))

@@ -38,8 +38,8 @@ class Classes:
 
     def without(self, prompt: str) -> Classes:
         """These classes without the examples that have the text of a prompt."""
-        rest = ([e for e in texts if normal(e) != normal(prompt)] for texts in self.examples)
-        return replace(self, examples=tuple(map(tuple, rest)))
+        examples = ([e for e in texts if normal(e) != normal(prompt)] for texts in self.examples)
+        return replace(self, examples=tuple(map(tuple, examples)))
 
     def expect_apart(self, items: Sequence[Item]) -> None:
         """Check that no example is the text of one of the `items` of a test set.
@@ -47,10 +47,10 @@ class Classes:
         Raises:
             DataError: one is.
         """
-        if found := self.alike(items):
+        if alike := self.alike(items):
             raise DataError(
-                f"the examples of classes should not be in the test set, but {len(found)} of its"
-                f" items have the text of one, the first is {items[found[0]].id}: remove those"
+                f"the examples of classes should not be in the test set, but {len(alike)} of its"
+                f" items have the text of one, the first is {items[alike[0]].id}: remove those"
                 " examples, or leave the items out of the test file"
             )
 
@@ -70,33 +70,33 @@ def read_classes(path: str | Path) -> Classes:
             begins with a separator.
     """
     place = Path(path)
-    found: dict[str, _Line] = {}
+    lines: dict[str, _Line] = {}
     for line in _lines_of_workbook(place) if place.suffix == ".xlsx" else _lines(place):
         if not line.name:
             raise DataError(
                 f"line {line.number} of {place} has no class before its separator: add it"
             )
-        if line.name in found:
+        if line.name in lines:
             raise DataError(
                 f"line {line.number} of {place} repeats the class of line"
-                f" {found[line.name].number}: give each class once"
+                f" {lines[line.name].number}: give each class once"
             )
-        found[line.name] = line
-    if len(found) < 2:
+        lines[line.name] = line
+    if len(lines) < 2:
         raise DataError(
-            f"{place} should hold two classes or more, one per line, but has {len(found)}"
+            f"{place} should hold two classes or more, one per line, but has {len(lines)}"
         )
     at: dict[str, int] = {}
-    for line in found.values():
+    for line in lines.values():
         for example in line.examples:
             if at.setdefault(normal(example), line.number) != line.number:
                 raise DataError(
                     f"line {line.number} of {place} has an example that line"
                     f" {at[normal(example)]} gives another class: leave it to one of them"
                 )
-    examples = tuple(line.examples for line in found.values())
-    said = tuple(line.description for line in found.values())
-    return Classes(tuple(found), said, examples if any(examples) else ())
+    examples = tuple(line.examples for line in lines.values())
+    descriptions = tuple(line.description for line in lines.values())
+    return Classes(tuple(lines), descriptions, examples if any(examples) else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ TOPICS = "Topics"  # the sheet of a workbook that has the classes
 
 def _lines_of_workbook(place: Path) -> Iterable[_Line]:
     """The classes in a workbook, those of one name together."""
-    found: dict[str, _Line] = {}
+    lines: dict[str, _Line] = {}
     head = head_of(place)
     with open_table(place, container_of(place, head), head, Layout(TOPICS)) as table:
         if "name" not in map(str.casefold, table.columns):
@@ -196,18 +196,18 @@ def _lines_of_workbook(place: Path) -> Iterable[_Line]:
         for row in table.rows:
             line = _line(row.number + 1, {key.casefold(): row.values[key] for key in row.values})
             if line.name:
-                first = found.get(normal(line.name), line)
+                first = lines.get(normal(line.name), line)
                 examples = tuple(dict.fromkeys([*first.examples, *line.examples]))
-                found[normal(line.name)] = replace(first, examples=examples)
-    return found.values()
+                lines[normal(line.name)] = replace(first, examples=examples)
+    return lines.values()
 
 
 def _line(number: int, cells: Mapping[str, str]) -> _Line:
     texts = cells.get(_EXAMPLES, "").split("|")
     texts += [cell for column, cell in cells.items() if column.startswith("example ")]
-    examples = dict.fromkeys(filter(None, (" ".join(each.split()) for each in texts)))
-    name, said = (one_line(cells.get(each, "")).strip() for each in ("name", "description"))
-    return _Line(number, name, said, tuple(examples))
+    examples = dict.fromkeys(filter(None, (" ".join(example.split()) for example in texts)))
+    name, description = (one_line(cells.get(key, "")).strip() for key in ("name", "description"))
+    return _Line(number, name, description, tuple(examples))
 
 
 def _lines(place: Path) -> Iterator[_Line]:
@@ -235,8 +235,8 @@ def _lines(place: Path) -> Iterator[_Line]:
         if number == 1 and (head := [cell.strip().casefold() for cell in cells]) in _HEADERS:
             columns = head
         elif _EXAMPLES not in columns:
-            said = (", " if separator == "," else " ").join(cells[1:]).strip()
-            yield _Line(number, cells[0], said)
+            description = (", " if separator == "," else " ").join(cells[1:]).strip()
+            yield _Line(number, cells[0], description)
         elif len(cells) > len(columns):
             raise DataError(
                 f"line {number} of {place} should have {len(columns)} cells, as the first line"

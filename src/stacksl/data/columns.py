@@ -49,11 +49,11 @@ def usual_columns(usual: Mapping[str, str], columns: Sequence[str]) -> dict[str,
     only one of a file without a header.
     """
     free = ("id", "label")
-    found = {role: name for role, name in usual.items() if role not in free or name in columns}
-    if "prompt" in found and found["prompt"] not in columns:
-        texts = columns[0] if tuple(columns) == ("column 1",) else found["prompt"]
-        found["prompt"] = find("prompt", columns) or texts
-    return found
+    by_role = {role: name for role, name in usual.items() if role not in free or name in columns}
+    if "prompt" in by_role and by_role["prompt"] not in columns:
+        texts = columns[0] if tuple(columns) == ("column 1",) else by_role["prompt"]
+        by_role["prompt"] = find("prompt", columns) or texts
+    return by_role
 
 
 def find(role: str, columns: Sequence[str]) -> str | None:

@@ -84,18 +84,18 @@ def read(
             given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
             shape = shape_of(table, wanted, given, known, bank, id)
-            found = _Items(
+            reader = _Items(
                 shape,
                 None if bank is None else bank.texts,
                 max_candidates,
                 lenient=lenient,
                 own_ids="id" in chosen or not is_plain_id(id or "id"),
             )
-            found.read(table.rows, known, guessed="label" not in given)
-            if id is None or not found.without_id:
+            reader.read(table.rows, known, guessed="label" not in given)
+            if id is None or not reader.without_id:
                 break
             if "id" in chosen:
-                rows = found.without_id
+                rows = reader.without_id
                 shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
                 raise DataError(
                     f"the id column '{named(id, table.columns)}' should have another value in every"
@@ -109,13 +109,13 @@ def read(
     dataset = Dataset(
         name=name,
         format=f"{table.container}:{shape.name}",
-        items=tuple(found.items),
-        answers=found.answers,
-        classes=found.classes,
+        items=tuple(reader.items),
+        answers=reader.answers,
+        classes=reader.classes,
         columns=shape.columns if shape.name in _GUESSED else dict(given),
-        rejected=tuple(found.rejected),
+        rejected=tuple(reader.rejected),
         unused=tuple(column for column in table.columns if column not in read_columns),
-        unknown=found.unknown,
+        unknown=reader.unknown,
         layout=layout,
     )
     if not lenient or not dataset.items:
@@ -161,15 +161,15 @@ def as_written(dataset: Dataset) -> Dataset:
         values = {"id": item.id, "prompt": item.prompt, "candidates": item.candidates}
         rows.append(Row(number, {**values, "answer": dataset.answers.get(item.id)}))
     classes = dataset.classes and tuple(name.strip() for name in dataset.classes)
-    found = read(
+    reread = read(
         table_from("jsonl", None, rows),
         format="native",
         classes=classes,
         max_candidates=max((len(item.candidates) for item in dataset.items), default=2),
     )
-    for each in found.rejected:
-        raise DataError(f"item {each.row} (id '{each.id}') cannot be used: {each.reason}")
-    return replace(dataset, items=found.items, answers=found.answers, classes=found.classes)
+    for row in reread.rejected:
+        raise DataError(f"item {row.row} (id '{row.id}') cannot be used: {row.reason}")
+    return replace(dataset, items=reread.items, answers=reread.answers, classes=reread.classes)
 
 
 def rows_of(
@@ -181,7 +181,7 @@ def rows_of(
         The names of the columns, and each row's values with the item that was read from it, or
         None where the row was set aside.
     """
-    left_out = {each.row for each in dataset.rejected}
+    left_out = {rejected.row for rejected in dataset.rejected}
     items = iter(dataset.items)
     _, opened = _opened(path, dataset.format.partition(":")[0], dataset.layout)
     with _one_sentence(), opened as table:
@@ -307,9 +307,9 @@ class _Items:
                 self._reject(row.number, id, fault)
                 continue
             seen.add(name)
-            own = draft.candidates
-            if own is not None and own is not self.bank:  # a bank would be hashed for each row
-                draft = draft._replace(candidates=shared.setdefault(own, own))
+            texts = draft.candidates
+            if texts is not None and texts is not self.bank:  # a bank would be hashed for each row
+                draft = draft._replace(candidates=shared.setdefault(texts, texts))
             yield _Sound(row.number, name, draft)
 
     def _check(self, draft: Draft) -> None:
@@ -333,8 +333,8 @@ class _Items:
     def _classes(self, sound: Sequence[_Sound], guessed: bool) -> tuple[str, ...] | None:
         """The file's classes: those of its labels, or the options that all items share."""
         if self.shape.name != "classes":
-            own = {id(row.draft.candidates): row.draft.candidates for row in sound}
-            return next(iter(own.values())) if len(own) == 1 and len(sound) > 1 else None
+            distinct = {id(row.draft.candidates): row.draft.candidates for row in sound}
+            return next(iter(distinct.values())) if len(distinct) == 1 and len(sound) > 1 else None
         if not sound:
             return None
         labels = Counter(row.draft.label for row in sound)

@@ -73,9 +73,9 @@ def _sentences_by_topic(topics: Mapping[str, str]) -> dict[str, list[str]]:
     names: dict[str, str] = {}
     for name in sorted(topics, key=lambda n: (len(n), n)):
         names.setdefault(topics[name], name)  # of two names for one text, the shorter one
-    found = {name: list(dict.fromkeys(sentences(text))) for text, name in names.items()}
-    count = Counter(text for texts in found.values() for text in texts)
-    unique = {name: [t for t in texts if count[t] == 1] for name, texts in found.items()}
+    by_topic = {name: list(dict.fromkeys(sentences(text))) for text, name in names.items()}
+    count = Counter(text for texts in by_topic.values() for text in texts)
+    unique = {name: [t for t in texts if count[t] == 1] for name, texts in by_topic.items()}
     return {name: texts for name, texts in unique.items() if len(texts) >= FEWEST}
 
 
@@ -99,10 +99,10 @@ def sentences(text: str) -> Iterator[str]:
 def _entries(paragraph: str) -> Iterator[str]:
     """The entries of a list, each in one line; a paragraph that is no list is one entry."""
     for entry in re.split(r"\n(?=\s*(?:[*+-]|\d+\.|[a-z]\))\s)", paragraph):
-        first, _, rest = entry.partition("\n")
-        deeper = len(rest) - len(rest.lstrip()) > len(first) - len(first.lstrip())
-        is_term = bool(rest) and deeper and not _BULLET.match(first)
-        yield _joined(rest if is_term else _BULLET.sub("", entry))
+        first, _, body = entry.partition("\n")
+        deeper = len(body) - len(body.lstrip()) > len(first) - len(first.lstrip())
+        is_term = bool(body) and deeper and not _BULLET.match(first)
+        yield _joined(body if is_term else _BULLET.sub("", entry))
 
 
 def _cells(table: str) -> Iterator[str]:

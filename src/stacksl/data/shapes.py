@@ -208,8 +208,8 @@ def _options(table: Table, name: str, given: Mapping[str, str], id: str | None) 
             last = listed
         return Draft(asked, texts, gold_index(values.get(label) if label else None, texts, keys))
 
-    own = id or ("id" if name != "options" else None)
-    return Shape(name, _roles(prompt=prompt, candidates=candidates, label=label, id=own), draft)
+    id = id or ("id" if name != "options" else None)
+    return Shape(name, _roles(prompt=prompt, candidates=candidates, label=label, id=id), draft)
 
 
 def _named_label(table: Table, candidates: str) -> str | None:
@@ -257,19 +257,19 @@ def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> Shape:
 
 def _letter_columns(columns: Sequence[str]) -> tuple[str, ...]:
     """The columns that are options A, B, C, ... (also option_a, option1, choice 1), in order."""
-    found: dict[str, str] = {}
+    by_letter: dict[str, str] = {}
     for name in columns:
         bare = name.strip().lower()
         for prefix in ("option", "choice", "answer"):
             if bare.startswith(prefix) and len(bare) > len(prefix):
                 bare = bare.removeprefix(prefix).strip(" _-")
         if len(bare) == 1 and bare in _LETTERS:
-            found.setdefault(bare, name)
+            by_letter.setdefault(bare, name)
         elif bare != name.strip().lower() and re.fullmatch("[1-9]", bare):
-            found.setdefault(_LETTERS[int(bare) - 1], name)
+            by_letter.setdefault(_LETTERS[int(bare) - 1], name)
     run = []
     for letter in _LETTERS:
-        if letter not in found:
+        if letter not in by_letter:
             break
-        run.append(found[letter])
+        run.append(by_letter[letter])
     return tuple(run) if len(run) >= 2 else ()

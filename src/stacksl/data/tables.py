@@ -104,8 +104,8 @@ def table_from(container: str, columns: Sequence[str] | None, rows: Iterable[Row
     head = tuple(islice(rows, LOOK))
     if columns is None:
         columns = tuple(dict.fromkeys(name for row in head for name in row.values))
-    whole = rows if isinstance(rows, list) else chain(head, rows)  # a list starts again
-    return Table(container, tuple(columns), head, whole)
+    all_rows = rows if isinstance(rows, list) else chain(head, rows)  # a list starts again
+    return Table(container, tuple(columns), head, all_rows)
 
 
 # --- CSV and workbooks -------------------------------------------------------------------------
@@ -118,8 +118,8 @@ def delimiter_of(path: Path, head: bytes, preferred: str) -> str:
     for delimiter in (preferred, *(d for d in DELIMITERS if d != preferred)):
         rows = list(islice(filter(None, csv.reader(lines, delimiter=delimiter)), 50))
         width = len(rows[0]) if rows else 0
-        rest = rows[1:-1] if len(rows) > 2 else rows[1:]  # the last one may be cut
-        agreement = sum(len(r) == width for r in rest) / len(rest) if rest else 1.0
+        others = rows[1:-1] if len(rows) > 2 else rows[1:]  # the last one may be cut
+        agreement = sum(len(r) == width for r in others) / len(others) if others else 1.0
         if width > 1 and (agreement, width) > score:
             best, score = delimiter, (agreement, width)
     return best
@@ -264,8 +264,8 @@ def _open_parquet(path: Path) -> Iterator[Table]:
             rows = starmap(Row, enumerate(chain.from_iterable(batches), 1))
             yield table_from("parquet", file.schema_arrow.names, rows)
     except pa.ArrowException as error:
-        said = str(error).split(". ")[0].splitlines()[0]
-        raise DataError(f"the Parquet file '{path}' is truncated or damaged: {said}") from None
+        reason = str(error).split(". ")[0].splitlines()[0]
+        raise DataError(f"the Parquet file '{path}' is truncated or damaged: {reason}") from None
 
 
 # --- data frames -------------------------------------------------------------------------------
@@ -286,11 +286,11 @@ def table_of(frame: Any) -> Table | None:
     polars = hasattr(frame, "to_dicts")
     records = frame.to_dicts() if polars else frame.to_dict("records")
     index: Any = getattr(frame, "index", None)
-    own = "id" not in names and index is not None and type(index).__name__ != "RangeIndex"
-    if own and index.is_unique:
+    index_is_id = "id" not in names and index is not None and type(index).__name__ != "RangeIndex"
+    if index_is_id and index.is_unique:
         names.append("id")
         records = [{**row, "id": str(at)} for at, row in zip(index, records, strict=True)]
-    rows = [Row(n, {str(k): v for k, v in each.items()}) for n, each in enumerate(records, 1)]
+    rows = [Row(n, {str(k): v for k, v in record.items()}) for n, record in enumerate(records, 1)]
     return table_from("memory", names, rows)
 
 

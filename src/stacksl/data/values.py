@@ -140,13 +140,13 @@ def gold_index(value: Any, candidates: Sequence[str], keys: Sequence[str]) -> in
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return _in_range(value, len(candidates))
-    said = text(value, "the answer")
-    if said in candidates:
-        return candidates.index(said)
-    if said in keys:
-        return keys.index(said)
-    if said.isdecimal() and said.isascii() and len(said) <= _DIGITS:
-        return _in_range(int(said), len(candidates))
+    answer = text(value, "the answer")
+    if answer in candidates:
+        return candidates.index(answer)
+    if answer in keys:
+        return keys.index(answer)
+    if answer.isdecimal() and answer.isascii() and len(answer) <= _DIGITS:
+        return _in_range(int(answer), len(candidates))
     raise RowFault(
         f"gold out of range: the answer is none of the {len(candidates)} options, and neither the"
         " letter nor the number of one"

@@ -51,16 +51,16 @@ def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
     Raises:
         DataError: as `sheets_of`; there is no such sheet, none has rows, or several have.
     """
-    found = {title: rows for title, rows, _ in sheets_of(path, _ALL)}
-    filled = [title for title, rows in found.items() if rows]
-    said = ", ".join(f"'{title}'" for title in found)
-    if worksheet is not None and worksheet not in found:
-        raise DataError(f"'{path}' has no worksheet '{worksheet}': it has {said}")
+    rows_by_title = {title: rows for title, rows, _ in sheets_of(path, _ALL)}
+    filled = [title for title, rows in rows_by_title.items() if rows]
+    names = ", ".join(f"'{title}'" for title in rows_by_title)
+    if worksheet is not None and worksheet not in rows_by_title:
+        raise DataError(f"'{path}' has no worksheet '{worksheet}': it has {names}")
     if worksheet is None and len(filled) > 1:
         raise DataError(
-            f"'{path}' has {len(filled)} worksheets with rows ({said}): say which with --worksheet"
+            f"'{path}' has {len(filled)} worksheets with rows ({names}): say which with --worksheet"
         )
-    return found[worksheet or filled[0]] if filled else []
+    return rows_by_title[worksheet or filled[0]] if filled else []
 
 
 @contextmanager
@@ -145,20 +145,20 @@ def _text(cell: Any) -> str:
         return _cell(str(value), cell)
     if isinstance(value, datetime | date | time):
         return _cell(value.isoformat().removesuffix("T00:00:00"), cell)
-    return _ESCAPE.sub(lambda found: "_" * (found[1] == "005F"), str(value))
+    return _ESCAPE.sub(lambda match: "_" * (match[1] == "005F"), str(value))
 
 
 def _cell(text: str, cell: Any) -> Cell:
-    made = Cell(text)
-    made.value, made.style = cell.value, cell.number_format
-    return made
+    copy = Cell(text)
+    copy.value, copy.style = cell.value, cell.number_format
+    return copy
 
 
 def _merged(archive: ZipFile, part: str) -> frozenset[int]:
     """The rows with merged cells, of which all but the first are empty for a program."""
     rows: set[int] = set()
     content = archive.read(part)
-    for found in _MERGED.finditer(content):
-        first, last = (int(number) for number in found.groups())
+    for match in _MERGED.finditer(content):
+        first, last = (int(number) for number in match.groups())
         rows.update(range(first, min(last, _ROWS) + 1))
     return frozenset(rows)

@@ -26,7 +26,7 @@ def expect_other(path: str | Path, read: Iterable[str]) -> None:
         SettingsError: `path` is one of them.
     """
     there = Path(path)
-    if there.is_file() and any(Path(each).is_file() and there.samefile(each) for each in read):
+    if there.is_file() and any(Path(file).is_file() and there.samefile(file) for file in read):
         raise SettingsError(
             f"expected a new file for the labels, got '{path}', from which rows were read: give"
             " another name, so that your own table stays as it is"
@@ -111,12 +111,12 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
         if isinstance(value, int | float) and value == value:
             return value
         if isinstance(value, Cell):
-            made = WriteOnlyCell(sheet, value.value)
-            made.number_format = value.style
-            return made
-        made = WriteOnlyCell(sheet, cell_text(_cell(value).encode(errors="replace").decode()))
-        made.data_type = "s"  # never a formula
-        return made
+            typed_cell = WriteOnlyCell(sheet, value.value)
+            typed_cell.number_format = value.style
+            return typed_cell
+        text_cell = WriteOnlyCell(sheet, cell_text(_cell(value).encode(errors="replace").decode()))
+        text_cell.data_type = "s"  # never a formula
+        return text_cell
 
     if len(rows) > _ROWS or any(
         len(cell_text(_cell(v))) > _CELL for row in rows for v in row.values()

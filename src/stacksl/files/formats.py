@@ -23,15 +23,15 @@ FORMAT = "format_number"
 METADATA = "__metadata__"  # of a safetensors header
 
 
-def expect_format(what: str, found: object, wanted: int) -> None:
+def expect_format(what: str, number: object, wanted: int) -> None:
     """Refuse a file or folder that another version of the package wrote.
 
     Raises:
-        RunError: `found` is not `wanted`.
+        RunError: `number` is not `wanted`.
     """
-    if type(found) is int and found == wanted:
+    if type(number) is int and number == wanted:
         return
-    has = "no format number" if found is None else f"the format number {found}"
+    has = "no format number" if number is None else f"the format number {number}"
     raise RunError(
         f"{what} should have the format number {wanted}, which this version of stacksl reads, but"
         f" has {has}: use the stacksl that wrote it, or start a new run"
@@ -116,8 +116,8 @@ def verified_arrays(data: bytes) -> bytes:
     metadata = header.get(METADATA)
     if not isinstance(metadata, dict):
         raise ValueError("it has no SHA-256")
-    found = metadata.pop(DIGEST, None)
-    _expect(found, _digest(header, body))
+    digest = metadata.pop(DIGEST, None)
+    _expect(digest, _digest(header, body))
     return data
 
 
@@ -129,13 +129,13 @@ def _parts(data: bytes) -> tuple[dict[str, Any], memoryview]:
 
 def _digest(table: Mapping[str, Any], body: bytes | memoryview = b"") -> str:
     """The SHA-256 of `table`, independent of its order, followed by `body`."""
-    found = sha256(json.dumps(table, sort_keys=True, default=str).encode() + b"\n")
-    found.update(body)
-    return found.hexdigest()
+    digest = sha256(json.dumps(table, sort_keys=True, default=str).encode() + b"\n")
+    digest.update(body)
+    return digest.hexdigest()
 
 
-def _expect(found: object, wanted: str) -> None:
-    if found is None:
+def _expect(digest: object, wanted: str) -> None:
+    if digest is None:
         raise ValueError("it has no SHA-256")
-    if found != wanted:
+    if digest != wanted:
         raise ValueError("its content does not match its SHA-256")
