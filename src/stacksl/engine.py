@@ -109,10 +109,10 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         done = data.map_batches(Worker, batch_size=1, compute=pool, num_gpus=1 if gpus else None)
         results = (pickle.loads(row["done"]) for row in done.iter_rows())
-        for right, made in results:
+        for right, outcome in results:
             if not right:
-                raise made
-            yield made
+                raise outcome
+            yield outcome
     except (ray.exceptions.RayError, ConnectionError, RuntimeError) as fault:
         why = str(fault).strip().splitlines()[-1:] or [type(fault).__name__]
         raise RunError(

@@ -26,6 +26,6 @@ def of_laboratory(name: str) -> Any:
     Raises:
         MissingExtra: the laboratory is not installed.
     """
-    for found in entry_points(group=GROUP, name=name):
-        return found.load()
+    for entry in entry_points(group=GROUP, name=name):
+        return entry.load()
     raise MissingExtra(f"{OFFERED[name]} is in a package that is not installed: {INSTALL}")

@@ -104,10 +104,10 @@ class Decision:
         return replace(self, status="refused", state=self.skip_state)
 
 
-def copied(kind: type[T], source: object, /, **own: Any) -> T:
-    """A dataclass of `kind` with the values `own`, and for its other fields those of `source`.
+def copied(kind: type[T], source: object, /, **values: Any) -> T:
+    """A dataclass of `kind` with these `values`, and for its other fields those of `source`.
 
     Fields that `source` does not have keep their defaults.
     """
-    names = (each.name for each in fields(kind) if each.name not in own)  # type: ignore[arg-type]
-    return kind(**{n: getattr(source, n) for n in names if hasattr(source, n)}, **own)
+    names = (field.name for field in fields(kind) if field.name not in values)  # type: ignore[arg-type]
+    return kind(**{n: getattr(source, n) for n in names if hasattr(source, n)}, **values)

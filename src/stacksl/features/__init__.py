@@ -84,12 +84,12 @@ def make_features(spec: str, *, classes: Classes, cosine: float = 0.0) -> Featur
     kind, _, name = spec.partition(":")
     if kind not in FEATURES:
         raise unknown_name("features", kind, FEATURES)
-    made = FEATURES[kind](name, classes)
-    if cosine and not isinstance(made, TextMap):
+    feature_map = FEATURES[kind](name, classes)
+    if cosine and not isinstance(feature_map, TextMap):
         raise SettingsError(
             f"a bank is searched by the vectors of texts, and the features '{spec}' have none:"
             " give --features hashing or sentences:NAME"
         )
-    if isinstance(made, TextMap):
-        made.cosine = cosine
-    return made
+    if isinstance(feature_map, TextMap):
+        feature_map.cosine = cosine
+    return feature_map

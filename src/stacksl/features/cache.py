@@ -89,12 +89,12 @@ class VectorCache:
         """The entries of `keys`; absent and damaged ones are left out."""
 
         def read(database: sqlite3.Connection) -> dict[bytes, Entry]:
-            found: dict[bytes, Entry] = {}
+            entries: dict[bytes, Entry] = {}
             for start in range(0, len(keys), _KEYS_AT_ONCE):
                 some = keys[start : start + _KEYS_AT_ONCE]
                 marks = ", ".join("?" * len(some))
-                found |= _read(database.execute(f"{_SELECT} WHERE key IN ({marks})", some))
-            return found
+                entries |= _read(database.execute(f"{_SELECT} WHERE key IN ({marks})", some))
+            return entries
 
         return self._use(read, {})
 

@@ -94,7 +94,7 @@ def in_batches(
         size = max(1, rows(length))
         for start in range(0, len(places), size):
             batches.append((start / len(places), length, places[start : start + size]))
-    batches.sort(key=lambda each: (each[0], each[1] or 0))
+    batches.sort(key=lambda batch: (batch[0], batch[1] or 0))
     return [(length, places) for _, length, places in batches]
 
 

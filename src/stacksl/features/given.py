@@ -58,11 +58,11 @@ class GivenFeatures:
         Raises:
             FeatureError: the rows are not finite numbers of that shape.
         """
-        made = GivenFeatures(self.classes)
-        made._rows = checked_rows(len(ids), rows)
-        made._place = {name: place for place, name in enumerate(ids)}
-        made._columns, made._scale = self._columns, self._scale
-        return made
+        copy = GivenFeatures(self.classes)
+        copy._rows = checked_rows(len(ids), rows)
+        copy._place = {name: place for place, name in enumerate(ids)}
+        copy._columns, copy._scale = self._columns, self._scale
+        return copy
 
     def fit(self, items: Sequence[Item]) -> None:
         """Take the scale from the rows of `items`."""

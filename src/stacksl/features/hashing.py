@@ -72,11 +72,11 @@ class HashingEncoder:
         chosen = thinned(texts)
         starts = range(0, len(chosen), _CHUNK)
         counts = _stack([gram_counts(chosen[i : i + _CHUNK]) for i in starts])
-        found = np.bincount(counts.indices, minlength=counts.shape[1])
-        grams = np.flatnonzero(found >= min(2, len(chosen)))
-        by_frequency = np.lexsort((grams, -found[grams]))
+        frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+        grams = np.flatnonzero(frequency >= min(2, len(chosen)))
+        by_frequency = np.lexsort((grams, -frequency[grams]))
         self._grams = np.sort(grams[by_frequency[:_MOST_GRAMS]])
-        idf = 1.0 + np.log((1.0 + len(chosen)) / (1.0 + found[self._grams]))
+        idf = 1.0 + np.log((1.0 + len(chosen)) / (1.0 + frequency[self._grams]))
         self._idf = np.rint(idf * 2**_WEIGHT_BITS).astype(np.int32)
         basis = leading_subspace(self._weigh(counts[:, self._grams]), self._dim)
         self._basis = np.rint(basis * 2**_BASIS_BITS).astype(np.int16)
@@ -173,11 +173,11 @@ def _unit(rows: Array) -> Vectors:
     """Rows scaled to norm 1 (a zero row stays), through integers so that the norm is exact."""
     peak = np.max(np.abs(rows), axis=1, keepdims=True, initial=0.0)
     _, exponent = np.frexp(np.where(peak > 0.0, peak, 1.0))
-    whole = np.rint(np.ldexp(rows, 20 - exponent))
-    length = np.sqrt(np.sum(whole * whole, axis=1, keepdims=True))
-    unit: Vectors = np.divide(whole, length, out=np.zeros_like(whole), where=length > 0).astype(
-        np.float32
-    )
+    integers = np.rint(np.ldexp(rows, 20 - exponent))
+    length = np.sqrt(np.sum(integers * integers, axis=1, keepdims=True))
+    unit: Vectors = np.divide(
+        integers, length, out=np.zeros_like(integers), where=length > 0
+    ).astype(np.float32)
     return unit
 
 
@@ -226,11 +226,11 @@ def _orthonormal(block: Array) -> Array:
 
 
 def _cholesky_qr(block: Array) -> Array:
-    whole = _as_integers(block)
-    inverse = _inverse_factor(whole.T @ whole)  # (k, k), rows t with (tᵀ wholeᵀ) orthonormal
+    integers = _as_integers(block)
+    inverse = _inverse_factor(integers.T @ integers)  # (k, k), rows t: tᵀ integersᵀ orthonormal
     peak = np.max(np.abs(inverse), axis=1, keepdims=True)
     scale = _power_of_two(peak, _FACTOR_BITS)
-    product: Array = (whole @ np.rint(inverse * scale).T) / scale.T
+    product: Array = (integers @ np.rint(inverse * scale).T) / scale.T
     return product
 
 

@@ -113,8 +113,8 @@ class TextMap:
     @property
     def documents(self) -> Encoder:
         """The encoder of candidates and answers of a bank: that of prompts, or its `documents`."""
-        other: Encoder = getattr(self.encoder, "documents", self.encoder)
-        return other
+        encoder: Encoder = getattr(self.encoder, "documents", self.encoder)
+        return encoder
 
     @property
     def truncated(self) -> int:
@@ -217,10 +217,10 @@ def transformed(
     never all held in memory. Ray encodes all texts at once, so that every node has work.
     """
     if len(items) > MANY and not on_ray():
-        one = features.transform(items[:1])
-        if isinstance(one, SharedBlock):
-            rows: Any = _Transformed(features, items, one.dim, progress)
-            return SharedBlock(rows, one.classes)
+        first = features.transform(items[:1])
+        if isinstance(first, SharedBlock):
+            rows: Any = _Transformed(features, items, first.dim, progress)
+            return SharedBlock(rows, first.classes)
     return features.transform(items, progress)
 
 

@@ -80,11 +80,11 @@ class MiniLM(CachedEncoder):
         from safetensors.numpy import load_file
 
         file = self._folder / "model.safetensors"
-        found = file_hash(file) if file.is_file() else "no file"
-        if found != MINILM_SHA256:
+        digest = file_hash(file) if file.is_file() else "no file"
+        if digest != MINILM_SHA256:
             raise FeatureError(
                 f"the weights of '{self.spec}' in {self._folder} should have the SHA-256 "
-                f"{MINILM_SHA256[:12]}... of the original and have {found[:12]}: remove that copy"
+                f"{MINILM_SHA256[:12]}... of the original and have {digest[:12]}: remove that copy"
                 " and install it again"
             )
         loaded: dict[str, NDArray[Any]] = load_file(file)
@@ -96,12 +96,12 @@ class MiniLM(CachedEncoder):
 
         def run(places: list[int]) -> list[tuple[int, Entry]]:
             if len(parts[places[0]]) > 1:  # a long text, which has a batch of its own
-                found = self._long(parts[places[0]])
+                rows = self._long(parts[places[0]])
             else:
-                found = self._run(np.stack([parts[place][0] for place in places]))
-            return [(p, (row, cut[p])) for p, row in zip(places, found, strict=True)]
+                rows = self._run(np.stack([parts[place][0] for place in places]))
+            return [(p, (row, cut[p])) for p, row in zip(places, rows, strict=True)]
 
-        lengths = [sum(map(len, each)) for each in parts]
+        lengths = [sum(map(len, text_parts)) for text_parts in parts]
         batches = in_batches(lengths, lambda length: _TOKENS // length if length <= LONGEST else 1)
         _ = self._session  # made once, before several threads ask for it
         with ThreadPoolExecutor(self.threads) as pool:
@@ -111,10 +111,10 @@ class MiniLM(CachedEncoder):
         """The tokens of each text in parts, and whether some were left out."""
         parts, cut = list[list[NDArray[np.int32]]](), list[bool]()
         for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
-            for each in self.tokenizer.encode_batch(texts[start : start + _TOKENIZED_AT_ONCE]):
-                whole = [each, *each.overflowing]
-                parts.append([np.array(part.ids, np.int32) for part in whole[:PARTS]])
-                cut.append(len(whole) > PARTS)
+            for encoding in self.tokenizer.encode_batch(texts[start : start + _TOKENIZED_AT_ONCE]):
+                encodings = [encoding, *encoding.overflowing]
+                parts.append([np.array(part.ids, np.int32) for part in encodings[:PARTS]])
+                cut.append(len(encodings) > PARTS)
         return parts, cut
 
     def _long(self, parts: list[NDArray[np.int32]]) -> Vectors:
@@ -153,7 +153,7 @@ class MiniLM(CachedEncoder):
         runtime = _imported("onnxruntime")
         weights = self.weights()
         graph = bert_graph({name: array.shape for name, array in weights.items()}, LAYERS, HEADS)
-        used = [each.name for each in graph.graph.initializer]
+        used = [tensor.name for tensor in graph.graph.initializer]
         options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3  # errors alone

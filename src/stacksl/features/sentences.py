@@ -82,10 +82,10 @@ class SentenceEncoder(CachedEncoder):
             return 1 if padded is None else _ROWS - 1
 
         for padded, places in in_batches([self._padded(n) for n in lengths], rows):
-            found = self._run([texts[place] for place in places], padded)
+            encoded = self._run([texts[place] for place in places], padded)
             yield [
                 (place, (row, (lengths[place] or 0) > (self._longest or np.inf)))
-                for place, row in zip(places, found, strict=True)
+                for place, row in zip(places, encoded, strict=True)
             ]
 
     def _padded(self, length: int | None) -> int | None:
@@ -119,8 +119,8 @@ class SentenceEncoder(CachedEncoder):
             low, high = 0, padded + 1
             while low < high:
                 middle = (low + high) // 2
-                (found,) = self._lengths(["a " * middle])
-                if found is not None and found >= padded:
+                (length,) = self._lengths(["a " * middle])
+                if length is not None and length >= padded:
                     high = middle
                 else:
                     low = middle + 1

@@ -125,16 +125,16 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
         FeatureError: a file is missing, or there is no such row.
     """
     about = {**_about(folder), "order": _order(ids)}
-    arrays, own = about["arrays"], slice(row, row + 1)
+    arrays, one_row = about["arrays"], slice(row, row + 1)
     if not 0 <= row < about["items"]:
         raise FeatureError(f"expected a row below {about['items']} in {folder}, got {row}")
-    pairs = own
+    pairs = one_row
     if "offsets" in arrays:
         offsets = _load(folder, about, "offsets")
         intact = _digest(offsets) == arrays["offsets"]["digest"]
         pairs = slice(*map(int, offsets[row : row + 2])) if intact else slice(None)
     # which answers are near, in `index`, tells of the prompt
-    rows = {"rows": own if "index" in arrays else pairs, "index": pairs, "base": pairs}
+    rows = {"rows": one_row if "index" in arrays else pairs, "index": pairs, "base": pairs}
     erased = [name for name in rows if name in arrays]
     for name in erased:
         if arrays[name]["digest"]:  # else a crash left it without, or it was damaged before

@@ -167,10 +167,10 @@ def role_prompt(folder: Path, role: Role) -> str | None:
 
 def _read_json(file: Path, absent: Any) -> Any:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # what is damaged is said where the model is loaded
         return absent
-    return found if isinstance(found, type(absent)) else absent
+    return content if isinstance(content, type(absent)) else absent
 
 
 def _read_files(folder: Path) -> Iterator[Path]:

@@ -129,7 +129,7 @@ def expect_shift(gate: Gate, view: Bounds, clock: Clock, shift: float) -> None:
     moved = make_view((view.scores + shift).tolist(), view.widths.tolist(), view.radius)
     if moved.choice != view.choice:
         return
-    here, there = (gate.statistic(each, clock, gate.start()) for each in (view, moved))
+    here, there = (gate.statistic(case, clock, gate.start()) for case in (view, moved))
     assert math.isclose(here, there, rel_tol=1e-9, abs_tol=1e-9), (
         f"{shift} added to all scores should change nothing, but the statistic {here} is {there}"
     )

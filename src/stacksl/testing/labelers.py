@@ -49,7 +49,7 @@ def check_labeler(
     labeler.ask(asked[:1])
     labeler.ask(asked)  # with one request that it has already
     given = _collected(labeler, asked, waits)
-    labeler.ask([each for each in asked if _key(each) not in given])
+    labeler.ask([request for request in asked if _key(request) not in given])
     later = _collected(labeler, asked, 1)
     assert not given.keys() & later.keys(), "a request was answered twice"
     if labeler.repeatable:
@@ -66,10 +66,10 @@ def _expect_repeated(
     assert {key: answer.word for key, answer in again.items()} == words, (
         "it is repeatable, and gave other answers to the same requests"
     )
-    raised = [replace(each, token=each.token + 1) for each in asked]
-    other = make()
-    other.ask(raised)
-    fresh = {answer.item: answer.word for answer in _collected(other, raised, 1).values()}
+    raised = [replace(request, token=request.token + 1) for request in asked]
+    second = make()
+    second.ask(raised)
+    fresh = {answer.item: answer.word for answer in _collected(second, raised, 1).values()}
     assert fresh == {item: word for (item, _, _), word in words.items()}, (
         "it is repeatable, and gave other answers under another lease"
     )
@@ -77,13 +77,13 @@ def _expect_repeated(
 
 def _collected(labeler: Labeler, asked: Sequence[Any], waits: int) -> dict[Key, Answer]:
     """The answers to the requests `asked`, each checked."""
-    wanted = {_key(each): each for each in asked}
-    found: dict[Key, Answer] = {}
+    wanted = {_key(request): request for request in asked}
+    answers: dict[Key, Answer] = {}
     for _ in range(waits):
         for answer in labeler.answers():
             key, purchase = _key(answer), wanted.get(_key(answer))
             assert purchase is not None, f"item '{answer.item}' was answered but not asked"
-            assert key not in found, f"item '{answer.item}' was answered twice"
+            assert key not in answers, f"item '{answer.item}' was answered twice"
             answer = whole_answer(answer)
             size = len(getattr(purchase, "candidates", ())) or None
             assert size is None or answer.index is None or answer.index < size, (
@@ -95,11 +95,11 @@ def _collected(labeler: Labeler, asked: Sequence[Any], waits: int) -> dict[Key, 
             assert answer.price <= purchase.price, (
                 f"an answer cost {answer.price}, at most {purchase.price} was agreed"
             )
-            found[key] = answer
+            answers[key] = answer
         if not (places := labeler.pending()):
             break
         assert all(place.open > 0 for place in places), "a pending place has open requests"
-    return found
+    return answers
 
 
 def _key(about: Purchase | Answer) -> Key:
