@@ -54,8 +54,8 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
         return page_of(folder, pages, find)
     now, unknown = _now(folder, items), {"now": "", "sure": None}
     for item in items:
-        said = now.get(item.id, unknown)
-        rows.append({**_shown(item, "nobody was asked"), "number": "", "differs": False, **said})
+        label = now.get(item.id, unknown)
+        rows.append({**_shown(item, "nobody was asked"), "number": "", "differs": False, **label})
     return {
         "rows": rows,
         "total": len(asked),
@@ -74,8 +74,8 @@ def _now(folder: RunFolder, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
         return {}
     model = Run(folder.path).model
     assert isinstance(model, Model)
-    said = by_model(model, items, None)
-    return {id: {"now": row["label"], "sure": row["confidence"]} for id, row in said.items()}
+    labels = by_model(model, items, None)
+    return {id: {"now": row["label"], "sure": row["confidence"]} for id, row in labels.items()}
 
 
 def _shown(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
@@ -113,23 +113,23 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
     spec, run = RunSpec.open(folder), Run(folder.path)
     items = spec.sources.usable
     with run.ledger as ledger:
-        found = _asked_rows(ledger, items)
+        rows_by_id = _asked_rows(ledger, items)
     people = human_labels(run, spec)
-    now = _now(folder, [items[id] for id in found])
-    for number, (id, row) in enumerate(found.items(), 1):
-        said = people.get(id, {})
+    now = _now(folder, [items[id] for id in rows_by_id])
+    for number, (id, row) in enumerate(rows_by_id.items(), 1):
+        answer = people.get(id, {})
         row |= {"number": number, "now": "", "sure": None} | now.get(id, {})
-        named = said.get("label") or ("" if said.get("source") == "human: none" else None)
+        named = answer.get("label") or ("" if answer.get("source") == "human: none" else None)
         row["differs"] = id in now and named is not None and named != row["now"]
-        texts = (id, items[id].prompt, row["now"], *(" ".join(each[:2]) for each in row["words"]))
+        texts = (id, items[id].prompt, row["now"], *(" ".join(entry[:2]) for entry in row["words"]))
         row["found"] = "\n".join(texts).casefold()
-    return sorted(found.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
+    return sorted(rows_by_id.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
 
 
 def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str, Any]]:
     """The items that were asked, in that order, each with what was said of it."""
     keys = {(row.item, row.slot, row.annotator): row.key for row in ledger.private.handed()}
-    found: dict[str, dict[str, Any]] = {}
+    rows_by_id: dict[str, dict[str, Any]] = {}
     for row in ledger.rows():
         id = str(row.item)
         if row.item not in items or row.purpose == "owned":
@@ -138,15 +138,15 @@ def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str
         if row.event == "round":
             decision = row.decision()
             if decision.asked:
-                found[id] = _shown(item, "train", decision)
+                rows_by_id[id] = _shown(item, "train", decision)
         elif row.event == "reserved":
-            found.setdefault(id, _shown(item, str(row.purpose)))
+            rows_by_id.setdefault(id, _shown(item, str(row.purpose)))
         elif row.event in ("answered", "late", "corrected"):
             word = row.payload["index" if "index" in row.payload else "said"]
-            said = item.candidates[word] if isinstance(word, int) else word
+            text = item.candidates[word] if isinstance(word, int) else word
             kind, who = _KIND.get(row.event, ""), str(row.labeler)
             key = keys.get((id, row.slot or 0, who)) if row.event == "answered" else None
-            found[id]["words"].append((who, said, kind, ledger.remarks(row), key))
+            rows_by_id[id]["words"].append((who, text, kind, ledger.remarks(row), key))
         elif row.event == "released" and (remarks := ledger.remarks(row)):
-            found[id]["words"].append(("", str(row.payload["reason"]), "", remarks, None))
-    return found
+            rows_by_id[id]["words"].append(("", str(row.payload["reason"]), "", remarks, None))
+    return rows_by_id

@@ -48,8 +48,8 @@ class Connection(H11Protocol):  # type: ignore[misc]  # uvicorn is an extra
         self._end_wait()
         self.waiting[self] = self.loop.call_later(SECONDS, self.transport.abort)
         if len(self.waiting) > MOST:
-            [(address, _)] = Counter(each.client[0] for each in self.waiting).most_common(1)
-            oldest = next(each for each in self.waiting if each.client[0] == address)
+            [(address, _)] = Counter(peer.client[0] for peer in self.waiting).most_common(1)
+            oldest = next(peer for peer in self.waiting if peer.client[0] == address)
             oldest._end_wait()
             oldest.transport.abort()
 

@@ -100,7 +100,7 @@ class View:
 
     def of(self, name: str) -> Person:
         """One annotator."""
-        return next((each for each in self.people if each.name == name), Person(name))
+        return next((person for person in self.people if person.name == name), Person(name))
 
     @property
     def hours(self) -> float | None:
@@ -290,7 +290,7 @@ class OpenRun:
             return "refused"
         self._note([receipt])
         self.people.pace[annotator].answer()
-        self.labeler.rows = [each for each in self.labeler.rows if each.key != reply.key]
+        self.labeler.rows = [other for other in self.labeler.rows if other.key != reply.key]
         return "taken" if receipt.outcome in ("accepted", "repeated") else "kept"
 
     def receive(self, files: Sequence[Path]) -> Received:
@@ -298,7 +298,7 @@ class OpenRun:
         sheets = self.sheets.read(files)
         receipts = self.ledger.take(self.sheets.answers())
         self._note(receipts)
-        for name in {each.answer.labeler for each in receipts} & {*self.people.names}:
+        for name in {receipt.answer.labeler for receipt in receipts} & {*self.people.names}:
             self.people.pace[name].see()
         return received(self.session.spec.folder, self.ledger, sheets, receipts)
 
@@ -319,14 +319,14 @@ class OpenRun:
 
     # Rows that go to somebody else ---------------------------------------------------------------
 
-    def skip(self, annotator: str, key: str, said: Skipped) -> Outcome:
+    def skip(self, annotator: str, key: str, skipped: Skipped) -> Outcome:
         """Pass a row on to somebody else; to the same annotator where nobody else may have it."""
-        row = next((each for each in self.labeler.rows if each.key == key), None)
+        row = next((open_row for open_row in self.labeler.rows if open_row.key == key), None)
         if row is None or row.annotator != annotator:
             return "gone"
         self.people.pace[annotator].see()
         self._skipped[annotator] += 1
-        self._pass_on([row], f"skipped: {said.why}", said.note)
+        self._pass_on([row], f"skipped: {skipped.why}", skipped.note)
         return "skipped"
 
     def give_up_on(self, idle: frozenset[str]) -> None:
@@ -480,5 +480,5 @@ def _fits(reply: Reply, options: Sequence[str]) -> bool:
     """Whether a reply can be the answer to a row with these options."""
     if reply.said == "label":
         return reply.position is not None and 0 <= reply.position < len(options)
-    said = (reply.text or "").casefold()
-    return reply.position is None and said not in {text.strip().casefold() for text in options}
+    typed = (reply.text or "").casefold()
+    return reply.position is None and typed not in {text.strip().casefold() for text in options}

@@ -30,8 +30,8 @@ def seen(text: str) -> Markup:
     """
     from markupsafe import Markup, escape
 
-    def shown(found: re.Match[str]) -> str:
-        return f'<span class="sign">U+{ord(found[0]):04X}</span>'
+    def shown(match: re.Match[str]) -> str:
+        return f'<span class="sign">U+{ord(match[0]):04X}</span>'
 
     return Markup(_HIDDEN.sub(shown, str(escape(visible(text)))))
 
@@ -87,8 +87,8 @@ def hours(time: float | None) -> str:
     """
     if time is None:
         return ""
-    whole, minutes = divmod(max(1, round(60 * time)), 60)
-    return f"{whole} h {minutes} min" if whole else f"{minutes} min"
+    full, minutes = divmod(max(1, round(60 * time)), 60)
+    return f"{full} h {minutes} min" if full else f"{minutes} min"
 
 
 def rows(questions: tuple[Asked, ...], classes: Classes | None) -> list[dict[str, Any]]:
@@ -96,11 +96,11 @@ def rows(questions: tuple[Asked, ...], classes: Classes | None) -> list[dict[str
 
     Lists of more than 26 classes are on the page once: the first `count` of them are the options.
     """
-    found = []
+    shown = []
     for asked in questions:
         count = len(asked.options)
         shared = classes is not None and count > LETTERED
-        found.append(
+        shown.append(
             {
                 "key": asked.key,
                 "prompt": asked.prompt,
@@ -108,14 +108,14 @@ def rows(questions: tuple[Asked, ...], classes: Classes | None) -> list[dict[str
                 "options": [] if shared else options(asked.options, classes),
             }
         )
-    return found
+    return shown
 
 
 def options(texts: tuple[str, ...], classes: Classes | None) -> list[tuple[str, str, str]]:
     """The sign, the text and the description of each option, in the order shown."""
-    said = classes.descriptions if classes is not None else ()
+    descriptions = classes.descriptions if classes is not None else ()
     return [
-        (sign(n, texts), text, (said[n] if n < len(said) else None) or "")
+        (sign(n, texts), text, (descriptions[n] if n < len(descriptions) else None) or "")
         for n, text in enumerate(texts)
     ]
 

@@ -39,7 +39,7 @@ TICK = 5.0  # seconds between two looks at who is idle
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Action:
     """What an annotator did with a row: an answer, or why it was skipped."""
 
     annotator: str
@@ -90,7 +90,7 @@ class Player:
         self._limit, self._page = idle, page
         self._open: OpenRun | None = None
         self._started = threading.Event()
-        self._queue: queue.SimpleQueue[_Said | _Task | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Action | _Task | None] = queue.SimpleQueue()
         self._put_off: deque[_Task] = deque()  # by a refit
         self._stopping = False
         self._waiting: Counter[tuple[str, str]] = Counter()
@@ -144,11 +144,11 @@ class Player:
         right one together with none of these). The outcome of a skipped row is `skipped`, or `gone`
         if it is passed on already.
         """
-        said = _Said(annotator, key, word)
+        action = _Action(annotator, key, word)
         with self._lock:
             self._waiting[annotator, key] += 1
-        self._put(said)
-        return said.outcome
+        self._put(action)
+        return action.outcome
 
     def do(self, work: Callable[[], T], *, closes: bool = False) -> Future[T]:
         """Queue an operation on the folder; its outcome, which may be cancelled until it begins.
@@ -189,8 +189,8 @@ class Player:
         if annotator in self._people.idle:
             self._queue.put(None)
 
-    def _put(self, each: _Said | _Task) -> None:
-        self._queue.put(each)
+    def _put(self, job: _Action | _Task) -> None:
+        self._queue.put(job)
         if self._closed.is_set():
             self._refuse_rest()
 
@@ -236,12 +236,12 @@ class Player:
             self.view = view_of_finished(self.folder, self._people.names)
         self._started.set()
         while not (self._again or self._stopping):
-            for each in self._next():
-                if isinstance(each, _Task):
-                    each.carry_out()
+            for job in self._next():
+                if isinstance(job, _Task):
+                    job.carry_out()
                     self.view = replace(self.view, changed=self._changed)
                 else:
-                    each.outcome.set_exception(RunError("the run has finished"))
+                    job.outcome.set_exception(RunError("the run has finished"))
 
     def _play(self, run: OpenRun) -> _Task | None:
         """Play the run to its end, or until it is stopped; or to a task that closes it."""
@@ -258,10 +258,10 @@ class Player:
                 return self._put_off.popleft()
             if self._stopping and self._queue.empty():
                 return None
-            for each in self._next():
-                if isinstance(each, _Task) and each.closes:
-                    return each
-                self._enter(run, each)
+            for job in self._next():
+                if isinstance(job, _Task) and job.closes:
+                    return job
+                self._enter(run, job)
             self._look_for_idle(run)
             show()
             if run.short():
@@ -277,11 +277,11 @@ class Player:
         refit.add_done_callback(lambda _: self._queue.put(None))
         try:
             while not refit.done():
-                for each in self._next():
-                    if isinstance(each, _Task) and each.closes:
-                        self._put_off.append(each)
+                for job in self._next():
+                    if isinstance(job, _Task) and job.closes:
+                        self._put_off.append(job)
                     else:
-                        self._enter(run, each)
+                        self._enter(run, job)
                 self._look_for_idle(run)
                 self.view = run.view()
                 if not refit.done():
@@ -290,21 +290,21 @@ class Player:
             self._show_fault(fault)  # the run ends when the refit has
             raise
 
-    def _enter(self, run: OpenRun, each: _Said | _Task) -> None:
+    def _enter(self, run: OpenRun, job: _Action | _Task) -> None:
         """Do what has arrived, but for what closes the run."""
-        if isinstance(each, _Task):
-            each.carry_out()
-        elif isinstance(each.word, Reply):
-            self._reply(each, run.enter(each.annotator, each.word))
+        if isinstance(job, _Task):
+            job.carry_out()
+        elif isinstance(job.word, Reply):
+            self._reply(job, run.enter(job.annotator, job.word))
         else:
-            self._reply(each, run.skip(each.annotator, each.key, each.word))
+            self._reply(job, run.skip(job.annotator, job.key, job.word))
 
     def _show_fault(self, fault: BaseException) -> None:
         known = isinstance(fault, StackslError)
         sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
         self.view = replace(self.view, state="failed", rows={}, sentence=sentence)
 
-    def _next(self) -> Iterator[_Said | _Task]:
+    def _next(self) -> Iterator[_Action | _Task]:
         """What has arrived; waits for it, or to be stopped."""
         try:
             task = self._queue.get(timeout=TICK)
@@ -315,15 +315,15 @@ class Player:
         except queue.Empty:
             return
 
-    def _reply(self, said: _Said, outcome: Outcome) -> None:
+    def _reply(self, action: _Action, outcome: Outcome) -> None:
         """Reply, and do not wait for what is learned."""
-        rows = self.view.rows.get(said.annotator, ())
+        rows = self.view.rows.get(action.annotator, ())
         if outcome != "refused":
-            left = tuple(row for row in rows if row.key != said.key)
-            self.view = replace(self.view, rows={**self.view.rows, said.annotator: left})
+            left = tuple(row for row in rows if row.key != action.key)
+            self.view = replace(self.view, rows={**self.view.rows, action.annotator: left})
         with self._lock:
-            self._waiting[said.annotator, said.key] -= 1
-        said.outcome.set_result(outcome)
+            self._waiting[action.annotator, action.key] -= 1
+        action.outcome.set_result(outcome)
 
     def _look_for_idle(self, run: OpenRun) -> None:
         """Give the rows of those who have stopped to others, if anybody else is there."""

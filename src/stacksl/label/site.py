@@ -75,8 +75,8 @@ class Access:
 
     def revoke(self, name: str) -> None:
         """End all sessions and links of `name`."""
-        self._links = {key: each for key, each in self._links.items() if each[0] != name}
-        self._sessions = {key: each for key, each in self._sessions.items() if each[0] != name}
+        self._links = {key: link for key, link in self._links.items() if link[0] != name}
+        self._sessions = {key: entry for key, entry in self._sessions.items() if entry[0] != name}
 
 
 def csrf_of(token: str) -> str:
