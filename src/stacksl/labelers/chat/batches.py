@@ -57,8 +57,8 @@ class Batches:
             NoBatch, Unknown: the server began none, or it may have begun one.
         """
         asked, first = asked[:MOST], self._calls.count + 1
-        bodies = [{"method": "POST", "url": TO, "body": each.question.body} for each in asked]
-        lines = [encoded({"custom_id": str(n), **each}) for n, each in enumerate(bodies, first)]
+        requests = [{"method": "POST", "url": TO, "body": call.question.body} for call in asked]
+        lines = [encoded({"custom_id": str(n), **post}) for n, post in enumerate(requests, first)]
         count = max(1, bisect_right([*accumulate(map(len, lines))], SPACE))
         form = _FORM.encode() + b"\n".join(lines[:count]) + f"\r\n--{_EDGE}--\r\n".encode()
         kind = f"multipart/form-data; boundary={_EDGE}"
@@ -115,9 +115,9 @@ class Batches:
     ) -> None:
         """Record how a call in a `batch` ended, by its line in the server's files."""
         number, cost, why = row["call"], row["most"], None
-        said = (line or {}).get("response") or {}
-        said = said if isinstance(said, dict) else {"status_code": "odd"}
-        status, payload = said.get("status_code"), encoded(said.get("body") or {})
+        response = (line or {}).get("response") or {}
+        response = response if isinstance(response, dict) else {"status_code": "odd"}
+        status, payload = response.get("status_code"), encoded(response.get("body") or {})
         if line is None:
             state, payload = batch["status"], encoded(batch.get("errors") or {})
             cost, why = 0 if state == "failed" else cost, f"its batch is {state}"
@@ -141,9 +141,9 @@ class Batches:
         page, last = "", None
         while page != last:
             listed = formats.parsed(self._sent(f"GET /batches?limit=100{page}"))
-            for each in listed["data"]:
-                if each["input_file_id"] == file:
-                    return dict(each)
+            for batch in listed["data"]:
+                if batch["input_file_id"] == file:
+                    return dict(batch)
             if not listed.get("has_more"):
                 return {"status": "lost"}
             last, page = page, f"&after={listed['data'][-1]['id']}"
@@ -167,17 +167,17 @@ def _answers(files: Sequence[bytes], questions: int) -> dict[str, dict[str, Any]
     A file without a readable line may be a page of something else on the way, such as a login. It
     is taken for answers only if there are as many lines as questions.
     """
-    found, page, count = dict[str, dict[str, Any]](), False, 0
-    for lines in ([line for line in each.splitlines() if line] for each in files):
+    by_id, page, count = dict[str, dict[str, Any]](), False, 0
+    for lines in ([line for line in file.splitlines() if line] for file in files):
         read = []
         for line in lines:
             with suppress(ValueError):
                 read.append(formats.parsed(line))
-        found |= {str(each.get("custom_id")): each for each in read}
+        by_id |= {str(answer.get("custom_id")): answer for answer in read}
         page, count = page or bool(lines and not read), count + len(lines)
     if page and count != questions:
         raise ValueError("no line is a JSON object")
-    return found
+    return by_id
 
 
 def half(questions: Questions) -> Questions:

@@ -67,8 +67,8 @@ class Calls:
         """The answer received for a label, or else to a request equal to one of `questions`."""
         if (mine := self._answers.get((item, slot))) is not None:
             return mine
-        found = (self._answers.get(_key(each.body)) for each in questions)
-        return next((each._replace(over=0) for each in found if each is not None), None)
+        answers = (self._answers.get(_key(question.body)) for question in questions)
+        return next((answer._replace(over=0) for answer in answers if answer is not None), None)
 
     @property
     def answered(self) -> bool:
@@ -85,14 +85,14 @@ class Calls:
 
     def sent_together(self, asked: Sequence[Asked], batch: str = "") -> list[int]:
         """Record questions that are about to be sent, maybe as a batch's file; their numbers."""
-        own = {"batch": batch} if batch else {}
+        extra = {"batch": batch} if batch else {}
         with self._lock:
             numbers, rows = range(self.count + 1, self.count + 1 + len(asked)), list[Any]()
             for number, (item, slot, question, most) in zip(numbers, asked, strict=True):
                 row = {"call": number, "item": item, "slot": slot, "way": question.way}
                 row |= {"order": list(question.order), "shots": list(question.shots)}
                 row |= {"most": most, "time": _now(), "request": dict(question.body)}
-                rows.append(row | own)
+                rows.append(row | extra)
             self._write(*rows)
             return [*numbers]
 
@@ -124,9 +124,9 @@ class Calls:
         costs[call] = int(row["cost"])
         if "why" not in row and (sent := self._sent.get(call)) is not None:
             over, way = max(0, costs[call] - int(sent["most"])), cast(Way, sent["way"])
-            kept = Kept(tuple(sent["order"]), way, str(row["answer"]), over)
+            answer = Kept(tuple(sent["order"]), way, str(row["answer"]), over)
             self.ways.add(way)
-            self._answers[purchase] = self._answers[sent["request"]] = kept
+            self._answers[purchase] = self._answers[sent["request"]] = answer
 
     def _write(self, *rows: dict[str, Any]) -> None:
         with opened(self._database) as store, store.writing():

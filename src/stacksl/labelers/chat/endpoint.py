@@ -106,8 +106,8 @@ class Endpoint:
                 return Reply(response.status, after, payload)
         except (OSError, HTTPException, ValueError) as fault:
             over = time.monotonic() - start >= self._timeout
-            said = f"no answer within {self._timeout:g} s" if over else _word(fault)
-            raise Lost(said) from None
+            reason = f"no answer within {self._timeout:g} s" if over else _word(fault)
+            raise Lost(reason) from None
         finally:
             late.cancel()
             self._open.discard(wire)

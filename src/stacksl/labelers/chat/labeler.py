@@ -119,11 +119,11 @@ class ChatLabeler:
         if self._batches is not None:
             self._of_batches(partial(self._batches.collect, self._questions))
             first = 0 if self._first is None else FIRST - len(self._first)
-            requests = [each for n, each in enumerate(requests) if n < first or self._alone(each)]
-        found = self._answers_to(requests)
-        by_key = {(answer.item, answer.slot, answer.token): answer for answer in found}
+            requests = [*requests[:first], *filter(self._alone, requests[first:])]
+        answers = self._answers_to(requests)
+        by_key = {(answer.item, answer.slot, answer.token): answer for answer in answers}
         given = [by_key[key] for key in self._open if key in by_key]
-        self._open = {key: each for key, each in self._open.items() if key not in by_key}
+        self._open = {key: request for key, request in self._open.items() if key not in by_key}
         return given
 
     def _answers_to(self, requests: Sequence[Request]) -> list[Answer]:
@@ -133,7 +133,7 @@ class ChatLabeler:
         with ThreadPoolExecutor(self._at_once) as pool:
             try:  # equal questions one after the other: the first answer serves all
                 parts = pool.map(lambda alike: [*map(self._one, alike)], groups.values())
-                return [each for part in parts for each in part if each is not None]
+                return [answer for part in parts for answer in part if answer is not None]
             except BaseException:
                 self._halt.set()
                 self._endpoint.abort()
@@ -190,8 +190,8 @@ class ChatLabeler:
         """The answer to one request; None where the run has to wait."""
         asked = self._asked(request)
         open_ways = [self._taken(asked[w]) for w in asked if w not in self._unsupported]
-        kept = self._calls.kept(request.item, request.slot, open_ways)
-        if kept is not None and (answer := self._answer(request, kept, None)) is not None:
+        received = self._calls.kept(request.item, request.slot, open_ways)
+        if received is not None and (answer := self._answer(request, received, None)) is not None:
             return answer
         tries, waited, refused = 0, 0.0, set[Way]()
         while not self._halt.is_set():
@@ -239,9 +239,9 @@ class ChatLabeler:
                 self._in_a_row = 0
                 cost = most if counted is None else self._questions.rates.cost(*counted)
                 self._calls.ended(call, cost, None, reply.payload)
-                kept = self._calls.kept(request.item, request.slot, ())
-                assert kept is not None
-                if (answer := self._answer(request, kept, limit)) is not None:
+                received = self._calls.kept(request.item, request.slot, ())
+                assert received is not None
+                if (answer := self._answer(request, received, limit)) is not None:
                     return answer
             elif reply.status in UNSUPPORTED and self._does_without(question, reply.payload):
                 self._calls.ended(call, 0, f"HTTP {reply.status}", reply.payload)
@@ -275,7 +275,7 @@ class ChatLabeler:
         shots = self._nearby.shots(request.item)
         return self._questions.of(request.prompt, request.candidates, shots, near)
 
-    def _answer(self, request: Request, kept: Kept, limit: int | None) -> Answer | None:
+    def _answer(self, request: Request, received: Kept, limit: int | None) -> Answer | None:
         """The answer that a completion gives, at what all calls for the label cost.
 
         None where it is asked for again: as free text where a server ignored the schema and named
@@ -283,26 +283,26 @@ class ChatLabeler:
         """
         spent = self._calls.cost(request.item, request.slot)
         key, price = (request.item, request.slot, request.token), min(spent, request.price)
-        if kept.over:
+        if received.over:
             beyond = f", {_money(spent - price)} of it beyond the ledger" if spent > price else ""
             self.warnings.append(
-                f"the answer about item '{request.item}' cost {_money(kept.over)} more than was"
+                f"the answer about item '{request.item}' cost {_money(received.over)} more than was"
                 f" reserved for its call{beyond}: compare input_price and output_price with the"
                 " server's prices"
             )
             self._stop("an answer cost more than was reserved for it; `resume` continues")
-        shown = [request.candidates[place] for place in kept.order]
-        found = completion(kept.answer)
-        place = position_of(found, shown, kept.way)
-        cut = place is None and cut_in_thought(found)
+        shown = [request.candidates[place] for place in received.order]
+        reply = completion(received.answer)
+        place = position_of(reply, shown, received.way)
+        cut = place is None and cut_in_thought(reply)
         if cut and limit is None:
             self._leave_room(request)
             return None
-        ignored = kept.way == "schema" and not text_of(found).startswith("{")
-        if place is None and ignored and not cut and not kept.over:  # else it stops every session
+        ignored = received.way == "schema" and not text_of(reply).startswith("{")
+        if place is None and ignored and not cut and not received.over:  # else every session stops
             self._unsupported.add("schema")
             return None
-        self._look_at(None if place is None else (place, kept.order[place]))
+        self._look_at(None if place is None else (place, received.order[place]))
         if place is None:
             why = (
                 f"its thought was cut after {limit} tokens, raise server.answer_tokens"
@@ -313,7 +313,7 @@ class ChatLabeler:
             self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged{told}")
             return self._broken(request, f"the model named no option{told}")
         self._unnamed = 0
-        return Answer(*key, kept.order[place], self.name, price)
+        return Answer(*key, received.order[place], self.name, price)
 
     def _leave_room(self, request: Request) -> None:
         """Ask a model that thinks with room for its thoughts; stop where a label's price has none.
@@ -347,8 +347,8 @@ class ChatLabeler:
             if len(self._first) < FIRST:
                 return
             seen, self._first = self._first, None
-        places = Counter(each[0] for each in seen if each is not None)
-        classes = Counter(each[1] for each in seen if each is not None)
+        places = Counter(answer[0] for answer in seen if answer is not None)
+        classes = Counter(answer[1] for answer in seen if answer is not None)
         again = (
             "; read them with `stacksl ledger requests`, and start a new run with another"
             " server.label_template or model, or `resume`"
@@ -383,13 +383,13 @@ class ChatLabeler:
         self, request: Request, call: int, most: int, reply: Reply, way: Way, refused: set[Way]
     ) -> Answer | None:
         """What follows from an HTTP status that is no answer; `refused` are ways of this label."""
-        said = f"HTTP {reply.status}"
+        status = f"HTTP {reply.status}"
         if reply.status >= 500 and reply.status not in UNSUPPORTED:
-            self._lost(call, most, said, reply.payload)
+            self._lost(call, most, status, reply.payload)
             if not most:
-                self._stop(f"it answered {said}")
+                self._stop(f"it answered {status}")
             return None
-        self._calls.ended(call, 0, said, reply.payload)
+        self._calls.ended(call, 0, status, reply.payload)
         long = reply.status == 413 or too_long(reply.payload)
         letters = by_letter(way, len(request.candidates))
         last = way != "schema" or (letters and long)  # where texts are asked for, fewer are shown
@@ -404,14 +404,14 @@ class ChatLabeler:
                 why = "the prompt is longer than the model's context"
                 many = f"{UNNAMED} prompts in a row are longer than the model's context"
                 self._unnamed_again(many)
-            return self._broken(request, f"{why} ({said})")
+            return self._broken(request, f"{why} ({status})")
         elif reply.status in (401, 403):
-            self._stop(f"it refused the key ({said}): set {KEY}")
+            self._stop(f"it refused the key ({status}): set {KEY}")
         elif 300 <= reply.status < 400:
-            self._stop(f"it answered with a redirect ({said}), which is not followed")
+            self._stop(f"it answered with a redirect ({status}), which is not followed")
         else:
             self._stop(
-                f"it refused the request ({said}; `stacksl ledger requests` shows what it said):"
+                f"it refused the request ({status}; `stacksl ledger requests` shows what it said):"
                 " check the url and the model's name"
             )
         return None

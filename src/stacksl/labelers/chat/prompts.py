@@ -115,20 +115,20 @@ def body_of(
     letters = by_letter(way, len(shown))
     marks = [f"{letter}. " for letter in LETTERS] if letters else ["- "] * len(shown)
     options = [f"{mark}{text}" for mark, text in zip(marks, shown, strict=False)]
-    said = {text: line for text, line in zip(shown, options, strict=False) if letters}
+    line_of = {text: line for text, line in zip(shown, options, strict=False) if letters}
     words = {
         "prompt": prompt,
         "options": "\n".join(options),
         "examples": "".join(
-            f"{s.prompt}\nAnswer: {said.get(s.answer, s.answer)}\n\n" for s in shots
+            f"{s.prompt}\nAnswer: {line_of.get(s.answer, s.answer)}\n\n" for s in shots
         ),
         "answer": "Answer with the letter of one option and nothing else."
         if letters
         else "Answer with one of the options, word for word, and nothing else.",
     }
     names = r"\{(prompt|options|examples|answer)\}"
-    text = re.sub(names, lambda found: words[found[1]], template)
-    longest = 8 if letters else max(len(each.encode(errors="replace")) for each in shown) + 24
+    text = re.sub(names, lambda match: words[match[1]], template)
+    longest = 8 if letters else max(len(option.encode(errors="replace")) for option in shown) + 24
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": text}],
@@ -152,8 +152,8 @@ def without(body: Mapping[str, Any], refused: Set[str]) -> dict[str, Any]:
     {'max_completion_tokens': 8}
     """
     names = {LIMIT: LATER_LIMIT} if LIMIT in refused else {}
-    kept = {name: value for name, value in body.items() if name in names or name not in refused}
-    return {names.get(name, name): value for name, value in kept.items()}
+    taken = {name: value for name, value in body.items() if name in names or name not in refused}
+    return {names.get(name, name): value for name, value in taken.items()}
 
 
 def refused_in(payload: bytes, body: Mapping[str, Any]) -> str | None:
@@ -170,16 +170,16 @@ def too_long(payload: bytes) -> bool:
 
 def _error_texts(payload: bytes) -> list[str]:
     """What an error says, in the places where servers say it."""
-    said = payload.decode("utf-8", "replace")
+    content = payload.decode("utf-8", "replace")
     try:
-        found = formats.parsed(said)
+        reply = formats.parsed(content)
     except ValueError:
-        found = {"message": said}
-    error = found["error"] if isinstance(found.get("error"), dict) else found
+        reply = {"message": content}
+    error = reply["error"] if isinstance(reply.get("error"), dict) else reply
     words = [error.get(name) for name in ("param", "message", "error", "type", "code", "detail")]
     if isinstance(details := words[-1], list):
         words += [
-            str([each.get("loc"), each.get("msg")]) for each in details if isinstance(each, dict)
+            str([note.get("loc"), note.get("msg")]) for note in details if isinstance(note, dict)
         ]
     return [text for text in words if isinstance(text, str)]
 
@@ -196,17 +196,17 @@ def completion(payload: bytes | str) -> dict[str, Any]:
         ValueError: there is none.
     """
     text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
-    found = formats.parsed(text)
-    choices = found.get("choices")
+    content = formats.parsed(text)
+    choices = content.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
         raise ValueError("no chat completion")
-    return found
+    return content
 
 
-def tokens_of(found: Mapping[str, Any]) -> tuple[int, int] | None:
+def tokens_of(reply: Mapping[str, Any]) -> tuple[int, int] | None:
     """The tokens of prompt and answer that the server counted; None where it named none."""
-    usage = found.get("usage")
+    usage = reply.get("usage")
     if not isinstance(usage, dict):
         return None
     read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
@@ -215,10 +215,10 @@ def tokens_of(found: Mapping[str, Any]) -> tuple[int, int] | None:
     return read, written
 
 
-def position_of(found: Mapping[str, Any], shown: Sequence[str], way: Way) -> int | None:
+def position_of(reply: Mapping[str, Any], shown: Sequence[str], way: Way) -> int | None:
     """The place among `shown` that a completion names; None where it names none, or refuses."""
-    cut = found["choices"][0].get("finish_reason") == "length"
-    return place_in(text_of(found), shown, letters=by_letter(way, len(shown)), cut=cut)
+    cut = reply["choices"][0].get("finish_reason") == "length"
+    return place_in(text_of(reply), shown, letters=by_letter(way, len(shown)), cut=cut)
 
 
 OVERHEAD = 100  # tokens that a server may add to a request
@@ -268,7 +268,7 @@ class Questions:
         nearest: Iterable[int] | None = None,
     ) -> dict[Way, Question]:
         """The requests that ask for a label, the best way first; the `nearest` are for texts."""
-        order, found = order_of(self.seed, prompt, candidates), {}
+        order, by_way = order_of(self.seed, prompt, candidates), {}
         names = tuple(shot.item for shot in shots)
         for way in ways(candidates):
             if way == "text" and nearest is not None:
@@ -276,8 +276,8 @@ class Questions:
                 order = tuple(place for place in order if place in listed)
             shown = [candidates[place] for place in order]
             body = body_of(self.model, self.template, prompt, shown, way, shots, self.limit)
-            found[way] = Question(way, order, names, body)
-        return found
+            by_way[way] = Question(way, order, names, body)
+        return by_way
 
     def most(self, body: dict[str, Any]) -> int:
         """The most that a request costs: a token has one byte at least."""

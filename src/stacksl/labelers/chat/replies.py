@@ -63,7 +63,7 @@ _DECORATION = str.maketrans("_", " ", "*`\"'“”‘’()[]{}$")
 _NOT = re.compile(r"\b(?:not|no|isn t|than|nor|never|instead of)\s(?:a |an |the |about )?$")
 
 
-def thought_away(said: str) -> str | None:
+def thought_away(reply: str) -> str | None:
     """A reply without the thoughts before it; None where a thought does not end.
 
     >>> thought_away("<think>A? No.</think>B")
@@ -71,76 +71,76 @@ def thought_away(said: str) -> str | None:
     >>> thought_away("<think>A is") is None
     True
     """
-    after = _CLOSED.split(said)[-1]
+    after = _CLOSED.split(reply)[-1]
     return None if _OPENED.search(after) else _SPECIAL.sub("", after).strip()
 
 
-def cut_in_thought(found: Mapping[str, Any]) -> bool:
+def cut_in_thought(reply: Mapping[str, Any]) -> bool:
     """Whether the limit of its length ended a completion before the model had thought to the end.
 
     A server may give the thoughts a place of their own, `reasoning_content` or `reasoning`.
     """
-    choice = found["choices"][0]
+    choice = reply["choices"][0]
     if choice.get("finish_reason") != "length":
         return False
     message = choice["message"]
-    said = message.get("content")
-    said = said if isinstance(said, str) else ""
+    text = message.get("content")
+    text = text if isinstance(text, str) else ""
     apart = any(message.get(name) for name in ("reasoning_content", "reasoning"))
-    return thought_away(said) is None or (apart and not said.strip())
+    return thought_away(text) is None or (apart and not text.strip())
 
 
-def text_of(found: Mapping[str, Any]) -> str:
+def text_of(reply: Mapping[str, Any]) -> str:
     """The text of a completion after its thoughts; empty where it has none."""
-    said = found["choices"][0]["message"].get("content")
-    return (thought_away(said) or "") if isinstance(said, str) else ""
+    text = reply["choices"][0]["message"].get("content")
+    return (thought_away(text) or "") if isinstance(text, str) else ""
 
 
-def place_in(said: str, shown: Sequence[str], *, letters: bool, cut: bool = False) -> int | None:
+def place_in(text: str, shown: Sequence[str], *, letters: bool, cut: bool = False) -> int | None:
     """The place among the options `shown` that a text names; None where it names none.
 
     Args:
-        said: the text, without thoughts.
+        text: the reply, without thoughts.
         shown: the options in the order in which the model saw them.
         letters: whether they were shown with letters.
         cut: whether a limit ended the text.
     """
-    said = said.strip()
-    if not said:
+    text = text.strip()
+    if not text:
         return None
-    names = [_plain(text) for text in shown]
-    values = [each for form in (_VALUE, _BOXED, _TAGGED) for each in form.finditer(said)]
+    names = [_plain(option) for option in shown]
+    values = [match for form in (_VALUE, _BOXED, _TAGGED) for match in form.finditer(text)]
     if values:
         return _of_value(_unquoted(values[-1][1]), names, letters=letters)
-    if said.startswith("{") and cut:
+    if text.startswith("{") and cut:
         return None
-    if (whole := _of_value(said, names, letters=letters)) is not None:
-        return None if cut and not letters and _unfinished(_plain(said), whole, names) else whole
-    said = said[-READ:].translate(_MARKS)
+    if (exact := _of_value(text, names, letters=letters)) is not None:
+        return None if cut and not letters and _unfinished(_plain(text), exact, names) else exact
+    text = text[-READ:].translate(_MARKS)
     if not cut:  # a thought without marks may be under way
-        stated = [*_stated(said, names, letters=letters)]
+        stated = [*_stated(text, names, letters=letters)]
         if stated:
             return stated[-1]
-    if letters and (first := _first_letter(said, names)) is not None:
+    if letters and (first := _first_letter(text, names)) is not None:
         return first
     if letters:
-        last = None if cut else re.search(r"[.!?:\n]\s+\W*([A-Z])\W*$", said)
+        last = None if cut else re.search(r"[.!?:\n]\s+\W*([A-Z])\W*$", text)
         if last is not None:
             place = LETTERS.find(last[1])
             return place if place < len(names) else None
-        if re.match(r"\W*[A-Z][.):]", said):
+        if re.match(r"\W*[A-Z][.):]", text):
             return None  # a letter, and what is not its text
-    lines = (_of_value(line, names, letters=False) for line in said.split("\n"))
+    lines = (_of_value(line, names, letters=False) for line in text.split("\n"))
     alone = [place for place in lines if place is not None]
     if len(alone) == 1 and not cut:
         return alone[0]
-    return _mentioned(said, names, cut=cut)
+    return _mentioned(text, names, cut=cut)
 
 
 def _unquoted(value: str) -> str:
     with suppress(ValueError):
-        found = json.loads(value)
-        return found if isinstance(found, str) else value
+        unquoted = json.loads(value)
+        return unquoted if isinstance(unquoted, str) else value
     return value
 
 
@@ -152,22 +152,22 @@ def _of_value(value: str, names: Sequence[str], *, letters: bool) -> int | None:
         return same[0]
     if not letters or not plain:
         return None
-    found = _LETTER.match(value.translate(_DECORATION).strip())
-    if found is None:
+    match = _LETTER.match(value.translate(_DECORATION).strip())
+    if match is None:
         return None
-    place = LETTERS.find(found[1].upper())
-    rest = _plain(found.string[found.end() :])
-    fits = 0 <= place < len(names) and rest in ("", names[place])
+    place = LETTERS.find(match[1].upper())
+    after = _plain(match.string[match.end() :])
+    fits = 0 <= place < len(names) and after in ("", names[place])
     return place if fits else None
 
 
-def _stated(said: str, names: Sequence[str], *, letters: bool) -> Iterator[int]:
+def _stated(text: str, names: Sequence[str], *, letters: bool) -> Iterator[int]:
     """The options that a text states to be the answer, in its order."""
-    found = [(each.end(), each.end()) for each in _STATED.finditer(said)]
-    found += [(each.end(1), each.start(1)) for each in _BELONGS.finditer(said) if letters]
-    for _, start in sorted(found):
-        rest = said[start:].split("\n", 1)[0].strip()
-        place = _at_start(rest, names, letters=letters)
+    spans = [(match.end(), match.end()) for match in _STATED.finditer(text)]
+    spans += [(match.end(1), match.start(1)) for match in _BELONGS.finditer(text) if letters]
+    for _, start in sorted(spans):
+        remainder = text[start:].split("\n", 1)[0].strip()
+        place = _at_start(remainder, names, letters=letters)
         if place is not None:
             yield place
 
@@ -175,8 +175,8 @@ def _stated(said: str, names: Sequence[str], *, letters: bool) -> Iterator[int]:
 def _at_start(text: str, names: Sequence[str], *, letters: bool) -> int | None:
     """The option that a text begins with: a letter of its own, or the longest name."""
     text = re.sub(r"^not\s[^,.;]*?\sbut\s", "", text.translate(_DECORATION).strip())
-    if letters and (found := _LETTER.match(text)) is not None:
-        letter, after = found[1], text[found.end() :]
+    if letters and (match := _LETTER.match(text)) is not None:
+        letter, after = match[1], text[match.end() :]
         place = LETTERS.find(letter.upper())
         alone = not after or after[0] in ".,;:!?)。，で\n" or after.lstrip()[:1] in "—–-"
         word = letter.isupper() and letter not in "AI"  # the article and the pronoun
@@ -190,50 +190,50 @@ def _at_start(text: str, names: Sequence[str], *, letters: bool) -> int | None:
     begun = [
         place
         for place, name in enumerate(names)
-        if name and any(f"{each} ".startswith(f"{name} ") for each in (plain, _plain(text)))
+        if name and any(f"{form} ".startswith(f"{name} ") for form in (plain, _plain(text)))
     ]
     longest = max((len(names[place]) for place in begun), default=0)
     best = [place for place in begun if len(names[place]) == longest]
     return best[0] if len(best) == 1 else None
 
 
-def _first_letter(said: str, names: Sequence[str]) -> int | None:
+def _first_letter(text: str, names: Sequence[str]) -> int | None:
     """The letter at the beginning of a reply that goes on about it, and lists no others."""
-    bare = said.translate(_DECORATION).strip()
-    found = re.match(rf"(?:{_NOUN}\s+)?([A-Z])(?=[.:,;\n]|\s*[—–-]|\s|$)", bare, re.IGNORECASE)
-    if found is None or not found[1].isupper():
+    bare = text.translate(_DECORATION).strip()
+    match = re.match(rf"(?:{_NOUN}\s+)?([A-Z])(?=[.:,;\n]|\s*[—–-]|\s|$)", bare, re.IGNORECASE)
+    if match is None or not match[1].isupper():
         return None
-    place, after = LETTERS.find(found[1]), bare[found.end() :]
+    place, after = LETTERS.find(match[1]), bare[match.end() :]
     if not 0 <= place < len(names):
         return None
-    listed = re.findall(r"(?:^|\s)([A-Z])(?=[.:)](?:\s|$))", re.sub(r"\bnot [A-Z]\b", "", said))
-    if (set(listed) - {found[1]}) & set(LETTERS[: len(names)]):
+    listed = re.findall(r"(?:^|\s)([A-Z])(?=[.:)](?:\s|$))", re.sub(r"\bnot [A-Z]\b", "", text))
+    if (set(listed) - {match[1]}) & set(LETTERS[: len(names)]):
         return None
     after = after.lstrip(".:,;")
     goes_on = after.strip()
-    own = f"{_plain(goes_on)} ".startswith(f"{names[place]} ")
+    its_text = f"{_plain(goes_on)} ".startswith(f"{names[place]} ")
     new = after[:1] in ("", "\n") or goes_on[:1] in "—–-" or bool(_REASON.match(after))
-    new = new or goes_on.startswith("not ") or f"{found[1]} (" in said[: 2 * found.end() + 9]
-    sentence = bare[found.end() : found.end() + 1] in (".", ":", "\n") and goes_on[:1].isupper()
-    another = not own and any(
+    new = new or goes_on.startswith("not ") or f"{match[1]} (" in text[: 2 * match.end() + 9]
+    sentence = bare[match.end() : match.end() + 1] in (".", ":", "\n") and goes_on[:1].isupper()
+    another = not its_text and any(
         name and f"{_plain(goes_on)} ".startswith(f"{name} ") for name in names
     )
-    return place if (own or new or sentence) and not another else None
+    return place if (its_text or new or sentence) and not another else None
 
 
-def _mentioned(said: str, names: Sequence[str], *, cut: bool) -> int | None:
+def _mentioned(text: str, names: Sequence[str], *, cut: bool) -> int | None:
     """The one option whose name a text has, or is nearest to, since names may be misspelled."""
-    plain = _plain(said)
+    plain = _plain(text)
     known = dict(enumerate(names))
     named = [place for place, name in known.items() if name and _affirmed(plain, name)]
-    whole = [p for p in named if not any(names[p] in names[q] for q in named if q != p)]
+    longest = [p for p in named if not any(names[p] in names[q] for q in named if q != p)]
     if named:
-        several = len(whole) != 1
-        return None if several or (cut and _unfinished(plain, whole[0], names)) else whole[0]
+        several = len(longest) != 1
+        return None if several or (cut and _unfinished(plain, longest[0], names)) else longest[0]
     if cut or len(names) < 2 or any(f" {name} " in f" {plain} " for name in names):
         return None
     alike = ((SequenceMatcher(None, plain[:300], known[p], autojunk=False), -p) for p in known)
-    ranked = sorted(((each.ratio(), place) for each, place in alike), reverse=True)
+    ranked = sorted(((matcher.ratio(), place) for matcher, place in alike), reverse=True)
     best, second = ranked[0], ranked[1]
     return -best[1] if best[0] >= NEAR and best[0] > second[0] else None
 
@@ -241,7 +241,7 @@ def _mentioned(said: str, names: Sequence[str], *, cut: bool) -> int | None:
 def _affirmed(plain: str, name: str) -> bool:
     """Whether a text has a name that it does not deny."""
     padded = f" {plain} "
-    places = [each.start() for each in re.finditer(re.escape(f" {name} "), padded)]
+    places = [match.start() for match in re.finditer(re.escape(f" {name} "), padded)]
     return any(not _NOT.search(padded[: place + 1]) for place in places)
 
 

@@ -165,20 +165,20 @@ def question_cells(
         options = listed(row.options)
     prompt = visible(row.prompt)
     cell, shown = (guarded(prompt), guarded(options)) if guard else (prompt, options)
-    whole = None
+    full_text = None
     if is_too_long(cell) or is_too_long(shown):
-        whole = f"{prompt}\n\n{options}\n"
+        full_text = f"{prompt}\n\n{options}\n"
         words = f"[... all of it is in the file {row.key}.txt next to this sheet]"
         cell, shown = (shortened(c, words) if is_too_long(c) else c for c in (cell, shown))
-    return (row.key, cell, shown), whole
+    return (row.key, cell, shown), full_text
 
 
 def class_cells(classes: Classes, *, guard: bool) -> list[tuple[str, str, str]]:
     """The classes as a table with a header: `number, name, description`; `guard` as above."""
     pairs = zip(classes.names, classes.descriptions, strict=True)
-    rows = [(str(number), name, said or "") for number, (name, said) in enumerate(pairs, 1)]
+    rows = [(str(number), name, about or "") for number, (name, about) in enumerate(pairs, 1)]
     if guard:
-        rows = [(n, guarded(visible(name)), guarded(visible(said))) for n, name, said in rows]
+        rows = [(n, guarded(visible(name)), guarded(visible(about))) for n, name, about in rows]
     return [("number", "name", "description"), *rows]
 
 
@@ -284,10 +284,10 @@ def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
             f"write {sign(0, options)}) for the first option, or [none], [ambiguous], [broken]"
         )
     right = meanings[0].text
-    if right is not None and (found := texts.loose.get(_loose(right))):
+    if right is not None and (places := texts.loose.get(_loose(right))):
         raise Misread(
-            f"none of these was answered with the text of option {found[0] + 1} as the right one: "
-            f"answer {found[0] + 1}, or none alone"
+            f"none of these was answered with the text of option {places[0] + 1} as the right one: "
+            f"answer {places[0] + 1}, or none alone"
         )
     return meanings[0]
 
@@ -321,11 +321,11 @@ def _readings(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
         if position in texts.loose.get(_loose(plain(line[2])), []):
             yield Meaning("label", position)
     value = _value(cell)
-    found = [
+    places = [
         *texts.loose.get(_loose(cell), []),
         *([] if value is None else texts.values.get(value, [])),
     ]
-    yield from (Meaning("label", position) for position in found)
+    yield from (Meaning("label", position) for position in places)
 
 
 def _words(cell: str) -> Iterator[Meaning]:
@@ -340,10 +340,10 @@ def _words(cell: str) -> Iterator[Meaning]:
 def _signs(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
     """The option of a letter or of a number from 1, as the row's options have them."""
     wide = _CORRECTED.get(cell) or unicodedata.normalize("NFKC", cell)
-    found = _LETTER.fullmatch(wide)
-    if found is None and (bare_numbers(options) or not _BARE.fullmatch(wide)):
-        found = _NUMBER.fullmatch(wide)
-    position = None if found is None else _position(found[1], options)
+    match = _LETTER.fullmatch(wide)
+    if match is None and (bare_numbers(options) or not _BARE.fullmatch(wide)):
+        match = _NUMBER.fullmatch(wide)
+    position = None if match is None else _position(match[1], options)
     if position is not None:
         yield Meaning("label", position)
 
@@ -373,10 +373,10 @@ def _loose(text: str) -> str:
 
 def _value(text: str) -> Decimal | None:
     """The number that a text writes; None where its separator may be one of thousands."""
-    found = _VALUE.fullmatch(text.strip())
-    if found is None or (found[3] and len(found[3]) == 3 and found[2].strip("0")):
+    match = _VALUE.fullmatch(text.strip())
+    if match is None or (match[3] and len(match[3]) == 3 and match[2].strip("0")):
         return None
-    return Decimal(f"{found[1]}{found[2]}.{found[3] or 0}")
+    return Decimal(f"{match[1]}{match[2]}.{match[3] or 0}")
 
 
 def _said(meaning: Meaning) -> str:

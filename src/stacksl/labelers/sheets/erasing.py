@@ -47,19 +47,19 @@ def _without_lines(path: Path, keys: Collection[str]) -> bytes | None:
     # cut at line feeds alone: other breaks belong to cells
     lines = io.StringIO(payload.decode(encoding, "surrogatepass"), newline="\n").readlines()
     head = lines[0] if lines else ""
-    kept: list[str] = []
+    others: list[str] = []
     start = 0
     reader = csv.reader(lines, delimiter=max(",;\t", key=head.count))
     try:
         for row in reader:
             if not any(cell.strip(' "\r\n').lower() in keys for cell in row):
-                kept += lines[start : reader.line_num]
+                others += lines[start : reader.line_num]
             start = reader.line_num
     except csv.Error as fault:
         raise DataError(f"'{path}' has an open quotation ({fault})") from None
-    if any(line.lstrip(' "').lower().startswith(tuple(keys)) for line in kept):
+    if any(line.lstrip(' "').lower().startswith(tuple(keys)) for line in others):
         raise DataError(f"'{path}' has an open quotation")  # it runs over a row with a key
-    return None if kept == lines else "".join(kept).encode(encoding, "surrogatepass")
+    return None if others == lines else "".join(others).encode(encoding, "surrogatepass")
 
 
 def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
@@ -78,7 +78,7 @@ def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
         rows = {cell.row for cell in cells if str(cell.value).strip().lower() in keys}
         cleared += [cell for number in rows for cell in sheet[number]]
         choices = sheet.data_validations.dataValidation
-        for choice in [each for each in choices if each.type == "list"]:
+        for choice in [rule for rule in choices if rule.type == "list"]:
             areas = choice.sqref.ranges
             if not {row for area in areas for row in range(area.min_row, area.max_row + 1)} <= rows:
                 continue

@@ -70,9 +70,9 @@ def read_sheet(
             fault = _misplaced(row, key, unusable, cells, known, owners)
             read = fault or _reply(row, key, cells, known[key])
             faults.append(read) if isinstance(read, Fault) else replies.append(read)
-    kept, contradictions = _one_a_key(replies)
+    agreeing, contradictions = _one_a_key(replies)
     return Sheet(
-        tuple(kept),
+        tuple(agreeing),
         tuple(sorted([*faults, *contradictions], key=lambda fault: fault.row)),
         len((empty - answered) & known.keys()),
     )
@@ -114,8 +114,8 @@ def _reply(row: int, key: str, cells: Mapping[str, str], shown: Asked) -> Reply 
         return Fault(row, "answer", str(fault))
     note = cells.get("note", "")
     remark = plain(visible(note)).strip() if note else ""
-    said = (meaning.said, meaning.position, meaning.text)
-    return Reply(row, key, *said, remark or None)
+    answer = (meaning.said, meaning.position, meaning.text)
+    return Reply(row, key, *answer, remark or None)
 
 
 def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
@@ -123,16 +123,16 @@ def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
     by_key: defaultdict[str, list[Reply]] = defaultdict(list)
     for reply in replies:
         by_key[reply.key].append(reply)
-    kept: list[Reply] = []
+    agreeing: list[Reply] = []
     faults: list[Fault] = []
     for key, same in by_key.items():
         if len({(r.said, r.position, r.text) for r in same}) == 1:
-            kept.append(next((r for r in same if r.note is not None), same[0]))
+            agreeing.append(next((r for r in same if r.note is not None), same[0]))
             continue
         rows = ", ".join(str(r.row) for r in same)
         sentence = f"the key {key} has different answers in the rows {rows}: leave one of them"
         faults.extend(Fault(r.row, "answer", sentence) for r in same)
-    return kept, faults
+    return agreeing, faults
 
 
 # --- columns moved apart ---------------------------------------------------------------------
@@ -149,15 +149,15 @@ def _owners(known: Mapping[str, Asked]) -> dict[str, str]:
     return {digest: key for digest, key in owners.items() if digest not in several}
 
 
-def _why_foreign(key: str, found: str, shown: Asked, owners: Mapping[str, str]) -> str | None:
-    """Why the prompt `found` in a row cannot be that of its key, even edited."""
-    owner = owners.get(found, key)
+def _why_foreign(key: str, digest: str, shown: Asked, owners: Mapping[str, str]) -> str | None:
+    """Why the prompt in a row, by its `digest`, cannot be that of its key, even edited."""
+    owner = owners.get(digest, key)
     if owner != key:
         return (
             f"the prompt belongs to the row {owner}: one column was sorted or moved without the "
             "others; sort whole rows"
         )
-    if not _alike(found, _digest(shown.prompt)):
+    if not _alike(digest, _digest(shown.prompt)):
         return (
             "the prompt does not belong to this key: is the file from another run, or "
             "was a column moved without the others?"
@@ -216,19 +216,19 @@ def _of_csv(path: Path, data: bytes) -> Iterator[_Line]:
 
 def _of_workbook(path: Path) -> Iterator[_Line]:
     """The rows of the one sheet with our header; sheets may have been renamed."""
-    found = []
+    sheets = []
     for _, rows, merged in sheets_of(path):
         names = [_name(cell) for cell in rows[0][1]] if rows else []
         if _is_ours(names):
             _refuse_twice(path, names)
-            found.append((names, rows[1:], merged))
-    if len(found) != 1:
+            sheets.append((names, rows[1:], merged))
+    if len(sheets) != 1:
         raise DataError(
-            f"'{path}' has {len(found)} sheets with the columns 'key' and 'answer' in their first "
+            f"'{path}' has {len(sheets)} sheets with the columns 'key' and 'answer' in their first "
             f"row, one was expected {_HEADER}: "
-            + ("delete the copies" if found else "take the file that was given out")
+            + ("delete the copies" if sheets else "take the file that was given out")
         )
-    names, rows, merged = found[0]
+    names, rows, merged = sheets[0]
     for number, cells in rows:
         yield number, _named(names, cells), _MERGED if number in merged else None
 
@@ -279,10 +279,10 @@ def _decoded(path: Path, data: bytes, encoding: str) -> str:
 
 def _separator(path: Path, text: str) -> tuple[str, str]:
     """The separator under which the first row is our header, and the text from the header on."""
-    first, _, rest = text.partition("\n")
-    said = first.strip('"\r')
-    if len(said) == 5 and said[:4].lower() == "sep=":  # as Excel reads it: not a row
-        text = rest
+    first, _, below = text.partition("\n")
+    bare = first.strip('"\r')
+    if len(bare) == 5 and bare[:4].lower() == "sep=":  # as Excel reads it: not a row
+        text = below
     best: list[str] = []
     for separator in DELIMITERS:
         names = _header(path, text, separator)

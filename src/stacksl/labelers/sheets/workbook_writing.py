@@ -151,9 +151,9 @@ def packed(book: Workbook) -> bytes:
     """The workbook's file without times of day, so that the same rows give the same bytes."""
     from openpyxl.writer.excel import save_workbook
 
-    made, packed = io.BytesIO(), io.BytesIO()
-    save_workbook(book, made)
-    with ZipFile(made) as old, ZipFile(packed, "w") as new:
+    dated, packed = io.BytesIO(), io.BytesIO()
+    save_workbook(book, dated)
+    with ZipFile(dated) as old, ZipFile(packed, "w") as new:
         for name in old.namelist():
             content = old.read(name)
             if name == "docProps/core.xml":

@@ -87,10 +87,10 @@ def write_sheet(
     texts: dict[Path, str] = {}
     lines = []
     for row in rows:
-        cells, whole = question_cells(row, where, guard=not book)
+        cells, full_text = question_cells(row, where, guard=not book)
         lines.append(cells)
-        if whole is not None:
-            texts[path.parent / f"{row.key}.txt"] = whole
+        if full_text is not None:
+            texts[path.parent / f"{row.key}.txt"] = full_text
     for place, text in texts.items():
         write_file(place, _MARK + text, mode)
     if book:
