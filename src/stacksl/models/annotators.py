@@ -69,11 +69,11 @@ def compare_annotators(
         return []
     level = LEVEL * FIRST / (len(who) * (len(who) + 1)) / len(tested)
     strata = _strata(doubt)
-    found = (
-        _compared(each, agreed, strata, who == each, np.isin(who, against) & (who != each), level)
-        for each in tested
+    findings = (
+        _compared(id, agreed, strata, who == id, np.isin(who, against) & (who != id), level)
+        for id in tested
     )
-    return [each for each in found if each is not None]
+    return [finding for finding in findings if finding is not None]
 
 
 def doubt_of(scores: Array) -> tuple[NDArray[np.int64], Array]:

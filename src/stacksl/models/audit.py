@@ -47,13 +47,13 @@ class Audit:
     @property
     def revised(self) -> int:
         """How many answers were corrected or set aside since it was shown."""
-        return sum(self.now.get(item) != said for item, said in self.answers.items())
+        return sum(self.now.get(item) != verdict for item, verdict in self.answers.items())
 
     def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """(row, candidate) of the items answered with a candidate; `ids` are those of all rows."""
         known = self.now or self.answers
-        said = [(row, known.get(ids[row], ("missing", None))[1]) for row in self.rows]
-        return [(row, index) for row, index in said if index is not None]
+        pairs = [(row, known.get(ids[row], ("missing", None))[1]) for row in self.rows]
+        return [(row, index) for row, index in pairs if index is not None]
 
 
 def default_size(budget: int) -> int:
@@ -234,7 +234,7 @@ def powered(
     (low, of_low), (high, of_high) = (
         moments(r, powers) for r in (right, np.maximum(right, ~known))
     )
-    few, many = (rows_of(*each, len(right)) for each in ((low, of_low), (high, of_high)))
+    few, many = (rows_of(*estimate, len(right)) for estimate in ((low, of_low), (high, of_high)))
     return value, wilson(low * few, few, z)[0], wilson(high * many, many, z)[1]
 
 
@@ -242,22 +242,22 @@ def judge_audit(
     policies: Mapping[str, Array],
     answers: Mapping[str, Verdict],
     reference: Array | None = None,
-    **more: Any,
+    **fields: Any,
 ) -> Audited:
     """The result of an audit, from the model's (K,) probabilities and the answers by item id.
 
     An item without an answer is unanswered. `reference` has the model's probabilities of its own
-    answers to rows set aside; for `more` see `Audited`.
+    answers to rows set aside; for `fields` see `Audited`.
     """
     rows = []
     none = unknown = 0
     for item, policy in policies.items():
-        said, index = answers.get(item, ("missing", None))
-        if said not in _CLEAR:
+        word, index = answers.get(item, ("missing", None))
+        if word not in _CLEAR:
             unknown += 1
             continue
-        none += said == "none"
-        right = NO_ANSWER if said == "none" or index is None else index
+        none += word == "none"
+        right = NO_ANSWER if word == "none" or index is None else index
         rows.append((right, int(np.argmax(policy)), float(np.max(policy))))
     gold, predicted = (np.array([row[at] for row in rows], dtype=np.int64) for at in (0, 1))
     if reference is not None and len(policies):
@@ -265,9 +265,9 @@ def judge_audit(
         clear = np.array([answers.get(item, ("missing",))[0] in _CLEAR for item in policies])
         hits = np.zeros(len(policies))
         hits[clear] = gold == predicted
-        z = z_of_look(more.get("look", 0))
-        more |= {"powered": powered(hits, clear, Powers(sure, reference), z)}
-        more |= {"reference": len(reference)}
+        z = z_of_look(fields.get("look", 0))
+        fields |= {"powered": powered(hits, clear, Powers(sure, reference), z)}
+        fields |= {"reference": len(reference)}
     return Audited(
         n=len(policies),
         correct=int((gold == predicted).sum()),
@@ -276,5 +276,5 @@ def judge_audit(
         gold=gold,
         predicted=predicted,
         confidence=np.array([row[2] for row in rows], dtype=np.float64),
-        **more,
+        **fields,
     )

@@ -47,42 +47,42 @@ class Confusion:
         """Whether its answers are better than chance, by the lower end of the interval."""
         return self.accuracy[1] > 1.0 / len(self.matrix)
 
-    def soft(self, said: Rows) -> tuple[Array, Array]:
+    def soft(self, answers: Rows) -> tuple[Array, Array]:
         """P(class | answer) of n answers, (n, K), and the shares of the classes before, (K,)."""
-        shares = np.bincount(said, minlength=len(self.matrix)) + SHARES
+        shares = np.bincount(answers, minlength=len(self.matrix)) + SHARES
         shares = shares / shares.sum()
         joint = shares[:, None] * self.matrix
-        return (joint / joint.sum(axis=0)).T[said], shares
+        return (joint / joint.sum(axis=0)).T[answers], shares
 
-    def seeds(self, said: Rows) -> NDArray[np.float32]:
+    def seeds(self, answers: Rows) -> NDArray[np.float32]:
         """Answers as seeds of label spreading, (n, K), where a person's label is one of weight 1.
 
         Of each class it is what the answer adds to its share, times a weight that falls from 1 with
         the error of the answer: an answer that says nothing is no seed.
         """
-        posterior, shares = self.soft(said)
+        posterior, shares = self.soft(answers)
         weight = DOUBT / (DOUBT + 1.0 - posterior.max(axis=1, keepdims=True))
         return np.asarray(weight * np.maximum(posterior - shares, 0.0), dtype=np.float32)
 
 
-def confusion_of(said: Rows, truth: Rows, classes: int) -> Confusion:
-    """The confusion of a labeler that `said` one thing of n items where people said the `truth`.
+def confusion_of(answers: Rows, truth: Rows, classes: int) -> Confusion:
+    """The confusion of a labeler, from its `answers` to n items and people's, the `truth`.
 
     Both are (n,) classes below `classes`, of items drawn at random. The intervals hold 95% of a
     Jeffreys posterior over all items, and of the beta posterior of each class.
     """
-    right = said == truth
+    right = answers == truth
     hits, tries = (np.bincount(truth[part], minlength=classes) for part in (right, slice(None)))
-    whole = _interval(right.sum() + 0.5, (~right).sum() + 0.5)
-    each = _interval(hits + STRENGTH * whole[0], tries - hits + STRENGTH * (1.0 - whole[0]))
+    pooled = _interval(right.sum() + 0.5, (~right).sum() + 0.5)
+    per_class = _interval(hits + STRENGTH * pooled[0], tries - hits + STRENGTH * (1.0 - pooled[0]))
     errors = np.full((classes, classes), ERRORS / max(classes - 1, 1))
-    np.add.at(errors, (truth, said), 1.0)
+    np.add.at(errors, (truth, answers), 1.0)
     np.fill_diagonal(errors, 0.0)
     total = errors.sum(axis=1, keepdims=True)
-    matrix = errors / np.where(total > 0, total, 1.0) * (1.0 - each[0])[:, None]
-    np.fill_diagonal(matrix, each[0] if classes > 1 else 1.0)
-    accuracy = (float(whole[0]), float(whole[1]), float(whole[2]))
-    return Confusion(matrix, accuracy, np.column_stack(each), len(truth))
+    matrix = errors / np.where(total > 0, total, 1.0) * (1.0 - per_class[0])[:, None]
+    np.fill_diagonal(matrix, per_class[0] if classes > 1 else 1.0)
+    accuracy = (float(pooled[0]), float(pooled[1]), float(pooled[2]))
+    return Confusion(matrix, accuracy, np.column_stack(per_class), len(truth))
 
 
 def _interval(right: Array, wrong: Array) -> tuple[Array, Array, Array]:

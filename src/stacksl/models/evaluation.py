@@ -87,10 +87,10 @@ class Evaluation:
         """The share of the scored rows that the model abstains on, and its accuracy on the rest."""
         if self.threshold is None:
             return {}
-        kept = self.confidence >= self.threshold
-        right = (self.gold == self.predicted)[kept]
+        certain = self.confidence >= self.threshold
+        right = (self.gold == self.predicted)[certain]
         return {
-            "abstained": 1.0 - float(kept.mean()) if self.scored else None,
+            "abstained": 1.0 - float(certain.mean()) if self.scored else None,
             "accuracy_kept": float(right.mean()) if len(right) else None,
         }
 
@@ -148,8 +148,8 @@ def evaluate(
             " class of this run: name the column of the labels with --label-column"
         )
     limit = getattr(model, "abstaining", None)
-    found = judge(model.policies(dataset.items, progress), dataset)
-    return found if limit is None else replace(found, threshold=limit.value)
+    evaluation = judge(model.policies(dataset.items, progress), dataset)
+    return evaluation if limit is None else replace(evaluation, threshold=limit.value)
 
 
 def judge(policies: list[Array], dataset: Dataset) -> Evaluation:

@@ -63,9 +63,9 @@ def labeled_share(confidence: Array, right: Array, own: Array, wanted: float) ->
         wanted: in 0..1.
     """
     needed, n = fewest(wanted), len(confidence)
-    found = LabeledShare(wanted, needed)
+    passed = LabeledShare(wanted, needed)
     if n < needed or not len(own):
-        return found
+        return passed
     for share in np.linspace(math.sqrt(needed / n), 1.0, STEPS):
         threshold = float(np.quantile(own, 1 - share, method="lower"))
         above = confidence >= threshold
@@ -73,8 +73,8 @@ def labeled_share(confidence: Array, right: Array, own: Array, wanted: float) ->
         if lower_bound(correct, count) < wanted:
             break
         reached = float(np.mean(own >= threshold))
-        found = LabeledShare(wanted, needed, reached, threshold, count, correct)
-    return found
+        passed = LabeledShare(wanted, needed, reached, threshold, count, correct)
+    return passed
 
 
 def table_choices(
@@ -93,7 +93,7 @@ def table_choices(
         bought: the probability of the model's choice for the items that were bought by choice.
         rows: of the whole table, people's among them.
     """
-    found, level = [], (1 - SURE) / len(CHOICES)
+    choices, level = [], (1 - SURE) / len(CHOICES)
     for wanted in CHOICES:
         people, allowed = len(own), allowed_wrong(wanted, rows)
         for share in np.linspace(0.0, 1.0, STEPS + 1)[1:]:
@@ -104,15 +104,15 @@ def table_choices(
             if not shows(wrong, n, every, allowed, level):
                 break
             people = len(own) - labeled
-        found.append((wanted, people))
-    return tuple(found)
+        choices.append((wanted, people))
+    return tuple(choices)
 
 
 def class_totals(
     human: NDArray[np.int64],
     predicted: NDArray[np.int64],
     gold: NDArray[np.int64],
-    said: NDArray[np.int64],
+    choice: NDArray[np.int64],
     names: Sequence[str],
 ) -> tuple[ClassTotal, ...]:
     """The items of each class: human labels as they are, the model's corrected by measured items.
@@ -130,27 +130,27 @@ def class_totals(
     Args:
         human: the label of each item that has one.
         predicted: the model's choice for each item without one.
-        gold, said: (n,) answer and choice of the measured items; −1 is none of the classes.
+        gold, choice: (n,) answer and choice of the measured items; −1 is none of the classes.
         names: of the classes.
     """
-    rest, n, found = len(predicted), len(gold), []
-    own = np.bincount(human[human >= 0], minlength=len(names))
+    unlabeled, n, totals = len(predicted), len(gold), []
+    labeled = np.bincount(human[human >= 0], minlength=len(names))
     guessed = np.bincount(predicted, minlength=len(names))
     if not n:
-        counts = zip(names, own.tolist(), guessed.tolist(), strict=True)
-        return tuple(ClassTotal(*each) for each in counts)
-    wrong = gold != said
-    missed, wrongly = (_counts(each[wrong], len(names)) for each in (gold, said))
-    kept = shrinkage(missed, wrongly, guessed / max(1, rest), n)
-    kept[_counts(gold, len(names)) < FEW] = 0.0
+        counts = zip(names, labeled.tolist(), guessed.tolist(), strict=True)
+        return tuple(ClassTotal(*row) for row in counts)
+    wrong = gold != choice
+    missed, wrongly = (_counts(classes[wrong], len(names)) for classes in (gold, choice))
+    factor = shrinkage(missed, wrongly, guessed / max(1, unlabeled), n)
+    factor[_counts(gold, len(names)) < FEW] = 0.0
     for k, name in enumerate(names):
-        counted, called = int(own[k]), int(guessed[k])
+        counted, called = int(labeled[k]), int(guessed[k])
         difference, low, high = _difference(int(missed[k]), int(wrongly[k]), n)
-        shift = difference * float(kept[k])
-        ends = (called + rest * value for value in (shift, min(low, shift), max(high, shift)))
-        total, least, most = (counted + min(max(end, 0.0), float(rest)) for end in ends)
-        found.append(ClassTotal(name, counted, called, total, least, most))
-    return tuple(found)
+        shift = difference * float(factor[k])
+        ends = (called + unlabeled * value for value in (shift, min(low, shift), max(high, shift)))
+        total, least, most = (counted + min(max(end, 0.0), float(unlabeled)) for end in ends)
+        totals.append(ClassTotal(name, counted, called, total, least, most))
+    return tuple(totals)
 
 
 def shrinkage(missed: NDArray[np.int64], wrongly: NDArray[np.int64], share: Array, n: int) -> Array:
@@ -172,8 +172,8 @@ def shrinkage(missed: NDArray[np.int64], wrongly: NDArray[np.int64], share: Arra
     error = math.sqrt(float((2 * mistakes**2 + mistakes).sum()))
     beyond = float((difference**2 - mistakes).sum()) - CAUTION * error
     spread = max(0.0, beyond) / float((expected**2).sum()) * expected**2
-    kept: Array = spread / (spread + 2 * expected)
-    return kept
+    factor: Array = spread / (spread + 2 * expected)
+    return factor
 
 
 def _counts(classes: NDArray[np.int64], count: int) -> NDArray[np.int64]:

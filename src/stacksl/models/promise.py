@@ -45,8 +45,8 @@ def most_wrong(wrong: int, n: int, rows: int, level: float) -> int:
     True
     """
     possible = range(wrong, rows - (n - wrong) + 1)
-    found = bisect_left(possible, -level, key=lambda bad: -at_most(wrong, rows, bad, n))
-    return possible[max(0, found - 1)]
+    index = bisect_left(possible, -level, key=lambda bad: -at_most(wrong, rows, bad, n))
+    return possible[max(0, index - 1)]
 
 
 def at_most(wrong: int, rows: int, bad: int, n: int) -> float:
@@ -60,8 +60,8 @@ def at_most(wrong: int, rows: int, bad: int, n: int) -> float:
         return gammaln(of + 1) - gammaln(some + 1) - gammaln(of - some + 1)
 
     drawn = np.arange(max(0, n - (rows - bad)), min(wrong, bad, n) + 1)
-    found = choose(bad, drawn) + choose(rows - bad, n - drawn) - choose(rows, n)
-    return float(np.exp(found).sum())
+    logs = choose(bad, drawn) + choose(rows - bad, n - drawn) - choose(rows, n)
+    return float(np.exp(logs).sum())
 
 
 def audit_size(expected: float, rows: int, allowed: int) -> int | None:
@@ -89,8 +89,8 @@ def _good_size(bad: int, rows: int, allowed: int) -> int | None:
         return len(passing) > 0 and hypergeom.cdf(passing[-1], rows, bad, n) >= CHANCE
 
     sizes = range(min(FEWEST, rows), rows + 1)
-    found = bisect_left(sizes, True, key=good)
-    return sizes[found] if found < len(sizes) else None
+    index = bisect_left(sizes, True, key=good)
+    return sizes[index] if index < len(sizes) else None
 
 
 def expected_look(
@@ -118,8 +118,8 @@ def expected_look(
     if least > most:
         shown = 1 - left_wrong(0, min(most, part), part, MODEL) / part
         return f"{wanted} are right: half of this budget could show {100 * shown:.1f}% at most"
-    found = ((errors, audit_size(allowed / errors, part, allowed)) for errors in (4, 2))
-    sizes = [f"{so_many(n)} with {allowed // errors} wrong rows" for errors, n in found if n]
+    audits = ((errors, audit_size(allowed / errors, part, allowed)) for errors in (4, 2))
+    sizes = [f"{so_many(n)} with {allowed // errors} wrong rows" for errors, n in audits if n]
     return (
         f"{wanted} ({part:,} here) are right: {so_many(least)} if none of them is wrong; in 4 of 5"
         f" cases {' and '.join(sizes)} in all are enough"
@@ -152,7 +152,7 @@ class Doubled(NamedTuple):
 
 
 def calibrated_wrong(
-    sure: Array, right: Array, weight: Array, rest: Array, doubled: Doubled | None = None
+    sure: Array, right: Array, weight: Array, remaining: Array, doubled: Doubled | None = None
 ) -> tuple[float, float]:
     """How many of the model's rows are wrong, and people's rate of errors, from held-out labels.
 
@@ -165,7 +165,7 @@ def calibrated_wrong(
         sure: the probability of the model's answer to held-out rows, (n,).
         right: whether it was their label.
         weight: how many rows each represents.
-        rest: the probability of the model's answer to its own rows, (M,).
+        remaining: the probability of the model's answer to its own rows, (M,).
         doubled: what is known of people's errors; None where the answers are the truth.
     """
     from scipy.optimize import minimize
@@ -193,7 +193,7 @@ def calibrated_wrong(
     start, least = (0.01, 0.0) if doubled is None else (min(0.3, doubled.rate), 1e-4)
     bounds = ((None, None), (0.1, 5.0), (least, 0.3))
     a, b, e = minimize(loss, [0.0, 1.0, start], method="L-BFGS-B", bounds=bounds).x
-    return float((1 - expit(a + b * margins(rest, e))).sum()), float(e)
+    return float((1 - expit(a + b * margins(remaining, e))).sum()), float(e)
 
 
 class Look(NamedTuple):
@@ -222,7 +222,7 @@ def planned(
     """
     from scipy.stats import hypergeom
 
-    found = []
+    looks = []
     sizes = [0] if errors is None else sorted({min(size, people) for size in SAMPLES})
     for sample in sizes:
         wrong = 0
@@ -231,8 +231,8 @@ def planned(
             wrong = left_wrong(int(seen), sample, people, PEOPLE)
         audit = audit_size(expected, rows, allowed - wrong) if wrong <= allowed else None
         if audit is not None:
-            found.append(Look(audit, sample))
-    return min(found, key=lambda look: look.answers, default=None)
+            looks.append(Look(audit, sample))
+    return min(looks, key=lambda look: look.answers, default=None)
 
 
 class Stage(NamedTuple):
@@ -297,9 +297,9 @@ def look_now(
     look = planned(factor * now, people, rows, allowed, errors)
     if look is None or look.answers > left:
         return None
-    for more in (step * steps for steps in AHEAD if step * steps < min(left, rows)):
-        expected = factor * now * fall ** (more / step)
-        later = planned(expected, people + more, rows - more, allowed, errors)
-        if later is not None and later.answers + more < look.answers:
+    for extra in (step * steps for steps in AHEAD if step * steps < min(left, rows)):
+        expected = factor * now * fall ** (extra / step)
+        later = planned(expected, people + extra, rows - extra, allowed, errors)
+        if later is not None and later.answers + extra < look.answers:
             return None
     return look

@@ -50,7 +50,7 @@ def reserved(audit: int, labels: int) -> int:
 
 def settled(answers: Sequence[Said]) -> Said | None:
     """What two people said, of one answer each in their order; None while no two agree."""
-    return next((said for at, said in enumerate(answers) if said in answers[:at]), None)
+    return next((verdict for at, verdict in enumerate(answers) if verdict in answers[:at]), None)
 
 
 def split(
@@ -68,13 +68,13 @@ def split(
     agree are the sample with `every`.
     """
     first = {item: answers[item][0] for item in order if answers.get(item)}
-    agreeing = [item for item, said in first.items() if said == ("label", predicted[item])]
+    agreeing = [item for item, verdict in first.items() if verdict == ("label", predicted[item])]
     wanted = min(len(agreeing), max(FEWEST, -(-len(agreeing) // 5)))
     wanted = len(agreeing) if every else wanted
     sampled = [item for item in agreeing if item in begun][:wanted]
     if 2 * len(sampled) < wanted:
         sampled = agreeing[:wanted]
-    named = [item for item, (said, _) in first.items() if said in ("label", "none")]
+    named = [item for item, (word, _) in first.items() if word in ("label", "none")]
     return agreeing, sampled, [item for item in named if first[item] != ("label", predicted[item])]
 
 
@@ -94,11 +94,11 @@ def next_rows(
 
     _, some, differing = rows
     sampled = sorted(open_of(some), key=lambda item: len(answers[item]) == 1)
-    kept = -(-sum(free[item] > (item not in awaited) for item in sampled) // 10)
+    reserved = -(-sum(free[item] > (item not in awaited) for item in sampled) // 10)
     wanted = [item for item in sampled if free[item] and item not in awaited]
     divided = sum(len(answers[item]) > 1 for item in wanted)
     wanted += [item for item in open_of(differing) if free[item] and item not in awaited]
-    return wanted[: max(0, min(divided, left), left - kept)]
+    return wanted[: max(0, min(divided, left), left - reserved)]
 
 
 def looked(
@@ -127,7 +127,7 @@ def looked(
     agreeing, sampled, differing = (
         Counter(_right(then[item], answers[item]) for item in part) for part in rows
     )
-    found = SecondLook(
+    look = SecondLook(
         n=len(predicted),
         agreeing=agreeing.total(),
         sampled=sampled.total(),
@@ -138,31 +138,31 @@ def looked(
         first_right=differing["first"],
         differing_open=differing["open"],
     )
-    right, low, high = estimated(found, found.first_right)
-    said = {item: _right(predicted[item], answers[item]) for part in rows for item in part}
+    right, low, high = estimated(look, look.first_right)
+    whose = {item: _right(predicted[item], answers[item]) for part in rows for item in part}
     agree = {item: answers[item][0] == ("label", predicted[item]) for item in rows[0]}
-    again = Counter((said[item], agree[item]) for item in rows[1])
-    now = replace(found, wrong=again["other", True], sampled_open=again["open", True])
-    differing = Counter(said[item] for item in rows[2])
+    again = Counter((whose[item], agree[item]) for item in rows[1])
+    now = replace(look, wrong=again["other", True], sampled_open=again["open", True])
+    differing = Counter(whose[item] for item in rows[2])
     now = replace(now, model_right=differing["model"], differing_open=differing["open"])
-    said |= {item: "model" if same else "first" for item, same in agree.items()}
-    first = None if powers is None else _moments([said.get(item) for item in predicted], powers)
+    whose |= {item: "model" if same else "first" for item, same in agree.items()}
+    first = None if powers is None else _moments([whose.get(item) for item in predicted], powers)
     moved = len(agree) - sum(agree.values())
     accuracy = estimated(now, now.model_right, first, z, moved, again["model", False])
-    return replace(found, accuracy=accuracy, errors=(1 - right, 1 - high, 1 - low))
+    return replace(look, accuracy=accuracy, errors=(1 - right, 1 - high, 1 - low))
 
 
-def too_wide(found: SecondLook) -> bool:
+def too_wide(look: SecondLook) -> bool:
     """Whether so many rows are open that the accuracy is hardly known."""
-    _, low, high = found.accuracy
+    _, low, high = look.accuracy
     return high - low > WIDEST
 
 
-def _moments(said: Sequence[str | None], powers: Powers) -> tuple[Moments, Moments, Moments]:
+def _moments(whose: Sequence[str | None], powers: Powers) -> tuple[Moments, Moments, Moments]:
     """The accuracies before the correction, by whose answer each row counts; see `estimated`."""
-    known = np.array([each is not None for each in said])
-    right = np.array([each == "model" for each in said], dtype=np.float64)
-    still = np.array([each in (None, "open") for each in said])
+    known = np.array([who is not None for who in whose])
+    right = np.array([who == "model" for who in whose], dtype=np.float64)
+    still = np.array([who in (None, "open") for who in whose])
     half = Powers(powers.sure[known], powers.reference)
     return (
         moments((right + 0.5 * still)[known], half),
@@ -173,16 +173,16 @@ def _moments(said: Sequence[str | None], powers: Powers) -> tuple[Moments, Momen
 
 def _right(predicted: int, answers: Sequence[Verdict]) -> str:
     """Whose answer two people gave: the `model`'s, the `first` one's, an `other`; else `open`."""
-    said = settled(answers)
-    if said is None or said[0] not in ("label", "none"):
+    verdict = settled(answers)
+    if verdict is None or verdict[0] not in ("label", "none"):
         return "open"
-    if said == ("label", predicted):
+    if verdict == ("label", predicted):
         return "model"
-    return "first" if said == answers[0] else "other"
+    return "first" if verdict == answers[0] else "other"
 
 
 def estimated(
-    found: SecondLook,
+    look: SecondLook,
     right: int,
     first: tuple[Moments, Moments, Moments] | None = None,
     z: float = Z,
@@ -195,26 +195,26 @@ def estimated(
     row counts half in the share itself.
 
     Args:
-        found: the counts.
+        look: the counts.
         right: of the rows that differ.
         first: value and variance of the estimates that count those that agree as right, where open
             rows count half, as wrong and as right; plain shares by default.
         moved: of the rows that agree, those that count as wrong since the model was refitted.
         regained: of the sampled ones among these, those where two people say what it says now.
     """
-    known, sure = found.agreeing + found.differing, found.agreeing - moved + right
+    known, sure = look.agreeing + look.differing, look.agreeing - moved + right
     if first is None:
-        at_best = sure + found.differing_open + found.n - known
+        at_best = sure + look.differing_open + look.n - known
         first = (
-            _plain(sure + 0.5 * found.differing_open, known),
-            _plain(sure, found.n),
-            _plain(at_best, found.n),
+            _plain(sure + 0.5 * look.differing_open, known),
+            _plain(sure, look.n),
+            _plain(at_best, look.n),
         )
-    least = found.wrong - regained
-    half, most = least + 0.5 * found.sampled_open, least + found.sampled_open
-    share, _ = corrected(*first[0], known, found, half, regained)
-    low, few = corrected(*first[1], found.n, found, most, regained)
-    high, many = corrected(*first[2], found.n, found, least, regained)
+    least = look.wrong - regained
+    half, most = least + 0.5 * look.sampled_open, least + look.sampled_open
+    share, _ = corrected(*first[0], known, look, half, regained)
+    low, few = corrected(*first[1], look.n, look, most, regained)
+    high, many = corrected(*first[2], look.n, look, least, regained)
     return share, wilson(low * few, few, z)[0], wilson(high * many, many, z)[1]
 
 
@@ -224,26 +224,26 @@ def _plain(right: float, n: int) -> Moments:
 
 
 def corrected(
-    value: float, variance: float, n: int, found: SecondLook, wrong: float, regained: int = 0
+    value: float, variance: float, n: int, look: SecondLook, wrong: float, regained: int = 0
 ) -> tuple[float, float]:
     """An estimate of an accuracy without the errors on which people and model agree.
 
     Args:
         value, variance: of the estimate e₀ from `n` rows, which counts those that agree as right.
-        found: has the number of these, N_a, and of the k sampled, of which so many are `wrong`,
+        look: has the number of these, N_a, and of the k sampled, of which so many are `wrong`,
             less those `regained`.
 
     Returns:
         e = e₀ − W·r, and the number of rows of which Wilson's interval is made:
         n·clip(e(1 − e)/(n·variance), 5/n, 2.5), and n where nothing varies.
     """
-    if found.sampled:
-        share, rate, rest = (
-            found.agreeing / n,
-            wrong / found.sampled,
-            found.sampled / found.agreeing,
+    if look.sampled:
+        share, rate, fraction = (
+            look.agreeing / n,
+            wrong / look.sampled,
+            look.sampled / look.agreeing,
         )
         value = min(1.0, max(0.0, value - share * rate))
-        spread = rate * (1 - rate) + 2 * regained / found.sampled
-        variance += share**2 * spread / found.sampled * (1 - rest)
+        spread = rate * (1 - rate) + 2 * regained / look.sampled
+        variance += share**2 * spread / look.sampled * (1 - fraction)
     return value, rows_of(value, variance, n)

@@ -47,20 +47,20 @@ def find_topics(texts: Sequence[str], vectors: Vectors, about: int) -> list[Topi
             f"{about} topics need {about} different texts at least, but the {len(texts):,} rows"
             f" have {len(chosen):,}: give more rows, or a smaller --about"
         )
-    found = averaged(vectors[chosen])
+    smoothed = averaged(vectors[chosen])
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")  # that fewer vectors differ than there are groups
-        groups = KMeans(about, n_init=10, random_state=0).fit_predict(found)
+        groups = KMeans(about, n_init=10, random_state=0).fit_predict(smoothed)
     groups = np.unique(groups, return_inverse=True)[1]  # without a gap
     sizes = np.bincount(groups[place])
     words = characteristic([texts[row] for row in chosen], groups)
     topics: list[Topic] = []
     for group in np.argsort(-sizes, kind="stable"):
-        own = np.flatnonzero(groups == group)
-        near = found[own] @ found[own].mean(axis=0)
-        typical = chosen[own[np.argsort(-near, kind="stable")[:EXAMPLES]]]
+        members = np.flatnonzero(groups == group)
+        near = smoothed[members] @ smoothed[members].mean(axis=0)
+        typical = chosen[members[np.argsort(-near, kind="stable")[:EXAMPLES]]]
         name = ", ".join(words[group][:NAMED])
-        if not name or any(each.name == name for each in topics):
+        if not name or any(topic.name == name for topic in topics):
             name = f"{name or 'topic'} {len(topics) + 1}"
         rows = np.flatnonzero(groups[place] == group)
         topics.append(Topic(name, words[group], rows.tolist(), typical.tolist()))
@@ -100,10 +100,10 @@ def characteristic(texts: Sequence[str], groups: NDArray[np.int64]) -> list[tupl
     larger = np.log(np.maximum(share * len(texts) / (sizes @ share), 1.0))
     few = np.log(np.maximum(len(sizes) * share.max(axis=0) / share.sum(axis=0), 1.0))
     words, score = counter.get_feature_names_out(), share * larger * few
-    found = []
+    by_group = []
     for row in score:
         best = [str(words[at]) for at in np.argsort(-row, kind="stable")[: 4 * WORDS] if row[at]]
         starts = [word[:STEM] for word in best]
         taken = [word for n, word in enumerate(best) if word[:STEM] not in starts[:n]]
-        found.append(tuple(taken[:WORDS]))
-    return found
+        by_group.append(tuple(taken[:WORDS]))
+    return by_group

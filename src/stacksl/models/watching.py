@@ -66,8 +66,8 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
     near = [nearness(table, learned) for table in tables]
     middle, spread = float(near[0].mean()), float(near[0].std()) or 1.0
     learned, met, new = (
-        np.column_stack([table, (each - middle) / spread])
-        for table, each in zip(tables, near, strict=True)
+        np.column_stack([table, (cosine - middle) / spread])
+        for table, cosine in zip(tables, near, strict=True)
     )
     logs, at = np.zeros((len(STRENGTHS), count)), FIRST
     with threadpool_limits(1):
@@ -75,23 +75,23 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
             end = min(count, int(at * GROWTH))
             rows = np.concatenate([learned, met[:at], new[:at]])
             is_new = np.arange(len(rows)) >= len(rows) - at
-            for own, strength in zip(logs, STRENGTHS, strict=True):
+            for log, strength in zip(logs, STRENGTHS, strict=True):
                 model = LogisticRegression(C=strength, class_weight="balanced").fit(rows, is_new)
                 lead = model.decision_function(new[at:end]) - model.decision_function(met[at:end])
-                own[at:end] = np.log(2.0) - np.logaddexp(0.0, -lead)
+                log[at:end] = np.log(2.0) - np.logaddexp(0.0, -lead)
             at = end
     return together(list(np.cumsum(logs, axis=1)))
 
 
 def nearness(rows: Vectors, others: Vectors) -> Array:
     """The largest cosine of each row, (n,), with one of the others, but never with itself."""
-    found = np.full(len(rows), -1.0)
+    nearest = np.full(len(rows), -1.0)
     for start in range(0, len(rows), _AT_ONCE):
         cosines = rows[start : start + _AT_ONCE] @ others.T
         if others is rows:
             np.fill_diagonal(cosines[:, start:], -1.0)
-        found[start : start + _AT_ONCE] = cosines.max(axis=1, initial=-1.0)
-    return found
+        nearest[start : start + _AT_ONCE] = cosines.max(axis=1, initial=-1.0)
+    return nearest
 
 
 def together(capitals: Sequence[Array]) -> Array:
@@ -101,7 +101,7 @@ def together(capitals: Sequence[Array]) -> Array:
     True
     """
     longest = max(map(len, capitals))
-    padded = [np.pad(each, (0, longest - len(each)), "edge") for each in capitals]
+    padded = [np.pad(capital, (0, longest - len(capital)), "edge") for capital in capitals]
     mean: Array = np.logaddexp.reduce(padded, axis=0) - np.log(len(padded))
     return mean
 
@@ -122,15 +122,15 @@ def shifted_classes(
     """
     from scipy.stats import fisher_exact
 
-    held, new = (np.bincount(each, minlength=len(names)) for each in (before, now))
+    held, new = (np.bincount(choices, minlength=len(names)) for choices in (before, now))
     m, n = len(before), len(now)
     p = [fisher_exact([[a, m - a], [b, n - b]])[1] for a, b in zip(held, new, strict=True)]
-    found = []
+    shifts = []
     for rank, k in enumerate(np.argsort(p, kind="stable")):
         if p[k] > LEVEL / (len(names) - rank):
             break
-        found.append({"name": names[k], "before": float(held[k] / m), "now": float(new[k] / n)})
-    return sorted(found, key=lambda each: -abs(each["now"] - each["before"]))
+        shifts.append({"name": names[k], "before": float(held[k] / m), "now": float(new[k] / n)})
+    return sorted(shifts, key=lambda shift: -abs(shift["now"] - shift["before"]))
 
 
 def unlike(new: Vectors, old: Vectors) -> NDArray[np.int64]:
@@ -185,6 +185,6 @@ def fall_found(accuracy: float, first: int, new: int, fall: float = 0.1) -> floa
     from scipy.stats import binom
 
     before, now = np.arange(first + 1), np.arange(new + 1)
-    found = fall_p((before[:, None], first), (now, new)) <= LEVEL
+    rejects = fall_p((before[:, None], first), (now, new)) <= LEVEL
     chances = binom.pmf(before, first, accuracy), binom.pmf(now, new, max(0.0, accuracy - fall))
-    return float(chances[0] @ found @ chances[1])
+    return float(chances[0] @ rejects @ chances[1])

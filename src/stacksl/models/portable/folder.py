@@ -59,7 +59,7 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
             "abstain_below": model.abstaining and model.abstaining.value,
             "right": {str(share): least for share, least in right.items()},
             "audit": facts.audit and asdict(facts.audit),
-            "files": {each.name: file_hash(each) for each in written},
+            "files": {file.name: file_hash(file) for file in written},
         }
         (draft / PORTABLE).write_text(formats.to_json(about), encoding="utf-8", newline="\n")
 

@@ -65,7 +65,7 @@ def model_graph(encoder: MiniLM, head: ClassHead | MixedHead) -> Any:
     states = helper.make_node("Identity", [bert.output[0].name], ["states"])
     nodes = [segments, *bert.node, states, *pooled.graph.node, *tail.graph.node]
     inputs = [bert.input[0], *pooled.graph.input[1:]]
-    arrays = {each.name: weights[each.name] for each in bert.initializer}
+    arrays = {tensor.name: weights[tensor.name] for tensor in bert.initializer}
     arrays |= _head_arrays(head, encoder.bias)
     arrays |= {"ends": np.array(2.0), "least": np.array(1.0), "axis": np.array(1)}
     given = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
@@ -78,8 +78,8 @@ def _head_arrays(head: ClassHead | MixedHead, bias: float) -> dict[str, NDArray[
     heads, mixture = (head.heads, head.weights) if isinstance(head, MixedHead) else ((head,), [1.0])
     encoded = heads[0].coefficients.shape[1] - (bias > 0.0)
     scale = class_rows(np.ones((1, encoded), np.float32), bias)[0].astype(np.float64)
-    wide = np.concatenate([each.coefficients for each in heads]) * scale
-    fixed = wide[:, encoded:].sum(axis=1) + np.concatenate([each.intercepts for each in heads])
+    wide = np.concatenate([part.coefficients for part in heads]) * scale
+    fixed = wide[:, encoded:].sum(axis=1) + np.concatenate([part.intercepts for part in heads])
     return {
         "coefficients": np.ascontiguousarray(wide[:, :encoded].T),
         "intercepts": fixed,

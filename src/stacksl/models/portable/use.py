@@ -27,7 +27,7 @@ class Model:
     def probabilities(self, texts: list[str]) -> Any:
         """One row for each text and one column for each class."""
         texts = [str.encode(text, "utf-8", "replace").decode("utf-8") for text in texts]
-        found = np.zeros((len(texts), len(self.classes)))
+        probabilities = np.zeros((len(texts), len(self.classes)))
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))  # little padding
         while order:
             size = 1 + 2048 // (1 + len(texts[order[-1]]))  # a long text has a batch of its own
@@ -35,8 +35,8 @@ class Model:
             read = self.tokenizer.encode_batch([texts[n] for n in batch])  # in parts
             rows = [(n, p) for n, text in enumerate(read) for p in [text, *text.overflowing][:16]]
             fed = {"ids": [p.ids for _, p in rows], "mask": [p.attention_mask for _, p in rows]}
-            found[batch] = self.session.run(None, fed | {"text": [n for n, _ in rows]})[0]
-        return found
+            probabilities[batch] = self.session.run(None, fed | {"text": [n for n, _ in rows]})[0]
+        return probabilities
 
     def predict(self, data: Any) -> list[dict[str, Any]]:
         """The best class of each text: of one, of a list, or of the column `text` of a frame."""
