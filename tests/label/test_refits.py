@@ -15,13 +15,25 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
-from stacksl.api import Run
+from stacksl.api import Run, run
+from stacksl.errors import RunError
+from stacksl.labelers.sheets.rows import Reply
 from stacksl.ledger.events import Row
 from stacksl.runs.changes.freeing import free_rows
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 
 from ..ledgers import handed_rows, rows_of
-from ..runs.people_cases import answer_all, begin, fill, sheets
+from ..runs.people_cases import (
+    answer_all,
+    begin,
+    fill,
+    gold,
+    read_rows,
+    sheets,
+    write_classes,
+    write_pool,
+    write_rows,
+)
 from .conftest import Browser, Opened, Page, play, wait_for
 
 
@@ -176,6 +188,51 @@ def test_a_change_waits_for_the_refit_and_a_page_opens_before_it(
     key, prompt = next(iter(anna.rows().items()))
     assert anna.answer(key, prompt) == "taken"
     later.free.set()
+
+
+def test_a_change_asked_for_during_the_last_refit_is_made_after_it(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = read_rows(write_pool(tmp_path, 60))
+    rows = [{**row, "model": gold(row["text"])} for row in rows]
+    wanted: dict[str, Any] = {"classes": str(write_classes(tmp_path)), "labeler": "file"}
+    wanted |= {"annotators": "anna", "budget": 24, "audit": 12, "features": "hashing"}
+    path = write_rows(tmp_path / "judged.csv", rows)
+    page = opened(run(path, model_labels="model", mode="pool", out=tmp_path / "run", **wanted))
+    begun, free = threading.Event(), threading.Event()
+    original = LinearTrainer._doubted
+
+    def held(self: LinearTrainer, *words: Any, tune: bool) -> Any:
+        if tune:  # the last one
+            begun.set()
+            assert free.wait(60)
+        return original(self, *words, tune=tune)
+
+    monkeypatch.setattr(LinearTrainer, "_doubted", held)
+    people = [page.browser("anna")]
+    until = time.monotonic() + 120
+    while not begun.is_set():
+        assert time.monotonic() < until
+        assert page.player.fault is None
+        for browser, key, prompt in left(people)[:1]:
+            browser.answer(key, prompt)
+    change = page.player.do(lambda: page.run.status()["state"], closes=True)
+    wait_for(lambda: page.player._queue.empty())
+    assert not change.done()
+    free.set()
+    assert change.result(60) == "finished"
+
+
+def test_an_answer_after_the_end_leaves_its_row_open_to_another(opened: Opened) -> None:
+    page = opened(budget=8, audit=4, annotators="anna")
+    anna = page.browser("anna")
+    key = next(iter(anna.rows()))
+    play([anna], page)
+    wait_for(lambda: page.player.view.state == "finished")
+    late = page.player.say("anna", key, Reply(0, key, "label", 0, None, None))
+    with pytest.raises(RunError, match="the run has finished"):
+        late.result(20)
+    assert page.player._waiting["anna", key] == 0, "else the row would stay hidden"
 
 
 def test_answers_that_teach_nothing_are_followed_by_no_refit(opened: Opened, monkeypatch) -> None:

@@ -144,11 +144,9 @@ class Player:
         right one together with none of these). The outcome of a skipped row is `skipped`, or `gone`
         if it is passed on already.
         """
-        action = _Action(annotator, key, word)
         with self._lock:
             self._waiting[annotator, key] += 1
-        self._put(action)
-        return action.outcome
+        return self._put(_Action(annotator, key, word))
 
     def do(self, work: Callable[[], T], *, closes: bool = False) -> Future[T]:
         """Queue an operation on the folder; its outcome, which may be cancelled until it begins.
@@ -156,9 +154,7 @@ class Player:
         One that changes the run `closes` it: it waits for a refit that is under way, and the run is
         opened again after it.
         """
-        task = _Task(work, closes)
-        self._put(task)
-        return task.outcome
+        return self._put(_Task(work, closes))
 
     def receive(self, files: Sequence[Path]) -> Future[Received]:
         """Queue the entry of filled-in sheets, between two answers."""
@@ -189,10 +185,11 @@ class Player:
         if annotator in self._people.idle:
             self._queue.put(None)
 
-    def _put(self, job: _Action | _Task) -> None:
+    def _put(self, job: _Action | _Task) -> Future[Any]:
         self._queue.put(job)
         if self._closed.is_set():
             self._refuse_rest()
+        return job.outcome
 
     # On the thread of the run ------------------------------------------------------------------
 
@@ -235,12 +232,16 @@ class Player:
         if self.view.state != "finished":
             self.view = view_of_finished(self.folder, self._people.names)
         self._started.set()
+        while self._put_off:  # by the last refit
+            self._queue.put(self._put_off.popleft())
         while not (self._again or self._stopping):
             for job in self._next():
                 if isinstance(job, _Task):
                     job.carry_out()
                     self.view = replace(self.view, changed=self._changed)
                 else:
+                    with self._lock:
+                        self._waiting[job.annotator, job.key] -= 1
                     job.outcome.set_exception(RunError("the run has finished"))
 
     def _play(self, run: OpenRun) -> _Task | None:
