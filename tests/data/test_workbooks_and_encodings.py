@@ -73,6 +73,15 @@ def test_what_spreadsheet_programs_save_is_read(tmp_path: Path, plain, encoding:
     assert list(found.warnings) == (told if encoding == "cp1252" else [])
 
 
+def test_a_mark_says_utf_8_even_where_the_only_other_letter_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "marked.csv"
+    path.write_bytes(b"\xef\xbb\xbfmessage,topic\r\na,card\r\nb\xe9,card\r\nc,sea\r\nd,sea\r\n")
+    found = read(path)
+    assert found.columns["prompt"] == "message", "without the mark"
+    assert [item.prompt for item in found.items] == ["a", "c", "d"]
+    assert "UTF-8" in found.rejected[0].reason
+
+
 def test_a_damaged_byte_costs_a_row_of_a_file_in_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "damaged.csv"
     path.write_bytes(CSV.encode().replace(b"gone", b"g\xe9ne"))

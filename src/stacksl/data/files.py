@@ -163,7 +163,7 @@ def _is_object(text: bytes) -> bool:
 
 
 def encoding_of(path: Path) -> str:
-    """UTF-16 by its mark; cp1252 of a table where nothing but ASCII is UTF-8; else UTF-8.
+    """UTF-8 or UTF-16 by its mark; cp1252 of a table where only ASCII is UTF-8; else UTF-8.
 
     Spreadsheet programs write all three. A file with other letters in UTF-8 is UTF-8 with damage,
     and so is JSON.
@@ -175,7 +175,7 @@ def encoding_of(path: Path) -> str:
     text = start.decode("utf-8-sig", errors="surrogateescape")
     text = text[: len(text) - 3 * (len(start) == _LOOKED_AT)]  # the last letter may be cut
     bad = re.search("[\udc80-\udcff]", text)
-    sound = re.search("[\x80-\udc7f\udd00-\U0010ffff]", text)
+    sound = start.startswith(MARK) or re.search("[\x80-\udc7f\udd00-\U0010ffff]", text)
     if not bad or sound or text.lstrip()[:1] in ("{", "["):
         return "utf-8-sig"
     try:
