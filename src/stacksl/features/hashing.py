@@ -69,9 +69,11 @@ class HashingEncoder:
 
     def fit(self, texts: Sequence[str]) -> None:
         """Learn idf and the projection from the distinct ones among `texts`."""
+        import scipy.sparse as sp
+
         chosen = thinned(texts)
-        starts = range(0, len(chosen), _CHUNK)
-        counts = _stack([gram_counts(chosen[i : i + _CHUNK]) for i in starts])
+        starts = range(0, max(1, len(chosen)), _CHUNK)  # without texts one empty chunk
+        counts = sp.vstack([gram_counts(chosen[i : i + _CHUNK]) for i in starts], format="csr")
         frequency = np.bincount(counts.indices, minlength=counts.shape[1])
         grams = np.flatnonzero(frequency >= min(2, len(chosen)))
         by_frequency = np.lexsort((grams, -frequency[grams]))
@@ -161,12 +163,6 @@ def unfitted(texts: Sequence[str]) -> Vectors:
     grams = HashingVectorizer(n_features=1024, analyzer="char_wb", ngram_range=(3, 5))
     vectors: Vectors = grams.transform(map(readable, texts)).toarray().astype(np.float32)
     return vectors
-
-
-def _stack(chunks: list[Any]) -> Any:
-    import scipy.sparse as sp
-
-    return sp.vstack(chunks, format="csr") if chunks else sp.csr_matrix((0, 2 * _BUCKETS))
 
 
 def _unit(rows: Array) -> Vectors:
