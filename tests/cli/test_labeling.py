@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from openpyxl import load_workbook
@@ -101,6 +102,29 @@ def test_a_text_like_a_formula_is_a_text_in_a_workbook(stacksl, folder) -> None:
     found = [row["text"] for row in json.loads((folder / "again.json").read_text())]
     assert sorted(found) == sorted(own)
     assert sum(text.startswith(FORMULA) for text in found) == 1
+
+
+def test_numbers_that_a_format_does_not_have_are_written_so_that_others_read_them(
+    stacksl, folder
+) -> None:
+    def forbidden(name: str) -> float:
+        raise AssertionError(f"{name} is no JSON")
+
+    wide = pa.array([12345678901234567, 2, 3], pa.int64())
+    columns = {"text": ["sand", "moss", "star"], "x": [float("nan"), float("inf"), 0.5], "n": wide}
+    pq.write_table(pa.table(columns), folder / "numbers.parquet")
+    for kind in ("json", "jsonl", "xlsx"):
+        words = ("--prompt-column", "text", "--out", f"numbers.{kind}")
+        done = stacksl("predict", "runs/first", "numbers.parquet", *words)
+        assert done.code == 0, done.err
+    rows = json.loads((folder / "numbers.json").read_text(), parse_constant=forbidden)
+    assert [row["x"] for row in rows] == [None, None, 0.5]
+    lines = (folder / "numbers.jsonl").read_text().splitlines()
+    assert [json.loads(line, parse_constant=forbidden)["x"] for line in lines] == [None, None, 0.5]
+    _, *sheet = load_workbook(folder / "numbers.xlsx").worksheets[0].values
+    assert [row[1:3] for row in sheet] == [
+        (None, "12345678901234567"), ("inf", 2), (0.5, 3)
+    ]  # fmt: skip
 
 
 def test_a_workbook_takes_characters_that_xml_has_not(stacksl, folder) -> None:

@@ -17,6 +17,7 @@ from stacksl.files.atomic import replace_file
 _ESCAPED = re.compile("_(?=x[0-9A-Fa-f]{4}_)")  # such a text means one character in a workbook
 _NO_XML = dict.fromkeys({*range(32), 0xFFFE, 0xFFFF} - {9, 10, 13}, "\ufffd")
 _CELL, _ROWS = 32_767, 1_048_575  # characters and rows that a workbook takes
+_DIGITS = 10**15  # a larger number loses digits in a spreadsheet, and is written as text
 
 
 def expect_other(path: str | Path, read: Iterable[str]) -> None:
@@ -81,17 +82,16 @@ def _cell(value: Any) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, list | tuple | Mapping):
-        return json.dumps(value, default=str, ensure_ascii=False)
+        return _as_json(value)
     return str(value)
 
 
-def _jsonl(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
-    lines = (json.dumps(row, default=str, ensure_ascii=False) + "\n" for row in rows)
-    return "".join(lines).encode(errors="replace")
-
-
-def _json(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
-    return json.dumps(list(rows), default=str, ensure_ascii=False).encode(errors="replace")
+def _as_json(value: Any) -> str:
+    try:
+        return json.dumps(value, default=str, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # NaN or an infinity, which JSON does not have
+        finite = json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
+        return json.dumps(finite, ensure_ascii=False)
 
 
 def cell_text(text: str) -> str:
@@ -108,7 +108,7 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
     sheet.freeze_panes = "A2"
 
     def cell(value: Any) -> Any:
-        if isinstance(value, int | float) and value == value:
+        if isinstance(value, int | float) and abs(value) < _DIGITS:
             return value
         if isinstance(value, Cell):
             typed_cell = WriteOnlyCell(sheet, value.value)
@@ -155,8 +155,8 @@ def _parquet(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes
 TABLES: dict[str, Callable[[Sequence[str], Sequence[Mapping[str, Any]]], bytes]] = {
     "csv": _delimited(","),
     "tsv": _delimited("\t"),
-    "jsonl": _jsonl,
-    "json": _json,
+    "jsonl": lambda _, rows: "".join(f"{_as_json(row)}\n" for row in rows).encode(errors="replace"),
+    "json": lambda _, rows: _as_json(list(rows)).encode(errors="replace"),
     "xlsx": _workbook,
     "parquet": _parquet,
 }
