@@ -197,6 +197,7 @@ def test_a_dry_run_names_the_audit_and_its_price() -> None:
     assert poor.endswith("half of this budget could show 95.8% at most")
     n = audit_size(31, 4_250, 127)
     assert f"{n:,} with 31 wrong rows" in expected_look(0.97, 5_000, 1_500)
+    assert "in 4 of 5 cases 30 with 1 wrong row in all" in expected_look(0.9, 60, 50)
 
 
 # Answers of the file --------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.report.wording import money
+from stacksl.report.wording import money, plural
 
 LOOKS = 3  # models that are looked at, at most
 MODEL, PEOPLE = 0.04, 0.01  # chance that one of all looks errs, of the model's part and of people's
@@ -118,13 +118,13 @@ def expected_look(
     if least > most:
         shown = 1 - left_wrong(0, min(most, part), part, MODEL) / part
         return f"{wanted} are right: half of this budget could show {100 * shown:.1f}% at most"
-    audits = ((errors, audit_size(allowed / errors, part, allowed)) for errors in (4, 2))
-    sizes = [f"{so_many(n)} with {allowed // errors} wrong rows" for errors, n in audits if n]
+    errors = sorted({allowed // 4, allowed // 2} - {0})
+    audits = ((wrong, audit_size(wrong, part, allowed)) for wrong in errors)
+    sizes = [f"{so_many(n)} with {plural(wrong, 'wrong row')}" for wrong, n in audits if n]
+    enough = f"; in 4 of 5 cases {' and '.join(sizes)} in all are enough" if sizes else ""
     return (
-        f"{wanted} ({part:,} here) are right: {so_many(least)} if none of them is wrong; in 4 of 5"
-        f" cases {' and '.join(sizes)} in all are enough"
-        + ", two answers to each audited row; rows of people are asked again, too"
-        * (answers > 1)
+        f"{wanted} ({part:,} here) are right: {so_many(least)} if none of them is wrong{enough}"
+        + ", two answers to each audited row; rows of people are asked again, too" * (answers > 1)
     )
 
 
