@@ -293,14 +293,14 @@ def _described(outcome: Outcome, wanted: dict[str, Any], run: Path) -> str:
         )
     if outcome.mapped or outcome.measured:
         it = "it" if len(wanted["classes"]) == 1 else "them"
-        audit = f", and {count(outcome.measured)} of the audit name {it}" * bool(outcome.measured)
-        lines.append(f"{count(outcome.mapped)} answers named {it}, learned at no cost{audit}")
+        audit = f"; so did {count(outcome.measured)} of the audit" if outcome.measured else ""
+        lines.append(f"{plural(outcome.mapped, 'answer')} named {it}, learned at no cost{audit}")
     if outcome.again and wanted["reopen"]:
         lines.append(f"asked again: {_again(outcome)}")
     elif outcome.again and wanted["classes"]:
         lines.append(
-            f"{count(len(outcome.again))} items were answered with none of these before; to ask"
-            f" about them again buys {_again(outcome)}: stacksl change {word(run)} --reopen"
+            f"{plural(len(outcome.again), 'item')} had the answer none of these before; to ask"
+            f" again buys {_again(outcome)}: stacksl change {word(run)} --reopen"
         )
     return "\n".join(lines)
 
