@@ -208,6 +208,7 @@ def test_faults_quote_no_text(desk: Desk) -> None:
         (b"k\0e\0y\0", "is neither a workbook nor text"),
         (b"\xff\xfek\0e", "is neither UTF-8 nor UTF-16 nor cp1252"),
         (b"key,answer\r\nx,\xe9\x81\r\n", "is neither UTF-8 nor UTF-16 nor cp1252"),
+        (b"\xef\xbb\xbfkey,answer\r\nx,\xe9\r\n", "is neither UTF-8 nor UTF-16 nor cp1252"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, data: bytes, says: str) -> None:

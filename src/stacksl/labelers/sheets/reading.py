@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stacksl.data.files import (
     DELIMITERS,
+    MARK,
     WIDE_MARKS,
     CsvFault,
     csv_records,
@@ -262,7 +263,7 @@ def _text(path: Path, data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return _decoded(path, data, "cp1252")
+        return _decoded(path, data, "utf-8-sig" if data.startswith(MARK) else "cp1252")
 
 
 def _decoded(path: Path, data: bytes, encoding: str) -> str:
