@@ -171,10 +171,8 @@ def _unit(rows: Array) -> Vectors:
     _, exponent = np.frexp(np.where(peak > 0.0, peak, 1.0))
     integers = np.rint(np.ldexp(rows, 20 - exponent))
     length = np.sqrt(np.sum(integers * integers, axis=1, keepdims=True))
-    unit: Vectors = np.divide(
-        integers, length, out=np.zeros_like(integers), where=length > 0
-    ).astype(np.float32)
-    return unit
+    unit = np.divide(integers, length, out=np.zeros_like(integers), where=length > 0)
+    return np.asarray(unit, dtype=np.float32)
 
 
 ENTRY_BITS = 14  # entries of the matrix are integers of absolute value at most 2^14

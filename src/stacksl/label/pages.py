@@ -100,14 +100,8 @@ def rows(questions: tuple[Asked, ...], classes: Classes | None) -> list[dict[str
     for asked in questions:
         count = len(asked.options)
         shared = classes is not None and count > LETTERED
-        shown.append(
-            {
-                "key": asked.key,
-                "prompt": asked.prompt,
-                "count": count,
-                "options": [] if shared else options(asked.options, classes),
-            }
-        )
+        row = {"key": asked.key, "prompt": asked.prompt, "count": count}
+        shown.append({**row, "options": [] if shared else options(asked.options, classes)})
     return shown
 
 

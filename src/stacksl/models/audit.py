@@ -231,10 +231,8 @@ def powered(
     high end as right.
     """
     value, _ = moments(right[known], Powers(powers.sure[known], powers.reference))
-    (low, of_low), (high, of_high) = (
-        moments(r, powers) for r in (right, np.maximum(right, ~known))
-    )
-    few, many = (rows_of(*estimate, len(right)) for estimate in ((low, of_low), (high, of_high)))
+    ends = (moments(r, powers) for r in (right, np.maximum(right, ~known)))
+    (low, few), (high, many) = ((share, rows_of(share, var, len(right))) for share, var in ends)
     return value, wilson(low * few, few, z)[0], wilson(high * many, many, z)[1]
 
 

@@ -238,12 +238,8 @@ def corrected(
         n·clip(e(1 − e)/(n·variance), 5/n, 2.5), and n where nothing varies.
     """
     if look.sampled:
-        share, rate, fraction = (
-            look.agreeing / n,
-            wrong / look.sampled,
-            look.sampled / look.agreeing,
-        )
+        share, rate = look.agreeing / n, wrong / look.sampled
         value = min(1.0, max(0.0, value - share * rate))
         spread = rate * (1 - rate) + 2 * regained / look.sampled
-        variance += share**2 * spread / look.sampled * (1 - fraction)
+        variance += share**2 * spread / look.sampled * (1 - look.sampled / look.agreeing)
     return value, rows_of(value, variance, n)

@@ -304,12 +304,7 @@ class ChatLabeler:
             return None
         self._look_at(None if place is None else (place, received.order[place]))
         if place is None:
-            why = (
-                f"its thought was cut after {limit} tokens, raise server.answer_tokens"
-                if cut
-                else ""
-            )
-            told = f": {why}" if why else ""
+            told = f": its thought was cut after {limit} tokens, raise server.answer_tokens" * cut
             self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged{told}")
             return self._broken(request, f"the model named no option{told}")
         self._unnamed = 0
