@@ -179,6 +179,13 @@ def test_columns_of_the_same_name_are_kept(stacksl, folder) -> None:
     rows = table((folder / "more.csv").read_text())
     assert [row["label"] for row in rows] == ["unsure", ""]
     assert all(row["predicted_label"] and row["predicted_source"] == "model" for row in rows)
+    (folder / "more.csv").write_text((folder / "more.csv").read_text().replace("model", "mine"))
+    stacksl("predict", "runs/first", "more.csv", "--out", "twice.csv", "--quiet")
+    header, *_ = (folder / "twice.csv").read_text().splitlines()
+    assert len({*header.split(",")}) == len(header.split(",")) == 8, "no name twice"
+    rows = table((folder / "twice.csv").read_text())
+    assert {row["predicted_source"] for row in rows} == {"mine"}, "the column of the file"
+    assert {row["predicted_predicted_source"] for row in rows} == {"model"}
 
 
 @pytest.mark.parametrize(

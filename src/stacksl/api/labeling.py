@@ -135,7 +135,7 @@ def joined(
         before: prefix of these names where the frame has one of them.
     """
     names = list(dict.fromkeys(name for row in values_by_id.values() for name in row))
-    prefix = before if {*names} & {*map(str, frame.columns)} else ""
+    prefix = _prefix(names, map(str, frame.columns), before)
     aside, items = {rejection.row for rejection in dataset.rejected}, iter(dataset.items)
     ids = ["" if n in aside else next(items).id for n in range(1, len(frame) + 1)]
     rows = [values_by_id.get(id, {}) for id in ids]
@@ -331,14 +331,22 @@ def _labeled(
     columns: Sequence[str], rows: Sequence[Sourced], labels: Mapping[str, Mapping[str, Any]]
 ) -> Labeled:
     added = [*ADDED, *(["abstain"] if any("abstain" in row for row in labels.values()) else [])]
-    before = BEFORE if {*columns} & {*added} else ""
-    names = {name: before + name for name in added}
+    prefix = _prefix(added, columns, BEFORE)
+    names = {name: prefix + name for name in added}
     labeled_rows = []
     for values, item in rows:
         label = {} if item is None else labels[item.id]
         labeled_rows.append({**values, **{new: label.get(name) for name, new in names.items()}})
     blank = sum(row[names["label"]] is None for row in labeled_rows)
     return Labeled((*columns, *names.values()), labeled_rows, blank=blank)
+
+
+def _prefix(names: Iterable[str], columns: Iterable[str], word: str) -> str:
+    """The `word`, repeated until no name with it is one of the `columns`; empty if none is."""
+    prefix, taken = "", {*columns}
+    while taken & {prefix + name for name in names}:
+        prefix += word
+    return prefix
 
 
 # Files ------------------------------------------------------------------------------------------
