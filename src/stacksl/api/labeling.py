@@ -93,12 +93,12 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
     columns, rows = _own_rows(spec)
     known = {**column_labels(run, spec), **human_labels(run, spec)}
     asked = [item for _, item in rows if item is not None and item.id not in known]
-    said = {**by_model(run.model, asked, progress), **known}
-    return _labeled(columns, rows, said) if frame is None else own_rows(spec, frame, said, BEFORE)
+    known = {**by_model(run.model, asked, progress), **known}
+    return _labeled(columns, rows, known) if frame is None else own_rows(spec, frame, known, BEFORE)
 
 
-def own_rows(spec: RunSpec, frame: Any, found: Mapping[str, Mapping[str, Any]], before: str) -> Any:
-    """The frame that a run was made from, joined with what was `found` of its items.
+def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], before: str) -> Any:
+    """The frame that a run was made from, joined with `cells` of its items by their ids.
 
     Rows without an id of their own are the run's by their place, so that other texts would get the
     labels of the run's.
@@ -120,7 +120,7 @@ def own_rows(spec: RunSpec, frame: Any, found: Mapping[str, Mapping[str, Any]], 
             f" '{next(iter(items), '')}': give the frame that the run was made from, with the same"
             " index or the same column of ids"
         )
-    return joined(frame, dataset, found, before)
+    return joined(frame, dataset, cells, before)
 
 
 def joined(
