@@ -262,16 +262,16 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
     return _waiting(run, result) if result["state"] == "waiting" else _unfinished(result)
 
 
-def _unfinished(result: dict[str, Any], more: str = "") -> str:
+def _unfinished(result: dict[str, Any], suffix: str = "") -> str:
     """A run without a report, such as one that a page plays on."""
     return facts(
         [
-            ("Run", f"{result['run']}, {result['state']}{more}"),
+            ("Run", f"{result['run']}, {result['state']}{suffix}"),
             ("Labels", labels_so_far(result)),
             ("Cost", spent(result["money"])),
             *notices(result),
             *sheet_lines(result),
-            ("Go on with", None if more else result["resume"]),
+            ("Go on with", None if suffix else result["resume"]),
         ]
     )
 
