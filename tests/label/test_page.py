@@ -175,6 +175,8 @@ def test_requests_of_other_pages_are_refused(opened: Opened) -> None:
     assert status(Host="evil.example") == 421
     assert status(Host="127.0.0.1.evil.example") == 421
     assert status(Host="evil@127.0.0.1", Origin="http://evil@127.0.0.1") == 421
+    assert status(Host="[127.0.0.1") == 421, "no address of the Internet"
+    assert status(Origin="http://[127.0.0.1") == 403
     assert status(**{"X-CSRF-Token": "0" * 64}) == 403
     assert anna.http.get("/rows", headers={"Host": "evil.example"}).status_code == 421
     assert anna.http.post("/answer", json=body, headers={"Origin": HERE}).status_code == 403

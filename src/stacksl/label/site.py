@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import inf
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from stacksl.label.player import Player
 
@@ -84,6 +84,13 @@ def csrf_of(token: str) -> str:
     return hmac.new(token.encode(), b"stacksl csrf", hashlib.sha256).hexdigest()
 
 
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:  # such as a bracket that is not closed
+        return urlsplit("")
+
+
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
@@ -126,13 +133,13 @@ class Site:
             Refused: one of them is not as the page sends it.
         """
         header = request.headers.get("host", "")
-        host = (urlsplit(f"//{header}").hostname or "") if "@" not in header else ""
+        host = (_parts(f"//{header}").hostname or "") if "@" not in header else ""
         if host not in self.hosts:
             raise Refused("the page was opened under another name than it is served by", 421)
         if request.method not in ("GET", "HEAD", "POST"):
             raise Refused("this method is not served", 405)
         if request.method == "POST":
-            origin = urlsplit(request.headers.get("origin", ""))
+            origin = _parts(request.headers.get("origin", ""))
             if origin.netloc != request.headers.get("host"):
                 raise Refused("the request is from another page", 403)
             most = SHEET if request.url.path == "/sheet" else BODY
