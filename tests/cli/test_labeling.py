@@ -127,6 +127,17 @@ def test_numbers_that_a_format_does_not_have_are_written_so_that_others_read_the
     ]  # fmt: skip
 
 
+def test_values_that_parquet_does_not_have_are_written_as_text(stacksl, folder) -> None:
+    rows = [{"text": "sand", "n": 2**63, "meta": {}}, {"text": "moss", "n": 1, "meta": {}}]
+    (folder / "wide.json").write_text(json.dumps(rows))
+    words = ("--prompt-column", "text", "--out", "wide.parquet")
+    done = stacksl("predict", "runs/first", "wide.json", *words)
+    assert done.code == 0, done.err
+    table = pq.read_table(folder / "wide.parquet").to_pydict()
+    assert table["n"] == [str(2**63), "1"]
+    assert table["meta"] == ["{}", "{}"]
+
+
 def test_a_workbook_takes_characters_that_xml_has_not(stacksl, folder) -> None:
     (folder / "odd.json").write_text(json.dumps([{"text": "a\uffff\ufffe\x07 sand"}]))
     said = stacksl("predict", "runs/first", "odd.json", "--out", "odd.xlsx")

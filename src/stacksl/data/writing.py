@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +140,13 @@ def _parquet(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes
 
     def column(name: str) -> Any:
         values = [row.get(name) for row in rows]
-        try:
-            return pa.array(values)
-        except (pa.ArrowException, UnicodeEncodeError):  # of mixed types: as text
-            texts = (None if v is None else _cell(v) for v in values)
-            return pa.array(
-                [None if t is None else t.encode(errors="replace").decode() for t in texts]
-            )
+        with suppress(pa.ArrowException, UnicodeEncodeError, OverflowError):
+            array = pa.array(values)
+            if "struct<>" not in str(array.type):  # Parquet has none without fields
+                return array
+        # of mixed types, of numbers that are too large, or of objects that are empty
+        texts = (None if v is None else _cell(v) for v in values)
+        return pa.array([None if t is None else t.encode(errors="replace").decode() for t in texts])
 
     stream = io.BytesIO()
     pq.write_table(pa.table({name: column(name) for name in columns}), stream)
