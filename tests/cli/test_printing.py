@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.cli.printing import as_json, dollars, measured
+from stacksl.cli.verbs import ls
+from stacksl.cli.verbs.dry_run import shown_forecast
+from stacksl.runs.finish.forecasting import EVERY
 
 
 @given(st.integers(0, 10**15))
@@ -47,3 +50,17 @@ def test_an_audit_drawn_late_is_said_to_be_of_the_other_rows() -> None:
     early, late = (measured({**audit, "passed_over": share}) for share in (0.0, 0.2))
     assert early == "accuracy 0.900 (95% interval 0.800 to 0.950, 50 items)"
     assert late == f"{early}, of rows that nobody had been asked about"
+
+
+def test_what_became_of_the_labels_adds_up() -> None:
+    result = {"state": "finished", "spent": 160, "budget": 160, "asked": 110, "answered": 109}
+    assert ls._labels({**result, "left": 0}) == (
+        "160 of 160 bought, 109 learned, 1 not learned (no candidate named, or a second answer),"
+        " 50 to measure the model, 0 left"
+    )
+
+
+def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() -> None:
+    found = {"expected": [], "now": None, "labels": 25, "rests_on": "", "reason": ""}
+    assert f"in steps of {EVERY}: smaller ones would show" in shown_forecast(found, ls.STEPS)
+    assert "steps" not in shown_forecast(found)

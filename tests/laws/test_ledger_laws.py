@@ -325,7 +325,7 @@ class Buying(RuleBasedStateMachine):
             assert again.said() == ledger.said()
             assert again.accounts.further == ledger.accounts.further
             assert again.audited_by_all() == ledger.audited_by_all()
-            assert again.disputes() == ledger.disputes()
+            assert again.uncharged() == ledger.uncharged()
             assert again.open_purchases() == self.ledger.open_purchases()
             assert again.export() == self.ledger.export()
             again.verify({f"file {n}": head for n, head in enumerate(self.heads)})

@@ -47,7 +47,7 @@ def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decisi
     ledger.take([replace(NONE, text=None, note=None)])
     assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me")])) == []
     assert (ledger.accounts.spent, ledger.accounts.learned) == (1, 0)
-    assert ledger.disputes() == [Answer("q0", 0, 1, 2, "me")]
+    assert ledger.uncharged() == ([Answer("q0", 0, 1, 2, "me")], [])
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_comes_with_more_words_is_kept_and_is_no_dispute(book, decision):
         assert lessons(ledger.take([bare, NONE])) == []
     assert events(ledger) == ["round", "reserved", "answered", "late"]
     assert ledger.texts() == [NONE]
-    assert ledger.disputes() == []
+    assert ledger.uncharged() == ([], [])
     assert (ledger.accounts.spent, ledger.said()["none"]) == (1, 1)
 
 
@@ -164,13 +164,26 @@ def test_a_correction_to_a_candidate_is_learned_once(book, decision, path):
 def test_a_dispute_ends_with_the_correction_that_grants_it(book, decision):
     ledger = book()
     ledger.post([decision(1)])
-    ledger.take([Answer("q0", 0, 1, 1, "me"), Answer("q0", 0, 1, 2, "you")])
-    ledger.take([Answer("q0", 0, 1, 2, "you", note="really")])
-    assert [each.index for each in ledger.disputes()] == [2]
+    ledger.take([Answer("q0", 0, 1, 1, "me"), Answer("q0", 0, 1, 2, "me")])
+    ledger.take([Answer("q0", 0, 1, 2, "me", note="really")])
+    assert [each.index for each in ledger.uncharged()[0]] == [2]
     ledger.correct("q0", 3, "me")
-    assert [each.index for each in ledger.disputes()] == [2]
+    assert [each.index for each in ledger.uncharged()[0]] == [2]
     ledger.correct("q0", 2, "me")
-    assert ledger.disputes() == []
+    assert ledger.uncharged() == ([], [])
+
+
+def test_late_answers_are_counted_as_they_were_told(book, decision):
+    """Also those that agree with the accepted one: they are not paid either."""
+    ledger = book()
+    ledger.post([decision(1), decision(2)])
+    ledger.release(ledger.open_purchases()[0], "expired")
+    ledger.lease("q0")
+    ledger.take([Answer("q0", 0, 2, 1, "me"), Answer("q1", 0, 1, 1, "me")])
+    more = [Answer("q0", 0, 1, 1, "you"), Answer("q1", 0, 1, 2, "you"), Answer("q1", 0, 1, 3, "me")]
+    told = [receipt.outcome for receipt in ledger.take(more)]
+    assert told == ["late", "late", "disputed"]
+    assert ledger.uncharged() == (more[2:], more[:2])
 
 
 def test_an_answer_too_late_to_be_paid_is_told(book, decision):
@@ -179,5 +192,5 @@ def test_an_answer_too_late_to_be_paid_is_told(book, decision):
     ledger.release(ledger.open_purchases()[0], "expired")
     ledger.post([decision(2)])
     assert lessons(ledger.take([replace(NONE)])) == []
-    assert ledger.disputes() == [NONE]
+    assert ledger.uncharged() == ([], [NONE])
     assert ledger.texts() == [NONE]

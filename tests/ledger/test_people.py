@@ -80,7 +80,7 @@ def test_the_chain_holds_codes_of_people(asked, path):
     told = ["Ann Example"] * 2 + ["Ben Example"] * 2 + ["Ann Example"]
     assert [row.labeler for row in asked.rows() if row.labeler][:5] == told
     assert [row["labeler"] for row in asked.export()] == ["Ann Example", "Ben Example", "oracle"]
-    assert [each.labeler for each in asked.disputes()] == ["Ann Example"]
+    assert [each.labeler for each in asked.uncharged()[0]] == ["Ann Example"]
     asked.close()
     chain, codes = chain_of(path), re.findall(r"person:\w+", chain_of(path, "names"))
     assert "Example" not in chain

@@ -142,3 +142,14 @@ def test_an_answer_that_named_an_added_class_measures_an_audit_that_was_shown(bo
     ledger.show_audit()
     ledger.correct("q3", 2, "anna", named=True)
     assert audited(ledger) == audited(ledger, now=True) == {"q3": 2}
+
+
+def test_agreement_is_of_the_first_two_answers_of_a_row(ledger: Ledger) -> None:
+    """A third is asked for where two differ, and would make them agree less than people do."""
+    ledger.reserve(["q0"], "train")
+    ledger.take([Answer("q0", 1, 1, 3, "ben")])
+    ledger.reserve(["q0"], "train")
+    ledger.take([Answer("q0", 2, 1, 3, "carl")])
+    assert [(a.labeler, b.labeler) for a, b in ledger.agreement()] == [("anna", "ben")]
+    ledger.stand("set_aside", "anna")
+    assert ledger.agreement() == [], "the other two were not asked independently"

@@ -44,6 +44,7 @@ def asking() -> Asking:
         ambiguous=22,
         broken=7,
         disputes=3,
+        late=2,
         agreement=Agreement(100, 88, 0.874),
         disagreements=(
             Disagreement(

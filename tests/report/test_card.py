@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 from stacksl.report import card
 from stacksl.report.wording import plain
@@ -25,6 +26,13 @@ def test_the_card_starts_with_front_matter_and_holds_every_part(made):
     ]
     for words in ("$2,500.00", "87.69%", "86.49% to 88.81%", "C = 20", "sentences:minilm"):
         assert words in body, words
+
+
+def test_macro_f1_is_named_for_what_it_is_of(made):
+    facts = made["usual"]()
+    own = replace(facts, data=replace(facts.data, classes=None), classes=(), confusions=())
+    assert "| Macro F1 |" in card(facts)
+    assert "| Macro F1 of the right option’s position |" in card(own)
 
 
 def test_tables_have_two_columns_whatever_the_data_hold(case):

@@ -12,6 +12,7 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.core.heads.abstaining import FEWEST
+from stacksl.runs.finish import heads
 
 from ..ledgers import bought
 from .conftest import CLASSES, class_items
@@ -96,12 +97,17 @@ def test_an_evaluation_tells_the_share_and_the_accuracy_on_the_rest(abstaining: 
     assert told["n"] == len(mine), "the accuracy still counts every row"
 
 
-def test_a_few_none_of_these_train_nothing_and_the_report_says_so(tmp_path: Path) -> None:
+def test_a_few_none_of_these_train_nothing_and_the_report_says_so(
+    tmp_path: Path, monkeypatch
+) -> None:
     done = played(tmp_path, 12)
     none = facts(done)["asking"]["none_of_these"]
     assert 0 < none < FEWEST
     assert done.model.abstaining is None
-    assert f"never abstains: {none} items" in facts(done)["asking"]["abstaining"]
+    assert f"never abstains: {none} items were" in facts(done)["asking"]["abstaining"]
+    monkeypatch.setattr(heads, "unnamed", lambda ledger: ["one"])
+    with done.ledger as ledger:
+        assert ": 1 item was answered" in heads.words_on_threshold(ledger, None, possible=True)
     items, answers = two_of_three(20, seed=9)
     assert all("abstain" not in row for row in done.predict(items))
     known = [item for item in items if item.id in answers]

@@ -135,8 +135,8 @@ def test_a_contradiction_is_kept_unpaid_and_listed(tmp_path: Path) -> None:
     assert waiting.status()["money"]["spent"] == paid
     assert bought(waiting, state="answered") == said
     with waiting.ledger as ledger:
-        disputes = ledger.disputes()
-    assert len(disputes) == 2
+        disputes, late = ledger.uncharged()
+    assert (len(disputes), late) == (2, [])
     done = play(waiting)
     assert facts_of(done).asking.disputes == 2  # type: ignore[union-attr]
     expect_sound(done)
@@ -219,6 +219,7 @@ def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknow
     done = play(waiting)
     audit = facts_of(done).audit
     assert (audit.n, audit.unknown) == (6, len(measured & asked))
+    assert facts_of(done).budget.released == 12, "as many as the command freed"
     expect_sound(done)
 
 

@@ -98,9 +98,11 @@ def test_labels_held_elsewhere_do_not_make_an_old_audit_new(done: Run, tmp_path:
 def test_an_audit_that_was_leased_stays_with_further_changes(done: Run) -> None:
     found = done.change(budget=100, later=True)
     assert (found.audit, len(audits(done))) == (20, 26), "leased with the change"
-    assert "20 of the 100 labels are kept" in str(found.measures)
+    assert f"20 of the {found.more} added labels pay a second audit" in str(found.measures)
     for labels in (140, 120):
-        assert done.change(budget=labels, later=True).audit == 20
+        found = done.change(budget=labels, later=True)
+        assert found.audit == 20
+        assert f"20 of the {labels} labels pay a second audit" in str(found.measures)
     assert RunSpec.open(done.folder).terms.audits == (6, 20)
     with pytest.raises(SettingsError, match="give at least 40"):
         done.change(budget=20)

@@ -22,6 +22,7 @@ from stacksl.runs.loop.head_fitting import (
     lower_loss,
     make_final,
 )
+from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.storage.folder import RunFolder
 
 from ..saved_arrays import drop
@@ -301,17 +302,28 @@ def test_that_labels_do_not_improve_on_names_is_told_on_the_way_and_at_the_end(t
     waiting = begin(
         tmp_path, count=200, budget=130, open_questions=50, audit=0, class_names=True, seed=3
     )
-    told = "labels have not improved the model on the class names alone"
+    told = "labels and the class names is not shown to be better than the names alone"
     for _ in range(2):
         assert not any(told in each for each in waiting.status()["warnings"])
         answer_all(waiting, lambda row: rng.choice(CLASSES))
-    assert sum(f"The first 100 {told}" in each for each in waiting.status()["warnings"]) == 1
+    assert sum(f"the first 100 {told}" in each for each in waiting.status()["warnings"]) == 1
     answer_all(waiting, lambda row: rng.choice(CLASSES))
-    assert sum(f"The first 130 {told}" in each for each in waiting.status()["warnings"]) == 1
-    assert f"The first 130 {told}" in (waiting.path / "report.html").read_text(encoding="utf-8")
+    assert sum(f"the first 130 {told}" in each for each in waiting.status()["warnings"]) == 1
+    assert f"the first 130 {told}" in (waiting.path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("lower", "words"), [(-0.29, "0.29 higher"), (0.01, "0.01 lower")])
+def test_which_log_loss_is_higher_is_told_without_a_sign(
+    tmp_path, monkeypatch, lower, words
+) -> None:
+    monkeypatch.setattr(LinearTrainer, "over_names", lambda self, labels: (lower, 0.05))
+    items, answers = class_items(160)
+    done = run(items, answers, mode="pool", budget=100, audit=0, out=tmp_path / "run")
+    (told,) = (each for each in done.status()["warnings"] if "than the names alone" in each)
+    assert f"its log-loss is {words}, with a standard error of 0.05" in told
 
 
 def test_that_labels_improve_on_names_is_not_told(tmp_path) -> None:
     items, answers = class_items(200)
     done = run(items, answers, mode="pool", budget=120, audit=0, out=tmp_path / "run")
-    assert not any("class names alone" in each for each in done.status()["warnings"])
+    assert not any("than the names alone" in each for each in done.status()["warnings"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from stacksl.runs.spec import RunSpec
 
 from .people_cases import begin, gold, play, truth
 
+SKY = "the night sky"
 WORDS = {
     "bread": "flour dough oven loaf",
     "sea": "wave salt tide ship",
@@ -102,3 +104,45 @@ def test_what_is_proposed_on_the_way_tells_nobody_what_a_row_was_for(tmp_path, m
     play(waiting, lambda row: "none" if gold(row["prompt"]) == "night" else truth(row))
     assert {*known[:-1]} == {25}
     assert known[-1] == 40, "at the end all, without the audit"
+
+
+def told_by_people(folder: Path) -> Run:
+    """A finished run in which people wrote a text of their own to rows of the class night."""
+    wanted: dict[str, Any] = {"count": 90, "budget": 60, "audit": 10, "open_questions": 30}
+    spellings = itertools.chain(["once", "once"], itertools.cycle([SKY, "  The  NIGHT sky"]))
+
+    def say(row: dict[str, str]) -> str:
+        return f"none: {next(spellings)}" if gold(row["prompt"]) == "night" else truth(row)
+
+    return play(begin(folder, second_look=False, **wanted), say)
+
+
+def test_what_people_wrote_names_a_class(tmp_path: Path) -> None:
+    done = told_by_people(tmp_path)
+    with done.ledger as ledger:
+        train = {*ledger.bought("train")}
+        wrote = [each for each in ledger.texts() if each.item in train]
+        alike = [each for each in wrote if " ".join((each.text or "").casefold().split()) == SKY]
+    assert len(alike) > 3
+    proposed = done.status()["proposed"]
+    (named,) = (each for each in proposed if each["name"].casefold() == SKY)
+    assert named["written"] == len(alike), "without the answers of the audit"
+    assert not any(each["name"] == "once" for each in proposed)
+    (told,) = (said for _, said in notices(done.status()) if named["name"] in said)
+    assert f"answered with none and the text: {named['name']}; to add" in told
+    page = (done.path / "report.html").read_text() + (done.path / "README.md").read_text()
+    assert SKY not in page.casefold(), "it is told to the owner alone"
+    forget(done.path, alike[0].item)
+    assert done.status()["proposed"] == []
+    done.resume()
+    assert [
+        each["written"] for each in done.status()["proposed"] if each["name"].casefold() == SKY
+    ] == [len(alike) - 1]
+
+
+def test_a_class_that_there_is_now_is_not_named_as_what_people_wrote(tmp_path: Path) -> None:
+    done = told_by_people(tmp_path)
+    assert "proposed" in done.status()
+    done.change(classes={"the night SKY": ""}, later=True)
+    done.resume()
+    assert not any(each["name"].casefold() == SKY for each in done.status()["proposed"])

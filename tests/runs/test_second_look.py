@@ -149,6 +149,38 @@ def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(waits: Wa
     assert "People&#39;s errors" in page
 
 
+def test_all_points_of_the_curve_are_by_the_same_answers(waits: Waits) -> None:
+    made = play(waits(0.1, audit=30), erring(0.1))
+    facts = facts_of(made)
+    audit, last = facts.audit, facts.curve[-1]
+    by_count = audit.correct / (audit.n - audit.unknown)
+    assert last.accuracy == by_count != audit.accuracy, "the estimate is another number"
+    earlier = (round(point.accuracy * audit.n, 9).is_integer() for point in facts.curve[:-1])
+    assert len(facts.curve) > 2
+    assert all(earlier)
+    page = (made.path / "report.html").read_text()
+    assert f"{100 * audit.accuracy:.1f}%, is an estimate by the second look" in page
+
+
+def test_the_range_holds_the_estimate_and_evaluate_says_why_it_is_another(
+    waits: Waits, tmp_path: Path, capsys: Any
+) -> None:
+    made = play(waits(0.1, annotators="anna,ben"), erring(0.1))
+    audit = facts_of(made).audit
+    worst, best = audit.second.ends
+    assert worst < audit.accuracy < best
+    words = {row.name: row.value for row in sentences.audit_rows(audit)}
+    (case,) = (value for name, value in words.items() if name.startswith("Worst to best"))
+    assert case == f"{100 * worst:.2f}% to {100 * best:.2f}%"
+    assert f"{audit.correct} of 24" in words["Right by what two people said, else the first"]
+    texts = texts_of(write_pool(tmp_path, 60)).values()
+    rows = [{"text": text, "label": gold(text)} for text in texts]
+    file = write_rows(tmp_path / "new.csv", rows)
+    assert entry.call(["evaluate", str(made.path), str(file)]) == 0
+    told = f"({audit.correct / 24:.3f}; the estimate {audit.accuracy:.3f} also uses the second look"
+    assert told in capsys.readouterr().out
+
+
 def test_second_answers_buy_no_label_of_the_audit_or_its_second_look(tmp_path: Path) -> None:
     made = begin(tmp_path, **{**WANTED, "sheets.overlap": 60})
     answer_all(made)
@@ -468,6 +500,7 @@ def test_correcting_training_rows_leaves_what_the_second_look_found(tmp_path, wa
     assert (after["state"], len(bought(made))) == ("finished", asked)
     second, audit = after["audit"]["second"], after["audit"]
     assert second.pop("accuracy") != (was := before.pop("accuracy"))
+    assert second.pop("ends") != before.pop("ends"), "they are of that accuracy"
     assert second == before, "the model of now differs in other rows, and nobody looked at these"
     assert audit["accuracy"] < was[0] - 0.1
     expect_sound(made)

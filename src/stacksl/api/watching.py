@@ -92,10 +92,13 @@ def stated(folder: RunFolder, now: tuple[int, int] | None = None) -> dict[str, A
     `found` says of audits of new rows how probably they find a fall of ten points.
     """
     facts = shown_facts(folder)
-    before = _right_of(facts.audit if facts else None)
-    if before is None:
+    audit = facts.audit if facts else None
+    if audit is None or (before := _right_of(audit)) is None:
         return None
-    about = {"correct": before[0], "n": before[1]}
+    also = "the model's probabilities of other rows" if audit.reference else None
+    if audit.second is not None and audit.measures == "accuracy":
+        also = "the second look, where a row without two people who agree counts half"
+    about = {"correct": before[0], "n": before[1], "accuracy": audit.accuracy, "also": also}
     if now is not None:
         return {**about, "p": float(watching.fall_p(before, now))}
     accuracy, n = before[0] / before[1], before[1]

@@ -76,7 +76,7 @@ class View:
             that the order says nothing of the reason for a row.
         people: the annotators, in the order of the settings.
         money: the most micro-units; None where labels have no price.
-        agreed, compared: pairs of training answers to one item, and how many agree.
+        agreed, compared: rows to train on that two people answered, and on how many they agree.
         proposed: groups of rows that look alike and like no class.
         unimproved: that labels have not improved on class names, if so.
         sentence: why the run failed.
@@ -407,20 +407,15 @@ class OpenRun:
         self.session.learn(lessons)
 
     def _compared(self) -> dict[str, tuple[int, int]]:
-        """How many training answers of each annotator a second person agrees with, and of how many.
-
-        Those of an audit take no part before the end.
-        """
+        """How many training answers of each a second person agrees with, and of how many."""
         if not self.ledger.accounts.doubled:
             return {}
-        train = set(self.ledger.bought("train"))
         agreed: Counter[str] = Counter()
         pairs: Counter[str] = Counter()
         for first, second in self.ledger.agreement():
-            if first.item in train:
-                for name in ("", first.labeler, second.labeler):
-                    pairs[name] += 1
-                    agreed[name] += first.word == second.word
+            for name in ("", first.labeler, second.labeler):
+                pairs[name] += 1
+                agreed[name] += first.word == second.word
         return {name: (agreed[name], pairs[name]) for name in pairs}
 
     # What is shown -------------------------------------------------------------------------------

@@ -269,24 +269,21 @@ class LedgerReader:
             if (answer.text is not None or answer.note is not None) and item in (None, answer.item)
         ]
 
-    def disputes(self) -> list[Answer]:
-        """Answers that were kept uncharged and differ from the accepted one.
+    def uncharged(self) -> tuple[list[Answer], list[Answer]]:
+        """Answers that were kept uncharged: contradictions, and late ones, as `Ledger.take` says.
 
-        They contradict it, or were too late to be paid where there is none. The same answer of
-        the same labeler is listed once.
+        The former differ from the accepted answer of the same labeler, as it is now corrected. The
+        same answer of the same labeler is listed once.
         """
-        answers = list(self._answers(with_texts=True))
-        accepted = {(reply.item, reply.slot) for row, reply in answers if row.event == "answered"}
-        disputes: dict[tuple[object, ...], Answer] = {}
-        for row, answer in answers:
-            if row.event != "late":
-                continue
-            now = self._state(row)
-            word = answer.said if answer.index is None else answer.index
-            agrees = now is not None and now.word == word
-            if not (agrees and (answer.item, answer.slot) in accepted):
-                disputes.setdefault((answer.item, answer.slot, answer.labeler, word), answer)
-        return list(disputes.values())
+        disputed: dict[tuple[object, ...], Answer] = {}
+        late: dict[tuple[object, ...], Answer] = {}
+        for row, answer in self._answers(("late",), with_texts=True):
+            now, key = self._state(row), (answer.item, answer.slot, answer.labeler, answer.word)
+            if now is None or now.stage != "answered" or now.labeler != row.code:
+                late.setdefault(key, answer)
+            elif now.word != answer.word:
+                disputed.setdefault(key, answer)
+        return [*disputed.values()], [*late.values()]
 
     def audited(self, *, now: bool = False) -> dict[str, Answer]:
         """What two people said of each item of the audit, else the first; see `audited_by_all`."""
@@ -335,23 +332,25 @@ class LedgerReader:
         return self.accounts.taught.get(self.items.surrogates[item])
 
     def agreement(self) -> list[tuple[Answer, Answer]]:
-        """Each two accepted answers to one item, uncorrected, lower slot first; none set aside.
+        """The first two accepted answers to each item that has two, uncorrected, lower slot first.
 
-        Where an item was asked again with more classes, the question has changed: that says
-        nothing of agreement. Nor do items of an audit, which are asked again where people differ
-        from the model.
+        Further ones say nothing of agreement, as they are asked for where two differ; nor do items
+        of an audit, asked again where people and model differ. A pair with an answer set aside is
+        left out. More classes are another question: the pair is of the last that two answered.
         """
         aside = self.set_aside
         by_question: dict[tuple[str, int], list[Answer]] = {}
         for row, answer in self._answers():
-            if row.event == "answered" and row.purpose == "train" and row.labeler not in aside:
+            if row.event == "answered" and row.purpose == "train":
                 state = self._state(row)
                 key = (answer.item, 0 if state is None else state.classes_added)
                 by_question.setdefault(key, []).append(answer)
-        pairs = []
-        for alike in by_question.values():
-            pairs += list(itertools.combinations(sorted(alike, key=lambda answer: answer.slot), 2))
-        return pairs
+        pairs: dict[str, tuple[Answer, Answer]] = {}
+        for (item, _), alike in by_question.items():
+            one, *others = sorted(alike, key=lambda answer: answer.slot)
+            if others and not {one.labeler, others[0].labeler} & aside:
+                pairs[item] = one, others[0]
+        return [*pairs.values()]
 
     def _answers(
         self, events: Sequence[str] = ("answered", "late"), *, with_texts: bool = False

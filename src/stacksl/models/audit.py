@@ -22,6 +22,7 @@ from stacksl.models.second_look import Verdict
 from stacksl.report.quality import SecondLook
 
 SMALLEST = 80  # labels of a budget below which an audit would cost more than it is worth
+KEPT = "labels are kept for an audit"
 _CLEAR = ("label", "none")
 NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
 
@@ -121,7 +122,7 @@ def draw(
     return [int(row) for row in pool[chosen]]
 
 
-def expected_width(size: int, budget: int, what: str = "accuracy") -> str:
+def expected_width(size: int, budget: int, what: str = "accuracy", kept: str = "") -> str:
     """The sentence before a run: the audit's share of the budget, and how precise `what` will be.
 
     >>> expected_width(80, 800).split(":")[0]
@@ -131,7 +132,7 @@ def expected_width(size: int, budget: int, what: str = "accuracy") -> str:
         ends = (wilson(round(share * size), size) for share in (0.5, 0.9))
         half = [50 * (high - low) for low, high in ends]
         return (
-            f"{size:,} of the {budget:,} labels are kept for an audit: it will measure the {what}"
+            f"{size:,} of the {budget:,} {kept or KEPT}: it will measure the {what}"
             f" on new items to within {half[0]:.0f} points where it is near 50%, and within"
             f" {half[1]:.0f} where it is near 90% (half of a 95% interval)"
         )

@@ -148,8 +148,10 @@ def looked(
     whose |= {item: "model" if same else "first" for item, same in agree.items()}
     first = None if powers is None else _moments([whose.get(item) for item in predicted], powers)
     moved = len(agree) - sum(agree.values())
-    accuracy = estimated(now, now.model_right, first, z, moved, again["model", False])
-    return replace(look, accuracy=accuracy, errors=(1 - right, 1 - high, 1 - low))
+    more = moved, again["model", False]
+    accuracy, ends = (estimated(now, now.model_right, first, width, *more) for width in (z, 0.0))
+    look = replace(look, accuracy=accuracy, ends=ends[1:])
+    return replace(look, errors=(1 - right, 1 - high, 1 - low))
 
 
 def too_wide(look: SecondLook) -> bool:

@@ -57,6 +57,7 @@ class SecondLook:
             `model_right`, and what the first person said in `first_right`.
         accuracy, errors: the model's accuracy and people's errors, estimated from these, with the
             ends of their 95% intervals.
+        ends: that accuracy if all open rows and all without a clear answer were wrong, or right.
     """
 
     n: int
@@ -70,6 +71,7 @@ class SecondLook:
     differing_open: int
     accuracy: tuple[float, float, float] = (0.0, 0.0, 1.0)
     errors: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    ends: tuple[float, float] = (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
@@ -369,7 +371,8 @@ class Asking:
     Attributes:
         labels: charged answers that named a candidate.
         none_of_these, ambiguous, broken: charged answers that named none.
-        disputes: answers that contradicted an accepted one, or were late; kept uncharged.
+        disputes: answers that contradict the accepted one of the same person; kept uncharged.
+        late: answers to rows that somebody else answered or that were no longer asked; the same.
         agreement: of two annotators; None where no row went to two.
         disagreements: some of the rows on which they disagreed.
         costs: in order of the labelers' names.
@@ -383,6 +386,7 @@ class Asking:
     ambiguous: int = 0
     broken: int = 0
     disputes: int = 0
+    late: int = 0
     agreement: Agreement | None = None
     disagreements: tuple[Disagreement, ...] = ()
     costs: tuple[Cost, ...] = ()

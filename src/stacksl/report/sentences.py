@@ -224,23 +224,30 @@ OPEN = (
 def audit_rows(audit: AuditResult) -> list[Named]:
     """The audit in numbers."""
     known = audit.n - audit.unknown
-    estimated = audit.second is not None and audit.measures == "accuracy"
+    seen = audit.second if audit.measures == "accuracy" else None
+    ends, by, how, which = (audit.worst, audit.best), "", "", "of these"
+    if seen is not None:
+        ends, by = seen.ends, " by what two people said, else the first"
+        how = ", corrected for errors of people; a row without two who agree counts half"
+        which = "without two who agree or a clear answer"
     rows = [
         Named("Items of the audit", count(audit.n)),
-        Named("Right", f"{count(audit.correct)} of {count(known)}"),
-        Named(f"Audited {audit.measures}", percent(audit.accuracy, 2)),
+        Named(f"Right{by}", f"{count(audit.correct)} of {count(known)}"),
+        Named(f"Audited {audit.measures}{how}", percent(audit.accuracy, 2)),
     ]
     if audit.look:
         rows.append(Named("At least, in 95 of 100 runs", percent(audit.low, 2)))
         rows.append(Named("Looks at the audit, this one included", count(audit.look)))
     else:
-        wilson = " (Wilson)" * (not (estimated or audit.reference))
+        wilson = " (Wilson)" * (seen is None and not audit.reference)
         rows.append(Named(f"95% interval{wilson}", interval(audit.low, audit.high, 2)))
     if audit.none_of_these:
         rows.append(Named("None of the candidates, counted as wrong", count(audit.none_of_these)))
     if audit.unknown:
         rows.append(Named("Ambiguous, broken or unanswered", count(audit.unknown)))
-        rows.append(Named("Worst to best case", interval(audit.worst, audit.best, 2)))
+    if audit.unknown or (seen is not None and ends[0] < ends[1]):
+        case = f"Worst to best case, all rows {which} wrong or all right"
+        rows.append(Named(case, interval(*ends, 2)))
     if (second := audit.second) is not None:
         differing, sampled = count(second.differing), count(second.sampled)
         open_rows, errors = second.differing_open + second.sampled_open, second.errors
@@ -303,8 +310,8 @@ def answer_rows(facts: Facts) -> list[Named]:
         ("Broken item", asking.broken),
     )
     rows = [Named(name, f"{count(n)} ({percent(n / total)})") for name, n in kinds]
-    if asking.disputes:
-        rows.append(Named("Conflicting or late, not charged", count(asking.disputes)))
+    unpaid = (("Contradict", asking.disputes), ("Late", asking.late))
+    rows += [Named(f"{name}, kept but not paid", count(n)) for name, n in unpaid if n]
     if (agreement := asking.agreement) is not None:
         kappa = "not defined" if agreement.kappa is None else number(agreement.kappa, 2)
         agreed = f"{percent(agreement.agreed / agreement.n)} of {plural(agreement.n, 'row')}"
@@ -332,7 +339,7 @@ CHANGES = {
     "owned": ("{} that you have added", "label"),
     "corrected": ("{} corrected", "answer"),
     "named": ("{} that named an added class, now learned", "answer"),
-    "reopened": ("{} asked once more", "row"),
+    "reopened": ("{} asked for on rows that had one", "answer"),
     "dropped": ("{} dropped", "row"),
     "erased": ("{} erased", "row"),
     "joined": ("{} joined", ""),

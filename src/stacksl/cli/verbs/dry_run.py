@@ -128,6 +128,10 @@ def _request(spec: RunSpec) -> dict[str, Any] | None:
 
 def _bought(spec: RunSpec) -> str:
     test, owned, further = _test(spec), len(spec.sources.owned), spec.further
+    rows = len(spec.sources.pool.items)
+    out = sum(row < rows for row in spec.sources.aside)
+    like = "with the text of an example of a class or of a label that you have"
+    some = f", of {count(rows - out)} rows: {plural(out, 'row')} {like} are left out" * bool(out)
     most = dollars(spec.budget.cost)
     cost = f" for {dollars(further * spec.budget.price)}" * (most is not None)
     column = spec.settings.column
@@ -138,7 +142,7 @@ def _bought(spec: RunSpec) -> str:
     return facts(
         [
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
-            ("Labels", f"{count(spec.budget.labels)} at most"),
+            ("Labels", f"{count(spec.budget.labels)} at most{some}"),
             ("Audit", expected_audit(spec) if test is None else None),
             ("Second look", asking if further else None),
             ("Mailings", _mailings(spec) if spec.settings.labeler == "file" else None),
@@ -166,8 +170,8 @@ def _mailings(spec: RunSpec) -> str:
     return f"{-(-labels // rows)} or more, of {plural(rows, 'row')} in all at most{hint}"
 
 
-def shown_forecast(forecast: dict[str, Any]) -> str:
-    """The accuracy to expect from more labels: a table, and what it rests on."""
+def shown_forecast(forecast: dict[str, Any], how: str = "") -> str:
+    """The accuracy to expect from more labels, what it rests on, and `how` these were counted."""
     lines = []
     if forecast["expected"]:
         header = ["Labels", "To buy", "Accuracy", "90% interval"]
@@ -180,7 +184,7 @@ def shown_forecast(forecast: dict[str, Any]) -> str:
         lines.append(table(header + (["Cost"] if priced else []), rows))
     now = forecast["now"]
     about: list[tuple[str, object]] = [
-        ("Labels learned", count(forecast["labels"]) if forecast["labels"] else None),
+        ("Labels learned", f"{count(forecast['labels'])}{how}" if forecast["labels"] else None),
         ("Accuracy now", now and f"{share(now['accuracy'])} ({_between(now)})"),
         ("Rests on", forecast["rests_on"] or None),
         ("No forecast", forecast["reason"] or None),

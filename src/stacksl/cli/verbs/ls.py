@@ -47,6 +47,7 @@ NoText = Annotated[
 ClassNames = Annotated[
     bool, typer.Option("--class-names", help="With --no-text: keep the names of the classes.")
 ]
+STEPS = " so far, of those to train on, in steps of 25: smaller ones would show the audit's answers"
 
 
 def status(
@@ -82,7 +83,8 @@ def status(
     status, forecast = opened.status(), opened.forecast()
     # where the accuracy was measured, an estimate of it would contradict
     measured_now = status["test"] or status["audit"]
-    ahead = [shown_forecast(forecast)] if forecast["now"] and not measured_now else []
+    how = STEPS * (status["state"] != "finished")
+    ahead = [shown_forecast(forecast, how)] if forecast["now"] and not measured_now else []
     print("\n\n".join([_shown(status), *people, *ahead]))
 
 
@@ -162,6 +164,8 @@ def _labels(result: Mapping[str, Any]) -> str:
     parts = [f"{count(result['spent'])} of {count(result['budget'])} bought"]
     if result["asked"] > result["answered"]:
         parts.append(f"{count(result['answered'])} learned")
+        rest = result["asked"] - result["answered"]
+        parts.append(f"{count(rest)} not learned (no candidate named, or a second answer)")
     if measuring:
         parts.append(f"{count(measuring)} to measure the model")
     return ", ".join([*parts, f"{count(result['left'])} left"])

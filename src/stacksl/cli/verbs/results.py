@@ -133,9 +133,11 @@ def _audited(stated: dict[str, Any] | None) -> str | None:
     if stated is None:
         return None
     right = f"{count(stated['correct'])} of {plural(stated['n'], 'row')}"
+    part = share(stated["correct"] / stated["n"])
+    if stated["also"]:
+        part = f"{part}; the estimate {share(stated['accuracy'])} also uses {stated['also']}"
     if "p" in stated:
         fallen = "lower" if stated["p"] <= 0.05 else "not lower beyond chance"
-        part = share(stated["correct"] / stated["n"])
         return f"{right} ({part}); the new accuracy is {fallen} (one-sided p = {stated['p']:.3f})"
     powers = (f"{percent(part, 0)} with {n} rows" for n, part in stated["found"].items())
     return f"{right}; an audit of new rows finds a fall of ten points in {' and in '.join(powers)}"

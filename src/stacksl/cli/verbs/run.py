@@ -300,10 +300,13 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     from stacksl.report.quality import Differing
 
     run = word(Path(result["run"]))
-    alike = "look alike and like no class"
+    why = ("look alike and like no class", "were answered with none and the text")
     add = f"to add them as one: stacksl change {run} --add-class"
     return [
-        (f"{group['rows']:,} rows", f"{alike}: {group['name']}; {add} '{group['name']}'")
+        (
+            f"{group.get('written') or group['rows']:,} rows",
+            f"{why[bool(group.get('written'))]}: {group['name']}; {add} {word(group['name'])}",
+        )
         for group in result["proposed"]
     ] + [
         (
@@ -355,8 +358,8 @@ def labels_so_far(result: Mapping[str, Any]) -> str:
     return f"{count(result['budget'])}: answered {count(answered)}{shown}"
 
 
-def word(path: Path) -> str:
-    """A path as it is typed in a shell."""
+def word(path: Path | str) -> str:
+    """A path or a name as it is typed in a shell."""
     import shlex
 
     return shlex.quote(str(path))

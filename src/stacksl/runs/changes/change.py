@@ -222,7 +222,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         more=more,
         cost=paid,
         audit=0 if change.budget is None else fresh_audit(terms),
-        measures=None if change.budget is None else what_measures(terms),
+        measures=None if change.budget is None else what_measures(terms, before),
         items=pool,
         owned=len(wanted.dataset.items) - len(spec.dataset.items) - pool,
         classes=None if wanted.dataset.classes is None else len(wanted.dataset.classes),

@@ -20,13 +20,14 @@ def owned_labels(examples: Examples) -> int:
 
 def asking_of(ledger: Ledger, *, priced: bool) -> Asking:
     """What annotators said, at what cost; money only where a price was given."""
-    counts = ledger.said()
+    counts, (disputed, late) = ledger.said(), ledger.uncharged()
     return Asking(
         labels=counts["label"],
         none_of_these=counts["none"],
         ambiguous=counts["ambiguous"],
         broken=counts["broken"],
-        disputes=len(ledger.disputes()),
+        disputes=len(disputed),
+        late=len(late),
         agreement=agreement_of([(first.word, second.word) for first, second in ledger.agreement()]),
         costs=_costs(ledger, priced),
         changes=tuple(_changes(ledger)),

@@ -42,9 +42,11 @@ COMPARED = 100  # labels after which the model is compared with class names alon
 EVERY = 25  # labels of a stream after which the stop rule is looked at, and of a run that waits
 
 UNIMPROVED = (
-    "The first {:,} labels have not improved the model on the class names alone: on held-out labels"
-    " its log-loss is lower by {:.2f}, with a standard error of {:.2f}. Look at whether the classes"
-    " are what people mean by them before you buy more"
+    "A model of the first {:,} labels and the class names is not shown to be better than the names"
+    " alone: on held-out labels its log-loss is {:.2f} {}, with a standard error of {:.2f}. The"
+    " names may say nearly all, some answers may be wrong, or people may mean something else by"
+    " the classes: look at some answers before you buy more. The final model is a mixture with"
+    " names alone, and may be better than both"
 )
 
 
@@ -123,7 +125,9 @@ class Forecaster:
         improvement = linear_trainer(self.game).over_names(labels)
         if improvement is None or improvement[0] >= improvement[1]:
             return {"labels": labels, "sentence": ""}
-        return {"labels": labels, "sentence": UNIMPROVED.format(labels, *improvement)}
+        way = "lower" if improvement[0] >= 0 else "higher"
+        parts = labels, abs(improvement[0]), way, improvement[1]
+        return {"labels": labels, "sentence": UNIMPROVED.format(*parts)}
 
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.

@@ -23,6 +23,7 @@ from stacksl.models.linear import Model
 from stacksl.models.metrics import largest
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
+from stacksl.report.wording import plural
 from stacksl.runs.finish.answers import owned_labels
 from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, rest_of
 from stacksl.runs.items.corpus import Role
@@ -110,8 +111,10 @@ class HeadEnding:
             return judge_audit(of_audit, audit.answers, largest(policies[len(rows) :]))
 
         known, reference = len(examples.bought), compared(self.game, audit)
-        points = self._curve(known, examples.block.take([*rows, *reference]), judged)
-        return replace(tested, curve=(*points, point(known, audited)))
+        block = examples.block.take([*rows, *reference])
+        # the last point as the others: not the estimate of a second look, nor the bound of a look
+        last = judged(list(self._model(self.game.trainer.head).probabilities(block)))
+        return replace(tested, curve=(*self._curve(known, block, judged), point(known, last)))
 
     def with_rest(self, facts: Facts, tested: Tested) -> Facts:
         """The facts with what the final model says of the items without an answer."""
@@ -310,7 +313,8 @@ def words_on_threshold(
         return "The model never abstains: this kind of final model has no threshold for it."
     if none < FEWEST:
         return (
-            f"The model never abstains: {none} items were answered with none of these, and a"
+            f"The model never abstains: {plural(none, 'item was', 'items were')}"
+            " answered with none of these, and a"
             f" threshold needs {FEWEST}, and as many labels."
         )
     return (

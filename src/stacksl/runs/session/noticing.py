@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.types import copied
 
-FEWEST, SHOWN = 15, 3  # rows of a group; groups, the largest first
+FEWEST, SHOWN, ALIKE = 15, 3, 3  # rows of a group; groups, the largest first; rows of a text
 LOOKED_AT, COMPARED = 20_000, 2_000  # rows without an answer; of these, for the words of a group
 AT_ONCE = 25  # answers: what is shown of a run that goes on would else tell what each was for
 
@@ -83,12 +84,13 @@ def _predicted(game: Game, rows: list[tuple[Row, Row]]) -> tuple[np.ndarray, np.
 
 
 def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
-    """Groups of rows that look alike and like no class: how many rows, and a name of their words.
+    """Classes that may be missing: texts that people wrote, and groups of rows that look alike.
 
-    Such a row was answered with none of these, or has no answer and is nearer to one that was than
-    to a row with a label or to the name of a class; HDBSCAN finds the groups. Answers of the audit
-    are never used, and of the others as many as a multiple of `at_once`; nor is one whose nearest
-    class by name was added after the first `began` ones.
+    A text was `written` to so many rows, and a group has so many `rows` and a name of their words,
+    or the text that most have. Its rows were answered with none of these, or have no answer and are
+    nearer to one that was than to a row with a label or to the name of a class; HDBSCAN finds them.
+    Answers of the audit are never used, and of the others as many as a multiple of `at_once`; nor
+    are in a group those whose nearest class by name was added after the first `began` ones.
     """
     corpus, ledger, block, trainer = game.corpus, game.ledger, game.examples.block, game.trainer
     if not isinstance(block, SharedBlock) or not isinstance(trainer, LinearTrainer):
@@ -103,17 +105,21 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     answered = {str(row.item) for row in usable[: len(usable) // at_once * at_once]}
     label = {corpus.row[item]: ledger.label_of(item) for item in sorted(answered)}
     none = [row for row, index in label.items() if index is None and row in said_none]
+    texts = _written(game, none)
+    found: dict[str, dict[str, Any]] = {}
+    for name, n in Counter(texts.values()).most_common():
+        found[name] = {"rows": n, "name": name, "written": n}
     none = [row for row in none if not len(names) or np.argmax(names @ block.h[row]) < began]
     unanswered = np.array(corpus.unbought(ledger.bought("train")), np.int64)
     unanswered = unanswered[:: 1 + len(unanswered) // LOOKED_AT]
     if not none or not len(unanswered):
-        return []
+        return [*found.values()]
     labeled = [row for row, index in label.items() if index is not None]
     known = np.concatenate([block.h[none], block.h[labeled], names]).astype(np.float32)
     near = nearest(np.asarray(block.h[unanswered], np.float32), known, 1)[0][:, 0]
     apart = np.array([*none, *unanswered[near < len(none)]])
     if len(apart) < FEWEST:
-        return []
+        return [*found.values()]
     from sklearn.cluster import HDBSCAN  # its import takes as long as all else here
 
     how: dict[str, Any] = {"min_cluster_size": FEWEST, "min_samples": 1, "copy": True}
@@ -125,5 +131,23 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     groups.append(np.setdiff1d(unanswered, apart)[:COMPARED])
     member = np.repeat(np.arange(len(groups)), [*map(len, groups)])
     words = characteristic([corpus.items[row].prompt for row in np.concatenate(groups)], member)
-    pairs = zip(groups[:-1], words, strict=False)
-    return [{"rows": len(part), "name": ", ".join(terms[:NAMED])} for part, terms in pairs if terms]
+    for part, terms in zip(groups[:-1], words, strict=False):
+        own = Counter(texts[row] for row in part.tolist() if row in texts).most_common(1)
+        if name := own[0][0] if own else ", ".join(terms[:NAMED]):
+            found.setdefault(name, {"name": name, "written": 0})["rows"] = len(part)
+    return [*found.values()]
+
+
+def _written(game: Game, rows: list[int]) -> dict[int, str]:
+    """What people wrote to those of the `rows` where `ALIKE` have the same, as it came first.
+
+    Case and spaces make no other text, and the name of a class is none.
+    """
+    first = {name.casefold(): "" for name in game.corpus.items[0].candidates}
+    texts, wanted, aside = dict[int, str](), set(rows), game.ledger.set_aside
+    for each in game.ledger.texts():
+        row, text = game.corpus.row.get(each.item, -1), " ".join((each.text or "").split())
+        if row in wanted and each.labeler not in aside:
+            texts[row] = first.setdefault(text.casefold(), text)
+    count = Counter(texts.values())
+    return {row: text for row, text in texts.items() if text and count[text] >= ALIKE}

@@ -99,11 +99,13 @@ def fresh_audit(terms: Terms) -> int:
     return terms.audits[-1] if len(terms.audits) > 1 else 0
 
 
-def what_measures(terms: Terms) -> str | None:
+def what_measures(terms: Terms, before: Terms) -> str | None:
     """A sentence on the audit under a changed budget; None for a run without one."""
     first, *later = terms.audits
     if fresh := fresh_audit(terms):
-        return expected_width(fresh, terms.labels)
+        new = len(terms.audits) > len(before.audits)  # else of an earlier change
+        kept = f"{'added ' * new}labels pay {'a second' if len(later) == 1 else 'another'} audit"
+        return expected_width(fresh, terms.labels - before.labels * new, kept=kept)
     if not any((first, *later)):
         return None
     if later:
