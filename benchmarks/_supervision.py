@@ -1,4 +1,4 @@
-"""A refit under weights of log p and of the premise that are fitted to its labels."""
+"""What labels can teach a refit besides: options of other questions, weights of the premise."""
 
 from __future__ import annotations
 
@@ -9,6 +9,28 @@ from unittest.mock import patch
 import numpy as np
 from _refits import Row, Task, model_of
 from numpy.typing import NDArray
+
+
+def with_negatives(lessons: list[Any], count: int, seed: int) -> list[Any]:
+    """The labels with up to `count` options of the other labels' questions each, all of them wrong.
+
+    They are drawn without the question's own options. A name that is the answer of another question
+    is as likely among them as a wrong one: a model that learned to know answers by themselves would
+    gain nothing.
+    """
+    from stacksl.core.rng import generator
+
+    draw = generator(seed, "negatives")
+    names = sorted({name for lesson in lessons for name in lesson.item.candidates})
+    wider = []
+    for lesson in lessons:
+        own = lesson.item.candidates
+        drawn = draw.choice(len(names), min(len(names), count + len(own)), replace=False)
+        others = [names[n] for n in drawn if names[n] not in own][:count]
+        item = replace(lesson.item, candidates=(*own, *others))
+        every = (*lesson.candidates, *range(len(own), len(item.candidates)))
+        wider.append(replace(lesson, item=item, candidates=every, reference=()))
+    return wider
 
 
 def judged_stacked(

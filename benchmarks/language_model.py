@@ -16,11 +16,11 @@ Pilots also buy by `badge`, `disagreement` (half by margin, which a linear head 
 states learns; then where head and base model differ most), `typical` and `doubtful` (coverage of
 the prompts' MiniLM vectors, without and with doubt; see `selections.py`).
 
-`negatives` is the setting `lm.negatives`. Rows with `"drawn": "kind"` are of commit b96a8742, where
-a cell drew negatives from all questions for the same kind, a function or a class.
-
-Three settings are not the product's. `average` 3 scores under the mean of the LoRA updates of three
-refits of other seeds, `average` "tail" under their mean over the last third of the steps.
+Four settings are not the product's. `negatives` 4 learns each label also against four options of
+other labels' questions; rows with `"drawn": "kind"` are of commit b96a8742, where these were drawn
+from all questions for the same kind, a function or a class. `average` 3 scores under the mean of
+the LoRA updates of three refits of other seeds, `average` "tail" under their mean over the last
+third of the steps.
 `self_training` 0.5 is the weight of KL(model, teacher) on the labels and on twice as many
 unlabeled questions, in as many steps; "chosen" is the weight under which a third of the labels is
 likeliest. `pretrained` 1e-5 is the learning rate of one pass of language modeling over the prompts
@@ -40,13 +40,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from _refits import Row, Task, lessons_of, model_of, refitted
-from _supervision import judged_stacked
+from _supervision import judged_stacked, with_negatives
 from _unlabeled import losses_of_weights, pretrained, taught, weighted
 from language_model_table import table
 from numpy.typing import NDArray
 from selections import bought
-
-from stacksl.runs.loop.language_examples import with_negatives
 
 GATES = ("margin", "random")
 BUDGETS = (0.05, 0.1, 0.25, 0.5)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stacksl.types import Item
+
 from ..benchmarks import benchmark
 
 
@@ -18,6 +20,23 @@ def test_weights_of_a_premise_are_found_again_and_are_those_of_pmi_without_news(
     assert (a, b) == pytest.approx((0.8, 0.3), abs=0.05)
     one = benchmark("stacked_scores").weighed(sums[:1], alone[:1], gold[:1])
     assert one[1] / one[0] == pytest.approx(1.0, abs=0.5)
+
+
+def test_further_negatives_are_options_of_the_other_labels():
+    from stacksl.lm import Lesson
+
+    names = [("a", "b"), ("c", "d"), ("b", "e")]
+    items = [Item(str(n), f"question {n}", own) for n, own in enumerate(names)]
+    lessons = [Lesson(item, 1, (0, 1), (0.5, 0.2)) for item in items]
+    with_negatives = benchmark("_supervision").with_negatives
+    for item, wider in zip(items, with_negatives(lessons, 2, seed=0), strict=True):
+        own, added = wider.item.candidates[:2], {*wider.item.candidates[2:]}
+        assert own == item.candidates
+        assert len(added) == 2
+        assert added < {"a", "b", "c", "d", "e"} - {*own}
+        assert (wider.label, wider.candidates) == (1, (0, 1, 2, 3))
+    found = with_negatives(lessons[:2] + lessons[2:], 9, seed=0)
+    assert [len(wider.item.candidates) for wider in found] == [5, 5, 5]
 
 
 def test_a_committee_is_asked_where_its_members_differ():

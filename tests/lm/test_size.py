@@ -124,30 +124,6 @@ def test_options_that_are_not_packed_bring_their_prompts() -> None:
     assert sliding.training.activations > 2 * packed.training.activations
 
 
-@pytest.mark.parametrize("window", [None, 16])
-def test_further_negatives_take_memory_in_training(window: int | None) -> None:
-    """Two options of two tokens each more; where they are not packed, with the prompt of each."""
-    own = ((1, 2), (3, 4))
-    items = [TokenItem(str(n), (7,) * 6, ((n, 2), (3, 4)), (1, 1)) for n in range(2)]
-    plain, wide = (
-        estimate(
-            config("mistral", sliding_window=window),
-            items,
-            choices(training={"negatives": count, "batch_size": 1}),
-        )
-        for count in (0, 2)
-    )
-    four = [TokenItem(str(n), (7,) * 6, (*own, (n + 5, 6), (7, 8)), (1,) * 4) for n in range(2)]
-    longer = estimate(
-        config("mistral", sliding_window=window), four, choices(training={"batch_size": 1})
-    )
-    assert wide.training == longer.training
-    assert wide.training.total > plain.training.total
-    assert wide.scoring == plain.scoring
-    alike = estimate(config(), items[:1] * 2, choices(training={"negatives": 2, "batch_size": 1}))
-    assert alike == estimate(config(), items[:1] * 2, choices(training={"batch_size": 1}))
-
-
 def test_no_weight_is_made() -> None:
     """A model of 430 billion parameters: weights of 0.86 terabytes."""
     huge = config(hidden_size=2**17, intermediate_size=2**18, num_attention_heads=2**10)

@@ -174,23 +174,6 @@ def test_without_base_scores_there_is_no_kl(adapter, items):
     assert trained.kl is None
 
 
-def test_the_kl_is_over_the_options_that_the_base_scored(adapter, items):
-    """Options that a refit adds to an item's own are learned from, but are not in the KL."""
-    settings = replace(FAST, objective="ce", learning_rate=1e-9, epochs=1)
-    examples = made(adapter, items, settings)
-    wider = []
-    for each in examples:
-        own = each.item
-        item = replace(own, options=(*own.options, (3, 9, 4)), lengths=(*own.lengths, 3))
-        candidates = tuple(range(len(item.options)))
-        wider.append(replace(each, item=item, candidates=candidates))
-    likelihood = Likelihood(adapter.model)
-    plain = train(adapter, likelihood, examples, settings, seed=0, key=1)
-    wide = train(adapter, likelihood, wider, settings, seed=0, key=1)
-    assert (plain.kl, wide.kl) == pytest.approx((0.0, 0.0), abs=1e-6)
-    assert wide.loss > plain.loss
-
-
 def test_autocast_is_for_float32_next_to_half_precision_alone(make_model, items):
     def cast(model):
         """Whether passes run under autocast; all of them, or none."""

@@ -77,14 +77,6 @@ def test_kl_and_clipping_belong_to_sgd() -> None:
         assert resolve({"scorer": "sgd", **given}).settings.scorer.name == "sgd"
 
 
-def test_negatives_are_for_options_and_cross_entropy_alone() -> None:
-    for other in ({"lm.answer_format": "letter"}, {"lm.objective": "sft"}):
-        assert resolve({"lm.model": "m", **other}).settings.lm.added == 0
-        said = mistake(flags={"lm.model": "m", "lm.negatives": 2, **other})
-        assert "lm.negatives belongs to the objective 'ce' with answer_format 'option'" in said
-    assert resolve({"lm.model": "m", "lm.negatives": 2}).settings.lm.added == 2
-
-
 def test_a_group_is_a_table_dotted_names_or_its_first_setting() -> None:
     written = resolve({"gate": {"name": "llf", "kappa": 0.5}, "update": {"clip": "none"}, **SGD})
     dotted = resolve({"gate.name": "llf", "gate.kappa": 0.5, "update.clip": "none", **SGD})

@@ -48,7 +48,6 @@ class TrainSettings:
         normalization, temperature: of the option log-likelihoods: their kind, and what they are
             divided by.
         max_grad_norm: longer gradients are scaled to this length.
-        negatives: how many options of other labels the examples have besides their items' own.
     """
 
     objective: str = "ce"
@@ -64,7 +63,6 @@ class TrainSettings:
     warmup_share: float = 0.1
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
-    negatives: int = 0
     gradient_checkpointing: bool = False
 
     @property
@@ -121,8 +119,7 @@ class Lesson:
     """One item of a refit: its label, or None for a term that only holds the policy where it was.
 
     `candidates` are the loss set, indices into the item's options; they hold the label.
-    `reference` are the base model's scores, as the run took them before any refit; options that a
-    refit adds to the item's own K have none.
+    `reference` are the base model's scores of all K options, as the run took them before any refit.
     """
 
     item: Item

@@ -8,7 +8,6 @@ within a quarter (docs/lm.md has estimates next to measured peaks).
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -202,28 +201,23 @@ def _memories(
 
     longest, tail = max(map(row_tokens, rows)), max(sum(map(len, row.options)) for row in rows)
     copies = 1 if path == "packed" else max(len(row.options) for row in rows)
-    prompt = max(len(row.prompt) for row in rows)
+    prompt = copies * max(len(row.prompt) for row in rows)
     most = min(len(rows), max(1, choices.batch_tokens // longest))
     # bytes of one layer for a token: what its matrices give, its row of a mask and, in half
     # precision, the inputs of two norms; and of its logits, their log-softmax, a copy or gradient
     layer = number * (_KEPT * _outputs(model, text) // layers)
-    layer += number * (prompt + tail) if path == "packed" else 0  # a row of the mask
+    layer += number * (prompt + tail) if path == "packed" else 0
     layer += 2 * _FLOAT * hidden if number < _FLOAT else 0
     word = (number + 2 * _FLOAT) * vocabulary
 
     side = min(most, BLOCK)  # rows that are scored side by side
     # the plain pass that a path is checked against makes logits of a whole row
     logits = max(word * side * tail, number * vocabulary * longest)
-    scoring = held.at_its_fullest(layer * side * (copies * prompt + tail), logits)
+    scoring = held.at_its_fullest(layer * side * (prompt + tail), logits)
 
-    recipe = choices.training
-    if added := _added(rows, recipe.negatives):
-        longest, tail = longest + added, tail + added
-        copies += 0 if path == "packed" else recipe.negatives
-        layer += number * added if path == "packed" else 0
-        most = min(len(rows), max(1, choices.batch_tokens // longest))
-    step, passes = min(most, recipe.batch_size), 2 if premise else 1
-    tokens = step * (copies * (prompt + premise) + passes * tail)
+    recipe, step = choices.training, min(most, choices.training.batch_size)
+    passes = 2 if premise else 1
+    tokens = step * (prompt + copies * premise + passes * tail)
     activations, passing = layers * layer * tokens, layer * tokens
     if recipe.gradient_checkpointing:
         # what goes into each layer; one layer's numbers are made again
@@ -238,13 +232,6 @@ def _memories(
         activations=activations + transient,
     )
     return scoring, training.at_its_fullest(passing, word * step * passes * tail)
-
-
-def _added(rows: Sequence[TokenItem], negatives: int) -> int:
-    """Tokens of the options of other labels that a refit adds to one; 0 where all have the same."""
-    lengths = [len(option) for row in rows for option in row.options]
-    alike = len({row.options for row in rows}) == 1
-    return 0 if alike else math.ceil(negatives * sum(lengths) / len(lengths))
 
 
 def _weights(model: Any, dtype: str) -> tuple[int, int]:
@@ -428,8 +415,7 @@ def _timed(
         at = monotonic()
         steps.append(worker.train(examples, settings, 0, 0).seconds)
         took = monotonic() - at
-    a_label = size.tokens / size.items + _added(rows, choices.training.negatives)
-    trained = choices.training.epochs * sum(due) * a_label
+    trained = choices.training.epochs * sum(due) * size.tokens / size.items
     per_token = min(steps) / _tokens(group)
     return replace(size, scoring_seconds=pace * size.tokens, training_seconds=per_token * trained)
 

@@ -37,8 +37,8 @@ class Example:
         alone: token rows of the same options without the prompt, for `pmi`; else None.
         gold: x*, an index into the options; None for the KL term alone.
         candidates: C_t, the options the loss and the KL term are over; holds `gold`.
-        reference: scores of the frozen base after normalization and temperature, of all options
-            or of the first ones; the KL is over these. Empty where no KL is wanted.
+        reference: the K scores of the frozen base after normalization and temperature; may be
+            empty where no KL to it is wanted.
     """
 
     item: TokenItem
@@ -71,7 +71,7 @@ class Example:
             None if alone is None else alone.among(chosen),
             None if self.gold is None else chosen.index(self.gold),
             tuple(range(len(chosen))),
-            tuple(self.reference[index] for index in chosen if index < len(self.reference)),
+            tuple(self.reference[index] for index in chosen) if self.reference else (),
         )
 
 

@@ -265,7 +265,7 @@ class TrainingSteps:
             loss = unclipped.detach()
             term = clip(unclipped, level, self.settings.clips)
         if anchor is not None:
-            pulling = kl(scores[: len(anchor)], anchor)
+            pulling = kl(scores, anchor)
             pull = pulling.detach()
             if self.settings.pulls:
                 term = term + self.settings.kl_weight * pulling

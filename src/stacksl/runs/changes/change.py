@@ -50,7 +50,7 @@ from stacksl.runs.storage.status import expect_begun, reopen
 
 TRAINING = {
     "lm.batch_size", "lm.batch_tokens", "lm.epochs", "lm.gradient_checkpointing",
-    "lm.negatives", "lm.warmup_share", "lm.weight_decay", "update.learning_rate",
+    "lm.warmup_share", "lm.weight_decay", "update.learning_rate",
 }  # fmt: skip
 """How the refits of a language model are made."""
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
 
 from stacksl.core.blocks import PairBlock
 from stacksl.core.followers import loss_set
 from stacksl.core.learner import Learner
-from stacksl.core.rng import generator
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
@@ -42,28 +39,7 @@ def training_examples(
             item = spec.dataset.items[row]
             everything = tuple(range(len(item.candidates)))
             lessons.append(Lesson(item, None, everything, _reference(base, row, scale)))
-    added = spec.settings.lm.added
-    return with_negatives(lessons, added, spec.settings.seed) if added else lessons
-
-
-def with_negatives(lessons: Sequence[Lesson], count: int, seed: int) -> list[Lesson]:
-    """The labels with up to `count` options of the other labels' items each, all taken as wrong.
-
-    They are drawn without the item's own options, so that labels with one set of classes get none.
-    An option that is the answer to another question is as likely among them as a wrong one: a model
-    that learned to know answers by themselves would gain nothing.
-    """
-    draw = generator(seed, "negatives")
-    names = sorted({name for lesson in lessons for name in lesson.item.candidates})
-    wider = []
-    for lesson in lessons:
-        own = lesson.item.candidates
-        drawn = draw.choice(len(names), min(len(names), count + len(own)), replace=False)
-        others = [names[n] for n in drawn if names[n] not in own][:count]
-        item = replace(lesson.item, candidates=(*own, *others))
-        every = (*lesson.candidates, *range(len(own), len(item.candidates)))
-        wider.append(replace(lesson, item=item, candidates=every))
-    return wider
+    return lessons
 
 
 def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[int]:

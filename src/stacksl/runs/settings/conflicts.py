@@ -202,8 +202,6 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
     objective = settings.lm.objective
     if objective == "ce-hard" and settings.follower != "hard":
         faults.append("the objective 'ce-hard' trains on hard candidates: give --set follower=hard")
-    if "lm.negatives" in explicit and settings.lm.negatives != settings.lm.added:
-        faults.append(_belong(["lm.negatives"], "the objective 'ce' with answer_format 'option'"))
     regularizes = {name for name in explicit if name.startswith("update.")}
     wrong = sorted(regularizes - {"update.learning_rate"})
     if objective != "stacksl" and wrong:

@@ -295,9 +295,6 @@ class LanguageModel(Group):
     objective: Literal["sft", "ce", "ce-hard", "stacksl"] = "ce"
     """What a refit minimizes: ce (the default), stacksl, ce-hard or sft; `stacksl ls objectives`
     explains them."""
-    negatives: int = Field(0, ge=0)
-    """How many options of other labels a refit adds to each label as wrong ones, where items have
-    options of their own; with objective ce and answer_format option."""
     refit_at: Annotated[str, _checked(_BUDGET, "refit_shares")] = "0.05,0.1,0.25,0.5,1"
     """The shares of the budget at which the adapter is trained: 0.05,0.1,0.25,0.5,1, and 1 for the
     pool of a file."""
@@ -320,12 +317,6 @@ class LanguageModel(Group):
     """The weight decay of AdamW in a refit."""
     gradient_checkpointing: bool = False
     """Drop activations in training and compute them a second time, which saves memory."""
-
-    @property
-    def added(self) -> int:
-        """How many negatives a refit adds to a label: none to letters, or for other objectives."""
-        fits = self.objective == "ce" and self.answer_format == "option"
-        return self.negatives if fits else 0
 
 
 class Settings(Group):

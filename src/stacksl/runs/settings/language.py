@@ -48,7 +48,6 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
             **settings.update.model_dump(exclude={"kl_on_skips"}),
             normalization=TrainSettings().normalization,
             temperature=TrainSettings().temperature,
-            negatives=lm.added,
         ),
     )
 
