@@ -344,13 +344,13 @@ def again_in_memory(
     if table is not None:
         usual, classes = model.columns, model.classes
         return read(table, columns=given, usual=usual, classes=classes, lenient=True)
-    listed = list(items) if isinstance(items, Sequence) and not isinstance(items, str) else items
-    if model.classes is None and listed and all(isinstance(item, str) for item in listed):
+    texts = isinstance(items, Sequence) and all(isinstance(item, str) for item in items)
+    if texts and items and model.classes is None:
         raise DataError(
             "this run's items have candidates of their own, so a text alone cannot be answered:"
             " give a list of stacksl.Item, a data frame or a file with candidates"
         )
-    return like(in_memory(listed, answers, classes=model.classes), model.classes)
+    return like(in_memory(items, answers, classes=model.classes), model.classes)
 
 
 def like(dataset: Dataset, classes: tuple[str, ...] | None) -> Dataset:
