@@ -15,6 +15,7 @@ import pytest
 
 import stacksl
 from stacksl.api.labeling import label_own
+from stacksl.cli.entry import call
 from stacksl.errors import StackslError
 from stacksl.models.promise import allowed_wrong
 from stacksl.runs.finish.heads import HeadEnding
@@ -172,6 +173,22 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
     assert audit["low"] <= np.mean([truth({"prompt": r["text"]}) == r["gpt"] for r in rows])
     assert facts_of(done)["budget"]["asked"] == 0
     assert facts_of(done)["audit"]["second"] is None
+
+
+def test_a_dry_run_says_what_is_done_with_the_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write(tmp_path, [{k: v for k, v in row.items() if k != "truth"} for row in tickets()])
+    words = ["run", str(data), "--model-labels", "gpt", "--annotators", "anna,ben", "--dry-run"]
+    words += ["--features", "hashing", "--out", str(tmp_path / "run"), "--audit", "40"]
+    prices = ["--price", "anna=0.50,ben=0.75"]
+    for more, told in (([], False), (["--budget", "100"], True), (prices, False)):
+        assert call([*words, *more]) == 0
+        said = capsys.readouterr().out
+        assert "answers:" not in said
+        assert "it will measure the share of labels in 'gpt' that are right to within" in said
+        assert ("the most doubtful ones are asked about" in said) == told
+    assert "Cost         $42.00 at most" in said
 
 
 @pytest.mark.parametrize(
@@ -376,6 +393,8 @@ def with_values(values: list[str]) -> list[dict[str, str]]:
         ({"stop_when": "gain=0.01/100"}, None, "stop_when needs a forecast"),
         ({"stop_when": "accuracy=0.8"}, None, "stop_when with an accuracy refits .* a column"),
         ({"budget": None, "audit": 0}, None, "the budget must be above 0"),
+        ({"budget": 30}, None, "within the budget, but 40 of a budget of 30 .* give at most 30"),
+        ({**PEOPLE, "annotators": "anna,anna"}, None, "annotators should be different names"),
     ],
 )
 def test_bad_input_is_one_sentence(

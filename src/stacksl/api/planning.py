@@ -406,10 +406,11 @@ def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[in
         asked_for = 0
     judges = settings.column is not None  # then nothing has to train
     audit = audit_size(
-        budget.labels + judges,
+        budget.labels,
         asked_for=asked_for,
         tested=sources.test is not None,
         items=sources.available - judges,
+        rest=int(not judges),
     )
     further = further_labels(settings, budget.labels, audit)
     expect_stop_rule(settings, sources.pool, audit, further)

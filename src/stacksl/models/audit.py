@@ -68,7 +68,9 @@ def default_size(budget: int) -> int:
     return 0 if budget < SMALLEST else min(max(budget // 10, 50), 200, budget // 4)
 
 
-def audit_size(budget: int, *, asked_for: int | None, tested: bool, items: int) -> int:
+def audit_size(
+    budget: int, *, asked_for: int | None, tested: bool, items: int, rest: int = 1
+) -> int:
     """The number of labels of the budget kept for the audit.
 
     Args:
@@ -76,16 +78,18 @@ def audit_size(budget: int, *, asked_for: int | None, tested: bool, items: int) 
         asked_for: the number that the user set (0: no audit); None for the default.
         tested: whether there is a test file; then there is no audit by default.
         items: those that an audit may be drawn from.
+        rest: labels that it must leave.
 
     Raises:
         SettingsError: no label would be left to train on, or there are fewer items.
     """
     if asked_for is None:
         return 0 if tested else min(default_size(budget), max(0, items - 1))
-    if asked_for >= budget:
+    if asked_for > budget - rest:
+        why = "leave labels to train on" if rest else "be within the budget"
         raise SettingsError(
-            f"the audit must leave labels to train on, but {asked_for} of a budget of {budget} were"
-            f" asked for: give at most {budget - 1}, or a larger budget"
+            f"the audit must {why}, but {asked_for} of a budget of {budget} were"
+            f" asked for: give at most {budget - rest}, or a larger budget"
         )
     if asked_for > items:
         raise SettingsError(
@@ -122,7 +126,9 @@ def draw(
     return [int(row) for row in pool[chosen]]
 
 
-def expected_width(size: int, budget: int, what: str = "accuracy", kept: str = "") -> str:
+def expected_width(
+    size: int, budget: int, what: str = "accuracy on new items", kept: str = ""
+) -> str:
     """The sentence before a run: the audit's share of the budget, and how precise `what` will be.
 
     >>> expected_width(80, 800).split(":")[0]
@@ -133,7 +139,7 @@ def expected_width(size: int, budget: int, what: str = "accuracy", kept: str = "
         half = [50 * (high - low) for low, high in ends]
         return (
             f"{size:,} of the {budget:,} {kept or KEPT}: it will measure the {what}"
-            f" on new items to within {half[0]:.0f} points where it is near 50%, and within"
+            f" to within {half[0]:.0f} points where it is near 50%, and within"
             f" {half[1]:.0f} where it is near 90% (half of a 95% interval)"
         )
     why = f" (under {SMALLEST} labels there is no audit)" if budget < SMALLEST else ""

@@ -23,7 +23,10 @@ def print_plan(plan: Plan, *, json: bool) -> None:
     if json:
         print(as_json(_facts(plan)))
         return
-    print(f"{understood(plan.spec.sources.pool)}\n\n{_bought(plan.spec)}", flush=True)
+    data = understood(plan.spec.sources.pool)
+    if plan.spec.settings.column is not None:  # its labels are no answers
+        data = "\n".join(each for each in data.splitlines() if not each.startswith("answers:"))
+    print(f"{data}\n\n{_bought(plan.spec)}", flush=True)
     if request := _request(plan.spec):
         print(f"\nOne request (nothing was sent):\n{as_json(request)}", flush=True)
     size = size_of(plan.spec)
@@ -105,7 +108,10 @@ def expected_audit(spec: RunSpec) -> str:
             share, len(spec.sources.pool.items), spec.budget.labels, price, answers
         )
     agreement = spec.settings.labeler == "file" and not spec.further
-    what = "agreement with the annotator" if agreement else "accuracy"
+    what = f"{'agreement with the annotator' if agreement else 'accuracy'} on new items"
+    if (column := spec.settings.column) is not None:
+        right = "the annotator agrees with" if agreement else "are right"
+        what = f"share of labels in '{column}' that {right}"
     return expected_width(spec.audit, spec.budget.labels, what)
 
 
@@ -135,7 +141,9 @@ def _bought(spec: RunSpec) -> str:
     most = dollars(spec.budget.cost)
     cost = f" for {dollars(further * spec.budget.price)}" * (most is not None)
     column = spec.settings.column
-    judged = f"the labels in '{column}' are judged, and the most doubtful ones are asked about"
+    judged = f"the labels in '{column}' are judged"
+    if spec.budget.labels > spec.audit + further:
+        judged += ", and the most doubtful ones are asked about"
     asking = f"{plural(further, 'label')}{cost} at most, to ask further people about audited items"
     if spec.settings.annotators.count(",") == 1:  # what they differ on stays open
         asking += "; with two people the interval is about twice as wide as with three"

@@ -56,19 +56,20 @@ def unknown_names(settings: Settings) -> list[str]:
 
 def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
     """The mistakes that only show when groups are seen together; `explicit` names were given."""
+    # people answer over a column, too, unless another labeler is named
+    people = settings.labeler == "file" or bool(settings.column and "labeler" not in explicit)
     return [
-        *_without_owner(settings, explicit),
+        *_without_owner(settings, explicit, people),
         *_of_learning(settings),
         *_of_bank(settings),
-        *_of_people(settings),
+        *_of_people(settings, people),
         *_of_models_that_answer(settings),
         *(_of_adapting(settings, explicit) if settings.adapts else ()),
     ]
 
 
-def _without_owner(settings: Settings, explicit: set[str]) -> list[str]:
+def _without_owner(settings: Settings, explicit: set[str], people: bool) -> list[str]:
     """A sentence for each group that was given without what it belongs to."""
-    people = settings.labeler == "file" or (settings.column and "labeler" not in explicit)
     kind = settings.labeler.partition(":")[0]
     server = kind == OPENAI
     updates = settings.adapts or settings.scorer.name == "sgd"
@@ -129,11 +130,11 @@ def _of_bank(settings: Settings) -> list[str]:
     return faults
 
 
-def _of_people(settings: Settings) -> list[str]:
+def _of_people(settings: Settings, people: bool) -> list[str]:
     faults: list[str] = []
     named = [part.partition("=")[0].strip() for part in (settings.price or "").split(",")]
     by_name = "=" in (settings.price or "")
-    if settings.labeler != "file":
+    if not people:
         if by_name:
             faults.append(
                 "prices by name belong to people who answer by file: give one price, such as"
