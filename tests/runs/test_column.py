@@ -16,6 +16,7 @@ import pytest
 import stacksl
 from stacksl.api.labeling import label_own
 from stacksl.cli.entry import call
+from stacksl.cli.verbs.run import labels_so_far
 from stacksl.errors import StackslError
 from stacksl.models.promise import allowed_wrong
 from stacksl.runs.finish.heads import HeadEnding
@@ -27,7 +28,7 @@ from stacksl.runs.spec import RunSpec
 
 from ..benchmarks import benchmark, record, shown
 from ..ledgers import rows_of
-from .people_cases import Row, expect_sound, play, read_rows, sheets, write_rows
+from .people_cases import Row, answer_all, expect_sound, play, read_rows, sheets, write_rows
 
 TOPICS = ("branches", "cards", "loans", "rates")
 COUNT = 160
@@ -189,6 +190,19 @@ def test_a_dry_run_says_what_is_done_with_the_column(
         assert "it will measure the share of labels in 'gpt' that are right to within" in said
         assert ("the most doubtful ones are asked about" in said) == told
     assert "Cost         $42.00 at most" in said
+
+
+def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(tmp_path: Path) -> None:
+    people = {"annotators": "anna,ben", "sheets.format": "csv", "open_questions": 30}
+    run = judged(str(write(tmp_path, tickets())), tmp_path / "run", **PEOPLE, **people)
+    old = run.status()["sheets"]
+    answer_all(run, truth)
+    status = {**run.status(), "sheets": [{"file": "", "open": 60}, *old]}  # as while a page is open
+    assert status["out"] == sum(each.open for each in run.annotators())
+    parts = labels_so_far(status).partition(": ")[2].split(", ")
+    counts = [int(part.split()[-1]) for part in parts]
+    assert min(counts) > 0
+    assert sum(counts) == status["budget"]
 
 
 @pytest.mark.parametrize(

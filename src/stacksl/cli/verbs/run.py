@@ -350,8 +350,9 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
 def labels_so_far(result: Mapping[str, Any]) -> str:
     """What has become of the labels of a run that goes on; those of the audit are kept at once."""
     answered, audit = result["answered"], result["spent"] > result["asked"]
-    out = sum(sheet["open"] for sheet in result.get("sheets") or ())
-    place = "in sheets" if result.get("labeler", "file") == "file" else "asked"
+    people = result.get("labeler", "file") == "file"
+    out = result["out"] if people else sum(row["open"] for row in result.get("sheets") or ())
+    place = "in sheets" if people else "asked"
     reserved = "audit rows not yet asked" if out and audit else "promised"
     parts = {place: out, reserved: result["spent"] - answered - out, "left": result["left"]}
     shown = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)

@@ -107,7 +107,10 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
             "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
             "spent": accounts.spent_money / MICRO,
         }
+    handed = {(row.item, row.slot, row.token) for row in ledger.private.handed()}
+    out = handed & {(each.item, each.slot, each.token) for each in ledger.open_purchases()}
     return {
+        "out": len(out),
         "rounds": accounts.last_round,
         "budget": int(table.get("labels_now", table["labels"])),
         "asked": accounts.asked,
