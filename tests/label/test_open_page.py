@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +18,7 @@ pytest.importorskip("httpx2", reason="httpx2 is not installed")
 from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl.errors import RunLocked
+from stacksl.label.serve import _stop_at_the_end
 from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.storage.folder import LOCK
@@ -65,6 +68,20 @@ def test_verbs_say_where_the_page_is_open(served: Served, capsys) -> None:
     assert "--idle must be a time such as" in capsys.readouterr().err
     assert call(["label", run, "--guidelines", "nowhere.txt", "--wait", "0"]) == 2
     assert "--guidelines must be a text file" in capsys.readouterr().err
+
+
+def test_the_page_of_a_finished_run_stays_after_its_report_is_made_again() -> None:
+    player = SimpleNamespace(over=threading.Event(), fault=None)
+    site, server = SimpleNamespace(player=player, watched=False), SimpleNamespace(should_exit=False)
+    player.over.set()  # as it is once the report was made again
+    _stop_at_the_end(cast(Any, site), server, 0.0, stays=True)
+    time.sleep(1.2)
+    assert not server.should_exit
+    player.fault = RuntimeError()
+    until = time.monotonic() + 20
+    while not server.should_exit:
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_a_page_that_is_gone_is_not_believed(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def serve(
             finished = player.view.state == "finished"
             who = {name: name for name in player.annotators if not finished} | {"(owner)": OWNER}
             ready({shown: f"{page}#{access.link(who[shown])}" for shown in who})
-            _stop_at_the_end(site, server, linger)
+            _stop_at_the_end(site, server, linger, stays=finished)
             server.run(sockets=[listener])
         finally:
             player.stop()
@@ -86,11 +86,13 @@ def serve(
         raise player.fault
 
 
-def _stop_at_the_end(site: Site, server: Any, linger: float) -> None:
-    """End the server some seconds after the run, and after its owner has left."""
+def _stop_at_the_end(site: Site, server: Any, linger: float, *, stays: bool) -> None:
+    """End the server after the run and its owner's visit; it `stays` if the run was finished."""
 
     def watch() -> None:
         site.player.over.wait()
+        while stays and site.player.fault is None:
+            time.sleep(0.5)
         until = time.monotonic() + LONGEST
         time.sleep(linger)
         while site.watched and time.monotonic() < until:
