@@ -288,6 +288,20 @@ def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> No
     assert sum(look["wrong"] for look in looks_of(run)) == wrong > 0
 
 
+def test_nothing_is_bought_where_no_look_could_be_paid(tmp_path: Path) -> None:
+    run = judged(str(write(tmp_path, tickets(300))), tmp_path / "run", budget=None)
+    run.change(budget="230", stop_when="right=90%")
+    assert looks_of(run)[-1]["reached"]
+    spent = run.status()["spent"]
+    assert spent < 230
+    offered = run.change(budget="250", stop_when="right=99.5%", dry_run=True)
+    assert offered.measures.startswith("2 of 3 looks at the table are left; after a look")
+    run.change(budget="250", stop_when="right=99.5%")
+    assert run.status()["spent"] == spent
+    assert f"can be paid with the {250 - spent} labels left" in run.status()["stopped"]
+    expect_sound(run)
+
+
 def test_what_is_judged_is_what_the_table_says(tmp_path: Path) -> None:
     """The column's label, whatever the model says, and the model's where there is none."""
     table = tickets()
@@ -320,6 +334,7 @@ def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> 
     play(run, says)
     expect_promised(run, 0.85, lambda row: truth({"prompt": str(row["text"])}))
     assert looks_of(run)[-1]["sample"] >= 30
+    assert "of the column and" in run.status()["stopped"]
     assert run.status()["spent"] < 380
     assert "as the one who answered would say" not in run.status()["stopped"]
 

@@ -137,6 +137,19 @@ def test_people_who_err_too_often_leave_nothing_to_promise() -> None:
     assert planned(5, 3_000, 1_000, 120, 0.08) is None
 
 
+def test_a_look_is_in_reach_where_it_can_be_paid_now_or_after_more_labels() -> None:
+    """People err in 2.8% of rows; a look at 97% of 2,480 rows takes more than 960 answers."""
+    stages = [Stage(500, 55.0), Stage(600, 50.0), Stage(700, 45.0), Stage(800, 40.1)]
+    rows = (stages, 989, 1_491, 74)
+    assert look_now(*rows, 960, errors=0.028) is None
+    assert look_now(*rows, 960, errors=0.028, reach=True) is None
+    assert look_now(*rows, 5_000, errors=0.028, reach=True) is not None
+    wrong = (stages, 989, 1_491, 60, 1_400, 1.3)  # too many are expected now, and fewer later
+    assert planned(40.1 * 1.3, 989, 1_491, 60, None) is None
+    assert look_now(*wrong) is None
+    assert look_now(*wrong, reach=True) is not None
+
+
 def test_held_out_labels_say_how_many_rows_are_wrong() -> None:
     """Answers that are surer than they are right, and wrong labels, which do not count."""
     rng = np.random.default_rng(0)

@@ -275,6 +275,8 @@ def look_now(
     left: int,
     factor: float = 1.0,
     errors: float | None = None,
+    *,
+    reach: bool = False,
 ) -> Look | None:
     """What to look at now; None where buying goes on, which comes cheaper, or nothing will do.
 
@@ -288,6 +290,7 @@ def look_now(
         left: the labels that can be paid.
         factor: by how much earlier audits found more wrong rows than were expected.
         errors: see `planned`.
+        reach: whether any is wanted that can be paid, now or after more labels.
     """
     if len(stages) < 3 or not rows:
         return None
@@ -295,11 +298,13 @@ def look_now(
     step = step_of(people + rows)
     fall = min(0.9, max(0.5, (now / max(before, 1e-9)) ** (step / (labels - first))))
     look = planned(factor * now, people, rows, allowed, errors)
-    if look is None or look.answers > left:
-        return None
+    payable = look is not None and look.answers <= left
+    if payable == reach:
+        return look if payable else None
+    most = left if look is None or reach else look.answers - 1
     for extra in (step * steps for steps in AHEAD if step * steps < min(left, rows)):
         expected = factor * now * fall ** (extra / step)
         later = planned(expected, people + extra, rows - extra, allowed, errors)
-        if later is not None and later.answers + extra < look.answers:
-            return None
-    return look
+        if later is not None and later.answers + extra <= most:
+            return later if reach else None
+    return None if reach else look

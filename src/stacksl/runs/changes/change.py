@@ -19,6 +19,7 @@ from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.finish.forecasting import expect_stop_rule
+from stacksl.runs.finish.promising import looks_left
 from stacksl.runs.items.roles import (
     audit_rows,
     corpus_of,
@@ -210,6 +211,9 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
 
 def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, pool: int) -> Outcome:
     before, terms = spec.terms, wanted.terms
+    measures = None if change.budget is None else what_measures(terms, before)
+    if promised_share(wanted.settings.stop_when) is not None:
+        measures = looks_left(ledger)
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else max(0, (terms.money or 0) - before.money)
@@ -222,7 +226,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         more=more,
         cost=paid,
         audit=0 if change.budget is None else fresh_audit(terms),
-        measures=None if change.budget is None else what_measures(terms, before),
+        measures=measures,
         items=pool,
         owned=len(wanted.dataset.items) - len(spec.dataset.items) - pool,
         classes=None if wanted.dataset.classes is None else len(wanted.dataset.classes),

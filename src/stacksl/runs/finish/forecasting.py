@@ -27,6 +27,7 @@ from stacksl.runs.finish.promising import (
     expect_promise,
     looked_enough,
     next_look,
+    unpayable,
     unreachable,
 )
 from stacksl.runs.loop.batch_selection import surest
@@ -143,7 +144,8 @@ class Forecaster:
             stages = len(linear_trainer(self.game).stages)
             looked = looked_enough(self.spec, self.game.ledger)
             if stages != self._seen:
-                self._seen, self._beyond = stages, unreachable(self.spec, self.game)
+                beyond = unreachable(self.spec, self.game) or unpayable(self.spec, self.game)
+                self._seen, self._beyond = stages, beyond
                 self.look = None if looked or self._beyond else next_look(self.spec, self.game)
             return looked or self._beyond or self.look is not None
         if settings.mode == "stream":

@@ -154,13 +154,13 @@ def looked_enough(spec: RunSpec, ledger: LedgerReader) -> bool:
     return bool(ledger.accounts.reached) or used_up or open_look(ledger) is not None
 
 
-def next_look(spec: RunSpec, game: Game) -> Look | None:
-    """The look to draw now; None where buying goes on."""
+def next_look(spec: RunSpec, game: Game, *, reach: bool = False) -> Look | None:
+    """The look to draw now; None where buying goes on. With `reach` any that can be paid later."""
     before, stages = looks(game.ledger), linear_trainer(game).stages
-    if not stages or (before and stages[-1].labels <= before[-1]["labels"]):
+    if not stages or (not reach and before and stages[-1].labels <= before[-1]["labels"]):
         return None  # a model that was looked at
     factor = 1.0
-    for look in before:
+    for look in {look["drawn"]: look for look in before}.values():
         expected = factor * look["expected"] * look["audit"] / max(1, look["rows"])
         factor *= min(4.0, max(1.0, (look["wrong"] + 1) / (expected + 1)))
     table, left, errors = Table.of(spec, game), game.ledger.accounts.left, None
@@ -169,7 +169,22 @@ def next_look(spec: RunSpec, game: Game) -> Look | None:
         errors = of_people(spec, game, rate) / max(1, table.people)
         left = left * 9 // 10  # the rest is for third answers
     allowed = table.allowed - table.dropped - table.unlabeled
-    return look_now(stages, table.people, table.model, allowed, left, factor, errors)
+    rows = table.people, table.model, allowed
+    return look_now(stages, *rows, left, factor, errors, reach=reach)
+
+
+def unpayable(spec: RunSpec, game: Game) -> bool:
+    """Whether a look was taken, and no other that may pass can be paid, now or later."""
+    stages = linear_trainer(game).stages
+    return len(stages) > 2 and bool(looks(game.ledger)) and not next_look(spec, game, reach=True)
+
+
+def looks_left(ledger: LedgerReader) -> str:
+    """What is said before a run that promises a share goes on."""
+    drawn = last_drawn(ledger)
+    left = LOOKS if drawn is None else LOOKS - drawn.number
+    more = "after a look labels are bought only while another that may show the share can be paid"
+    return f"{left} of {LOOKS} looks at the table are left; {more if left else 'nothing is bought'}"
 
 
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
@@ -291,7 +306,10 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if not game.ledger.accounts.reached:
         if unreachable(spec, game):
             return _beyond(spec, game, share, table)
-        return _refusal(share, looked, table)
+        said, left = _refusal(share, looked, table), game.ledger.accounts.left
+        if left and unpayable(spec, game):
+            said += f" No look that may show it can be paid with the {count(left)} labels left."
+        return said
     look = looked[-1]
     part = drawn = "the model" if spec.settings.column is None else "the column"
     if spec.settings.column is not None and -1 in spec.sources.said:
@@ -300,11 +318,13 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     meant = "" if doubted(spec.settings) else " Right means: as the one who answered would say."
     if aside := len(spec.sources.aside - spec.sources.erased):
         meant += f" {plural(aside, 'row')} with the text of an example of a class are not counted."
+    of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
+    rest = f", {count(of_model)} of {drawn} and {count(look['left'] - of_model)} that people err on"
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
         f" {count(look['audit'])} rows of {drawn} drawn at random {count(look['wrong'])}"
         f" {'was' if look['wrong'] == 1 else 'were'} wrong, so at most {count(look['left'])} of all"
-        f" are. Such a promise holds in 95 of 100 runs.{meant}"
+        f" are{rest * (look['left'] > of_model)}. Such a promise holds in 95 of 100 runs.{meant}"
     )
 
 
