@@ -114,8 +114,8 @@ def test_rates_agreement_costs_and_changes_are_told(made):
 def test_labels_of_the_audit_count_as_bought_and_not_as_learned(made):
     said = bought(made["audited"]())
     assert said == (
-        "1,000 labels of 10,003 items bought for $2,500.00: 900 to learn from; 100 for the audit,"
-        " random items that only measure the final model."
+        "1,000 labels of 10,003 items bought for $2,500.00: 880 to learn from; 20 for second"
+        " answers; 100 for the audit, random items that only measure the final model."
     )
 
 

@@ -18,7 +18,10 @@ from stacksl.api.labeling import label_own
 from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import labels_so_far
 from stacksl.errors import StackslError
+from stacksl.models.metrics import wilson
 from stacksl.models.promise import allowed_wrong
+from stacksl.models.second_look import of_class
+from stacksl.report.quality import SecondLook
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.choosers import COVERAGE
 from stacksl.runs.loop.head_fitting import doubt_of
@@ -82,12 +85,19 @@ def test_the_audit_judges_the_column_and_the_model_beside_it(made: Any) -> None:
         audited = set(ledger.bought("audit"))
     for row in column["classes"]:
         mine = [r for r in rows if r["ticket_id"] in audited and r["gpt"] == row["name"]]
-        assert row["test_n"] == len(mine)
-        assert row["recall"] * len(mine) == sum(r["truth"] == row["name"] for r in mine)
+        assert row["audited"] == len(mine)
+        assert row["right"] == sum(r["truth"] == row["name"] for r in mine)
+        assert row["open"] == 0
     status = run.status()["column"]
     assert f"an estimated {audit['accuracy']:.1%} are right" in status["sentence"]
     page = (run.path / "report.html").read_text()
     assert "The labels that the data had" in page
+    assert "<dt>Right in the column</dt>" in page
+    assert "<dt>Audited" not in page.partition("</header>")[0]
+    assert "What the model can label alone" not in page
+    assert "Your items by class" not in page
+    assert "There is no curve: the model has most of its labels, those of the column," in page
+    assert f"<dd>{row['right']} of {row['audited']} audited labels right (95% interval" in page
     assert status["sentence"].split("(")[0].replace("'", "&#39;") in page
 
 
@@ -119,6 +129,18 @@ def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) ->
         assert (row["confidence"] is None) == human
         assert human or (row["source"] == "column" and 0 < row["confidence"] <= 1)
     assert sum(row["source"] == "human" for row in table.rows) == 80
+
+
+def test_one_reason_is_given_why_nothing_is_forecast(
+    made: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = made
+    assert "columns of labels" in facts_of(run)["more"]["reason"]
+    assert "for a column of labels" in run.forecast()["reason"]
+    assert call(["status", str(run.path)]) == 0
+    said = capsys.readouterr().out
+    assert "By the audit" in said
+    assert "Gate" not in said
 
 
 def test_a_page_without_texts_names_neither_column_nor_classes(made: Any) -> None:
@@ -173,7 +195,10 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
     assert audit["second"]["errors"][0] == 0
     assert audit["low"] <= np.mean([truth({"prompt": r["text"]}) == r["gpt"] for r in rows])
     assert facts_of(done)["budget"]["asked"] == 0
-    assert facts_of(done)["audit"]["second"] is None
+    model = facts_of(done)["audit"]
+    assert (model["measures"], model["second"]) == ("agreement with the annotator", None)
+    assert "Not all answers were looked at a second time" in (done.path / "report.html").read_text()
+    assert "People err in an estimated 0.0% of answers" in done.status()["column"]["sentence"]
 
 
 def test_a_dry_run_says_what_is_done_with_the_column(
@@ -190,6 +215,38 @@ def test_a_dry_run_says_what_is_done_with_the_column(
         assert "it will measure the share of labels in 'gpt' that are right to within" in said
         assert ("the most doubtful ones are asked about" in said) == told
     assert "Cost         $42.00 at most" in said
+
+
+def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_path: Path) -> None:
+    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets(right=0.6)]
+    people = {"annotators": "anna,ben,cleo", "sheets.format": "csv", "price": "0.50"}
+    given = {**PEOPLE, **people, "open_questions": 40}
+    done = play(judged(str(write(tmp_path, rows)), tmp_path / "run", **given), truth)
+    column, budget = facts_of(done)["column"], facts_of(done)["budget"]
+    still = column["audit"]["second"]["differing_open"] + column["audit"]["second"]["sampled_open"]
+    assert still > 0
+    assert sum(row["open"] for row in column["classes"]) == still
+    wanted = f"most would be settled by {2 * still} more labels for ${still}.00."
+    assert wanted in done.status()["column"]["sentence"]
+    done.change(budget=str(budget["labels"] + 2 * still))
+    play(done, truth)
+    after = facts_of(done)["column"]
+    assert sum(row["open"] for row in after["classes"]) == 0
+    assert facts_of(done)["budget"]["asked"] == 0
+    width = column["audit"]["high"] - column["audit"]["low"]
+    assert after["audit"]["high"] - after["audit"]["low"] < width
+    expect_sound(done)
+
+
+def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> None:
+    right, other = ("label", 1), ("label", 0)
+    found = SecondLook(40, 30, 10, 1, 1, 10, 2, 6, 2)
+    rows = [[right]] * 10 + [[right, right]] * 4 + [[other], [other, other], []]
+    assert of_class(1, rows, found)[:2] == (14, 2)
+    low, high = of_class(1, rows, found)[2:]
+    assert low == pytest.approx(wilson(14 - 10 * 0.2, 17)[0])
+    assert high == pytest.approx(wilson(16 - 10 * 0.1, 17)[1])
+    assert of_class(1, [[right], [other], [("broken", None)]], None)[:2] == (1, 1)
 
 
 def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(tmp_path: Path) -> None:

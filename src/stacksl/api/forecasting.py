@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.report.wording import MICRO
@@ -53,6 +54,7 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
         return _forecast(0, 0, 0, None, None, reason)
     level = None if noted["level"] is None else Normal(**noted["level"])
     known = not {"model", "adapt"} & table.keys() and folder.classes() is not None
+    known &= Path(table.get("model_labels") or "/").is_absolute()  # else they are a column
     reason = "" if level else "too few labels have been learned yet" if known else UNKNOWN
     price = int(table["price_micro"]) if "money_micro" in table else None
     size = noted["options"], noted["most"]

@@ -154,6 +154,26 @@ def looked(
     return replace(look, errors=(1 - right, 1 - high, 1 - low))
 
 
+def of_class(
+    label: int, given: Sequence[Sequence[Verdict]], found: SecondLook | None
+) -> tuple[int, int, float, float]:
+    """How many rows labeled so are right and open, and the 95% interval of the right share.
+
+    Without a second look the first answer counts. One person who agrees is wrong as often as those
+    sampled; open rows are wrong at the low end and right at the high end.
+    """
+    kinds, once, wrong, most = Counter[str](), 0, 0.0, 0.0
+    if found is not None and found.sampled:
+        wrong, most = (n / found.sampled for n in (found.wrong, found.wrong + found.sampled_open))
+    for said in given:
+        alone = said[:1] if found is None or said == [("label", label)] else []
+        once += bool(alone)
+        kinds[_right(label, [*alone, *alone] or said)] += 1
+    right, still = kinds["model"], kinds["open"]
+    low, _ = wilson(right - once * most, len(given))
+    return right, still, low, wilson(right + still - once * wrong, len(given))[1]
+
+
 def too_wide(look: SecondLook) -> bool:
     """Whether so many rows are open that the accuracy is hardly known."""
     _, low, high = look.accuracy

@@ -166,11 +166,27 @@ class ClassRow:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
+class ColumnClass:
+    """The `audited` rows that a column labels as a class: how many of the labels are `right`.
+
+    `open` are rows without two people who agree, or an answer; the 95% interval of the right share,
+    `low` to `high`, counts them as wrong and as right.
+    """
+
+    name: str
+    audited: int
+    right: int
+    open: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class ColumnFacts:
     """The labels that the data had in a column, as people judged them.
 
     `flagged` are doubtful. People named a class for so many in doubt that were `asked`, and
-    `changed` some. `test_n` rows labeled as a class are audited, and a share `recall` is right.
+    `changed` some.
     """
 
     name: str
@@ -179,7 +195,7 @@ class ColumnFacts:
     asked: int
     changed: int
     audit: AuditResult | None
-    classes: tuple[ClassRow, ...]
+    classes: tuple[ColumnClass, ...]
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

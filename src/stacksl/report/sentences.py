@@ -57,7 +57,8 @@ def bought(facts: Facts) -> str:
         f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')} bought{price}"
     )
     parts = {
-        "to learn from": budget.asked,
+        "to learn from": budget.asked - budget.unlearned,
+        "for second answers": budget.unlearned,
         "for the audit, random items that only measure the final model": budget.audit,
         "for further answers to some of these": budget.further,
     }
@@ -69,7 +70,8 @@ def bought(facts: Facts) -> str:
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
     sentences = [] if facts.audit is None else [_audited(facts.audit), outside(facts)]
-    sentences = sentences if facts.column is None else [column_words(facts.column), *sentences]
+    if facts.column is not None:
+        sentences.insert(0, column_words(facts.column, facts.budget.price))
     if (test := facts.test) is not None:
         sentences.append(
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
@@ -78,8 +80,11 @@ def outcome(facts: Facts) -> str:
     return " ".join([" ".join(filter(None, sentences)) or NOT_KNOWN, facts.stopped]).strip()
 
 
-def column_words(column: ColumnFacts) -> str:
-    """How many of the labels that the data had are right, doubtful and corrected."""
+def column_words(column: ColumnFacts, price: int | None) -> str:
+    """How many of the labels that the data had are right, doubtful and corrected.
+
+    `price` is that of a label in micro-units; None where there is none.
+    """
     audit, words = column.audit, f"How many labels in '{column.name}' are right is not known."
     if audit is not None and audit.accuracy is not None:
         wide = f"95% interval {interval(audit.low, audit.high)}, {plural(audit.n, 'audited row')}"
@@ -92,7 +97,20 @@ def column_words(column: ColumnFacts) -> str:
     if column.asked:
         words += f" People were asked about the {count(column.asked)} most doubtful and changed"
         words += f" {count(column.changed)} of them."
+    if audit is not None and (second := audit.second) is not None:
+        rate, low, high = second.errors
+        words += f" People err in an estimated {percent(rate)} of answers"
+        words += f" (95% interval {interval(low, high)})."
+        if (still := open_rows(audit)) and not audit.passed_over:  # those of a look stay open
+            cost = f" for {money(2 * still * price)}" if price else ""
+            words += f" The interval allows for {plural(still, 'audited row')} that two people have"
+            words += f" not agreed on; most would be settled by {2 * still} more labels{cost}."
     return words
+
+
+def open_rows(audit: AuditResult) -> int:
+    """The rows of a second look without two people who agree."""
+    return 0 if audit.second is None else audit.second.differing_open + audit.second.sampled_open
 
 
 def outside(facts: Facts) -> str:
@@ -212,7 +230,7 @@ POWERED = (
     " them and that nobody is asked about (prediction-powered inference)."
 )
 AGREEMENT = (
-    "Nobody looked at the answers a second time: if some of them are wrong, the accuracy differs."
+    "Not all answers were looked at a second time: if some of them are wrong, the accuracy differs."
 )
 SOON = "Its accuracy is reported when further people have looked at some of these items."
 OPEN = (

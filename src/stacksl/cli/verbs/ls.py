@@ -142,7 +142,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             ("Labels", _labels(result)),
             ("Cost", spent(result["money"])),
             *notices(result),
-            ("Gate", result.get("gate")),
+            ("Gate", None if result.get("column") else result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),
             ("Labels you had", (result.get("column") or {}).get("sentence")),
             ("By the audit", measured(result["audit"])),

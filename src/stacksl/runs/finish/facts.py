@@ -13,12 +13,14 @@ from stacksl.data import Dataset
 from stacksl.models.audit import Audited
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
+from stacksl.models.second_look import Verdict, of_class
 from stacksl.report import facts as f
 from stacksl.report.quality import (
     AuditResult,
     Calibration,
     CalibrationBin,
     ClassRow,
+    ColumnClass,
     ColumnFacts,
     Confusion,
     Differing,
@@ -76,7 +78,11 @@ def facts_of(
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
         audit=audit,
-        column=None if tested.column is None else column_facts(spec, game, tested.column),
+        column=None
+        if tested.column is None
+        else column_facts(
+            spec, game, tested.column, 0 if tested.audited is None else tested.audited.n
+        ),
         asking=replace(
             asking_of(game.ledger, priced=spec.budget.money is not None),
             disagreements=disagreements(game),
@@ -211,12 +217,18 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
     )
 
 
-def column_facts(spec: RunSpec, game: Game, audited: Audited) -> ColumnFacts:
-    """The labels of the run's column, judged as `audited`."""
-    doubt, names = linear_trainer(game).doubt, spec.dataset.classes or ()
+def column_facts(spec: RunSpec, game: Game, audited: Audited, size: int) -> ColumnFacts:
+    """The labels of the run's column, as they were `audited` in the newest `size` audit rows."""
+    doubt, said, names = linear_trainer(game).doubt, spec.sources.said, spec.dataset.classes or ()
     assert doubt is not None
     asked = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
-    by_label = replace(audited, gold=audited.predicted, predicted=audited.gold)
+    given: dict[int, list[list[Verdict]]] = {at: [] for at, _ in enumerate(names)}
+    answers, items = game.ledger.audited_by_all(), game.ledger.bought("audit")
+    for item in items[len(items) - size :]:
+        if (row := game.corpus.row[item]) < len(said) and said[row] >= 0:
+            own = answers.get(item, []) if item in spec.sources.usable else []
+            given[said[row]].append([(each.said, each.index) for each in own])
+    second = audited.second if audited.measures == "accuracy" else None
     return ColumnFacts(
         name=str(spec.settings.column),
         labeled=sum(label >= 0 for label in spec.sources.said),
@@ -224,7 +236,10 @@ def column_facts(spec: RunSpec, game: Game, audited: Audited) -> ColumnFacts:
         asked=len(asked),
         changed=sum(int(doubt.label[row] != label) for row, label in asked),
         audit=audit_fact(audited),
-        classes=tuple(_class_row(name, at, 0, by_label) for at, name in enumerate(names)),
+        classes=tuple(
+            ColumnClass(names[at], len(rows), *of_class(at, rows, second))
+            for at, rows in given.items()
+        ),
     )
 
 

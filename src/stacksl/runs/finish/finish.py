@@ -47,7 +47,8 @@ def finish(
         judged, now = judged_audit(ending, game, audit, look)
         tested = replace(tested, audited=judged, audited_now=now if audit.revised else None)
         options = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
-        options |= {"measures": judged.measures}
+        if audit.second is None or too_wide(audit.second):  # else the column's accuracy is known
+            options |= {"measures": judged.measures}
     if isinstance(ending, HeadEnding) and spec.settings.column is not None:
         sample = audit or Audit((), {})
         labels, reference = ending.of_column(sample.rows), ending.column_reference(sample)
@@ -81,13 +82,13 @@ def judged_audit(
     ids = [game.corpus.ids[row] for row in audit.rows]
     policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
     reference = largest(ending.policies(compared(game, audit)))
-    unknown = audit.second is None or (not look and too_wide(audit.second))
+    own = ending.spec.settings.column is None  # else the second look was at its labels
+    unknown = audit.second is None or (not look and too_wide(audit.second)) or not own
     agreement = unknown and bool(game.ledger.private.handed())
     options = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
     options |= {"measures": "agreement with the annotator"} if agreement else {}
-    of_model = ending.spec.settings.column is None  # a column's second look was at its labels
     shown, corrected = (
-        judge_audit(policies, answers, reference, **options, second=second if of_model else None)
+        judge_audit(policies, answers, reference, **options, second=second if own else None)
         for answers, second in ((audit.answers, audit.second), (audit.now, audit.second_now))
     )
     return shown, corrected

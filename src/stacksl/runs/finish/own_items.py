@@ -139,7 +139,7 @@ def more_labels(spec: RunSpec, game: Game) -> Gain:
     """
     known, labels = known_of(spec.settings, spec.dataset), len(game.examples.bought)
     if known is None:
-        return Gain(MORE, reason="growth was measured only for models of fixed classes")
+        return Gain(MORE, reason="growth was not measured for columns of labels or own options")
     level = Forecaster(spec, game).level(labels)
     if level is None:
         return Gain(MORE, reason=f"a forecast needs {FEWEST} labels chosen by the run")

@@ -9,11 +9,13 @@ from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
+from stacksl.report.sentences import open_rows
 from stacksl.report.wording import money, plural
 from stacksl.runs.items.roles import corpus_of
 from stacksl.runs.settings.budget import accuracy_mark, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec, Terms
+from stacksl.runs.storage.folder import shown_facts
 
 
 def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
@@ -43,6 +45,9 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
     used = ledger.accounts.further
     further = further_labels(spec.settings, wanted.labels, sum(audits))
+    facts = shown_facts(spec.folder)
+    if facts is not None and facts.column is not None and facts.column.audit is not None:
+        further = max(further, used + 2 * open_rows(facts.column.audit))  # these come first
     most = wanted.labels - spent + used
     return Terms(wanted.labels, wanted.money, audits, max(used, min(further, most)))
 

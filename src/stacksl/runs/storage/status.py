@@ -84,7 +84,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "audit": audit,
         "column": facts
         and facts.column
-        and {**asdict(facts.column), "sentence": column_words(facts.column)},
+        and {**asdict(facts.column), "sentence": column_words(facts.column, facts.budget.price)},
     }
 
 
