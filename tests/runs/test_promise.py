@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import math
 import random
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -17,6 +19,7 @@ from scipy.stats import hypergeom
 
 from stacksl.api import Run, prepare, run
 from stacksl.api.labeling import TO_PERSON, label_file, write_own
+from stacksl.cli.verbs.run import shown_run
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
@@ -347,6 +350,62 @@ def test_a_run_stops_buying_once_no_look_is_left(tmp_path, monkeypatch) -> None:
     expect_sound(made)
 
 
+def command_of(sentence: str) -> dict[str, str]:
+    """The budget and the rule of the call of `Run.change` that a sentence names."""
+    assert sentence.count("labeler=...)`") == 1
+    return dict(re.findall(r"(budget|stop_when)='?([^',]+)", sentence))
+
+
+def test_a_share_that_the_last_look_showed_is_promised_by_the_command_that_is_named(
+    tmp_path: Path,
+) -> None:
+    """No label was bought since, so the model is still the one that was looked at."""
+
+    def says(request: Request) -> int:
+        return (ANSWERS[request.item] + (request.purpose == "audit")) % 3
+
+    made = run(ITEMS, labeler=says, out=tmp_path / "run", **{**PLAN, "budget": 490})
+    said, last, spent = made.status()["stopped"], looks(made)[-1], made.status()["spent"]
+    assert last["drawn"] == LOOKS
+    least = 1 - last["left"] / last["of"]
+    assert (
+        f"Look {LOOKS} of {LOOKS} showed that at least {math.floor(1000 * least) / 10:g}%" in said
+    )
+    assert f"{last['wrong']} of {last['audit']} rows of the model were wrong" in said
+    assert f"Run.open({str(made.path)!r})" in said
+    assert "Run.open('run')" in (made.path / "report.html").read_text().replace("&#39;", "'")
+    made.change(**command_of(said), labeler=says)
+    assert made.status()["spent"] == spent
+    assert made.status()["stopped"].startswith("At least")
+    expect_sound(made)
+
+
+def test_a_look_does_not_judge_a_later_model_and_the_named_budget_pays_a_new_one(
+    tmp_path: Path,
+) -> None:
+    share = 0.4
+
+    def says(request: Request) -> int:
+        errs = request.purpose == "audit" and random.Random(request.item).random() < share
+        return (ANSWERS[request.item] + errs) % 3
+
+    made = run(ITEMS, labeler=says, out=tmp_path / "run", **{**PLAN, "budget": 200})
+    last, share = looks(made)[-1], 0.0
+    assert last["drawn"] < LOOKS
+    assert 1 - last["left"] / last["of"] > 0.4
+    assert len(bought(made, purpose="train")) > last["asked"]
+    for rule in ("right=90%", "right=40%"):  # the latter is less than the look showed
+        made.change(stop_when=rule, labeler=says)
+        said = made.status()["stopped"]
+        assert f"Look {last['drawn']} of {LOOKS} showed" in said
+        assert "It does not judge the present model, which has 3" in said
+        assert "can be promised:" not in said
+    made.change(**command_of(said), labeler=says)
+    assert looks(made)[-1]["drawn"] == last["drawn"] + 1
+    assert made.status()["stopped"].startswith("At least 40.0%")
+    expect_sound(made)
+
+
 def test_new_rows_are_labeled_where_the_audit_shows_it(tmp_path: Path, promised: Run) -> None:
     known = {item.id: ANSWERS[item.id] for item in ITEMS[:400]}
     made = run(ITEMS[:400], known, out=tmp_path / "run", budget=250, audit=120, mode="pool", seed=1)
@@ -431,6 +490,26 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run
     assert "as the one who answered would say" not in made.status()["stopped"]
     assert made.status()["spent"] <= 380
     expect_sound(made)
+
+
+def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) -> None:
+    """With what was wrong of the model's rows and of people's, and which limits the share."""
+    made = copy_of(three[0], tmp_path)
+    assert not made.status()["stopped"]
+    while not looks(made):
+        received = answer_all(made, erring(0.25))
+    last, said = looks(made)[-1], received.status["stopped"]
+    assert not last["reached"]
+    assert made.status()["state"] == "waiting"
+    assert said == made.status()["stopped"]
+    assert said.startswith("Look 1 of 3 showed that at least ")
+    assert f"{last['wrong']} of {last['audit']} rows of the model and {last['differ']} of" in said
+    model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
+    people = last["left"] - model
+    assert f"at most {model} errors of the model and {people} of people (unclear" in said
+    limits = "the model" if model > people else "people"
+    assert said.endswith(f"What limits the share most: {limits}.")
+    assert said in shown_run(made)
 
 
 def test_what_people_err_too_often_for_is_said_and_not_bought(tmp_path: Path) -> None:

@@ -85,9 +85,8 @@ def _good_size(bad: int, rows: int, allowed: int) -> int | None:
 
     def good(n: int) -> bool:
         wrong = np.arange(min(n, bad) + 1)
-        passing = wrong[
-            hypergeom.cdf(wrong, rows, np.minimum(rows, allowed + wrong + 1), n) <= MODEL / LOOKS
-        ]
+        bad_now = np.minimum(rows, allowed + wrong + 1)
+        passing = wrong[hypergeom.cdf(wrong, rows, bad_now, n) <= MODEL / LOOKS]
         return len(passing) > 0 and hypergeom.cdf(passing[-1], rows, bad, n) >= CHANCE
 
     sizes = range(min(FEWEST, rows), rows + 1)

@@ -118,7 +118,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class Method:
-    """The names of the parts that made the run; `preset` is empty where none was named."""
+    """The names of the parts that made the run, and whether an object of `python` answers."""
 
     gate: str
     scorer: str
@@ -129,6 +129,7 @@ class Method:
     order: str
     seed: int
     preset: str = ""
+    python: bool = False
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
+from collections.abc import Mapping
 
 MICRO = 1_000_000
 # C0 and C1 controls but tab and newline, and lone surrogates: HTML and UTF-8 have no place for them
@@ -149,3 +151,17 @@ def memory(size: int) -> str:
     ('572 MiB', '8.38 GiB')
     """
     return f"{number(size / 2**30)} GiB" if size >= 2**30 else f"{number(size / 2**20)} MiB"
+
+
+def change_call(run: str, wanted: Mapping[str, object], *, python: bool) -> str:
+    """How a run is changed: a command, or in `python` where an object made there answers."""
+    if python:
+        given = "".join(f"{name}={value!r}, " for name, value in wanted.items())
+        return f"stacksl.Run.open({run!r}).change({given}labeler=...)"
+    given = "".join(f" --{k.replace('_', '-')} {shlex.quote(str(v))}" for k, v in wanted.items())
+    return f"stacksl change {shlex.quote(run)}{given}"
+
+
+def of_run(sentence: str, run: str) -> str:
+    """A sentence with the `run` in place of RUN in its commands, made by `change_call`."""
+    return sentence.replace(" RUN ", f" {shlex.quote(run)} ").replace("'RUN'", repr(run))

@@ -15,7 +15,7 @@ from stacksl.cli.printing import as_json, dollars, facts, measured, spent, visib
 from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
 from stacksl.engine import on_ray
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
-from stacksl.report.wording import count, plural
+from stacksl.report.wording import change_call, count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
@@ -270,6 +270,7 @@ def _unfinished(result: dict[str, Any], suffix: str = "") -> str:
             ("Labels", labels_so_far(result)),
             ("Cost", spent(result["money"])),
             *notices(result),
+            ("Stop rule", result["stopped"] or None),
             *sheet_lines(result),
             ("Go on with", None if suffix else result["resume"]),
         ]
@@ -332,6 +333,7 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
                 + f", {count(audit)} of them to measure the model" * bool(audit),
             ),
             ("Cost", spent(result["money"])),
+            ("Money left buys more", more_for_money(run, result)),
             *notices(result),
             ("Accuracy on the test set", measured(result["test"])),
             ("Labels you had", (result.get("column") or {}).get("sentence")),
@@ -345,6 +347,23 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
     kind = Path(first).suffix.lower()[1:]
     table = f"  stacksl export {path} --table labeled.{kind}\n" if kind in TABLES else ""
     return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
+
+
+def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
+    """The command that buys labels for what is left of a budget in money at the end."""
+    from stacksl.runs.storage.folder import shown_facts
+
+    money, ended = result["money"], result["state"] == "finished" and not result["stopped"]
+    in_money = str(run.folder.resolved().get("budget")).startswith("$")
+    if not (ended and in_money and money) or money["budget"] - money["spent"] < money["price"]:
+        return None
+    known = shown_facts(run.folder)
+    if known is None or not any(
+        r.name == "never asked for" and r.value != "0" for r in known.data.roles
+    ):
+        return None
+    wanted = {"budget": f"${money['budget']:f}".rstrip("0").rstrip(".")}
+    return change_call(str(run.path), wanted, python=known.method.python)
 
 
 def labels_so_far(result: Mapping[str, Any]) -> str:

@@ -74,6 +74,7 @@ def facts_of(
             features=ending.features.spec,
             labeler=game.labeler.name,
             preset=spec.resolved.preset or "",
+            python="labeler" in state,
         ),
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),

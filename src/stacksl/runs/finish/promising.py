@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import floor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ from stacksl.models.promise import (
     look_now,
 )
 from stacksl.models.second_look import MOST, Verdict, settled
-from stacksl.report.wording import count, money, percent, plural
+from stacksl.report.wording import change_call, count, money, percent, plural
 from stacksl.runs.items.roles import give_roles, next_terms
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import doubled_of, linear_trainer
@@ -154,8 +155,11 @@ def looked_enough(spec: RunSpec, ledger: LedgerReader) -> bool:
     return bool(ledger.accounts.reached) or used_up or open_look(ledger) is not None
 
 
-def next_look(spec: RunSpec, game: Game, *, reach: bool = False) -> Look | None:
-    """The look to draw now; None where buying goes on. With `reach` any that can be paid later."""
+def next_look(spec: RunSpec, game: Game, more: int = 0, *, reach: bool = False) -> Look | None:
+    """The look to draw now, with so many `more` labels to buy; None where buying goes on.
+
+    With `reach` it is any that can be paid later.
+    """
     before, stages = looks(game.ledger), linear_trainer(game).stages
     if not stages or (not reach and before and stages[-1].labels <= before[-1]["labels"]):
         return None  # a model that was looked at
@@ -163,7 +167,7 @@ def next_look(spec: RunSpec, game: Game, *, reach: bool = False) -> Look | None:
     for look in {look["drawn"]: look for look in before}.values():
         expected = factor * look["expected"] * look["audit"] / max(1, look["rows"])
         factor *= min(4.0, max(1.0, (look["wrong"] + 1) / (expected + 1)))
-    table, left, errors = Table.of(spec, game), game.ledger.accounts.left, None
+    table, left, errors = Table.of(spec, game), game.ledger.accounts.left + more, None
     if doubted(spec.settings):
         rate = max(stages[-1].errors, doubled_of(game.ledger).rate)
         errors = of_people(spec, game, rate) / max(1, table.people)
@@ -202,8 +206,7 @@ def unreachable(spec: RunSpec, game: Game) -> bool:
 
 def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     """Reserve the answers of a look; the spec with its audit."""
-    terms, ledger = spec.terms, game.ledger
-    further = terms.further
+    terms, ledger, further = spec.terms, game.ledger, spec.terms.further
     if doubted(spec.settings):
         further = ledger.accounts.further + AGAIN * look.audit // 2
     now = replace(terms, audits=(*terms.audits, look.audit), further=further)
@@ -292,11 +295,7 @@ def judged(
 
 def promise_of(spec: RunSpec, game: Game) -> str:
     """The sentence of the report on what is promised, or why nothing is."""
-    share, looked, table = (
-        promised_share(spec.settings.stop_when),
-        looks(game.ledger),
-        Table.of(spec, game),
-    )
+    share, table = promised_share(spec.settings.stop_when), Table.of(spec, game)
     assert share is not None
     if not table.model + table.dropped:
         return (
@@ -306,11 +305,11 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if not game.ledger.accounts.reached:
         if unreachable(spec, game):
             return _beyond(spec, game, share, table)
-        said, left = _refusal(share, looked, table), game.ledger.accounts.left
+        said, left = _refusal(spec, game, share, table), game.ledger.accounts.left
         if left and unpayable(spec, game):
             said += f" No look that may show it can be paid with the {count(left)} labels left."
         return said
-    look = looked[-1]
+    look = looks(game.ledger)[-1]
     part = drawn = "the model" if spec.settings.column is None else "the column"
     if spec.settings.column is not None and -1 in spec.sources.said:
         part, drawn = f"{part} or, where it has no label, the model", f"{part} or the model"
@@ -330,33 +329,62 @@ def promise_of(spec: RunSpec, game: Game) -> str:
 
 def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     errors = linear_trainer(game).stages[-1].errors
+    most = floor(100 * (1 - WORTH * of_people(spec, game, errors) / table.rows))
     price = spec.budget.price if spec.budget.money is not None else 0
-    cost = f"{count(table.people)} more labels" + f" for {money(table.people * price)}" * bool(
-        price
-    )
+    cost = f"{count(table.people)} more labels{f' for {money(table.people * price)}' * bool(price)}"
     return (
         f"{percent(share)} is probably not reachable with one answer per row: people seem to err in"
         f" about {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
         f" {plural(table.people, 'row')} that they labeled, and {count(table.allowed)} of all may"
         f" be wrong. Two answers per row cost {cost}: start a run with --overlap"
-        f" {table.people}. Nothing more was bought. A lower share may be promised:"
-        " `stacksl change RUN --stop-when right=R`."
+        f" {table.people}. Nothing more was bought. A lower share may be"
+        f" promised: `stacksl change RUN --stop-when right={most}%`."
     )
 
 
-def _refusal(share: float, looked: Sequence[Mapping[str, Any]], table: Table) -> str:
-    if not looked:
-        why = "the budget was spent before an audit that could show it was worth its price"
-    else:
-        least = max(0.0, 1 - looked[-1]["left"] / max(1, looked[-1]["of"]))
-        why = f"the last of {plural(looked[-1]['drawn'], 'look')} showed at least {percent(least)}"
-    hint = " A larger budget continues: `stacksl change RUN --budget B`."
-    if looked and looked[-1]["drawn"] >= LOOKS:
-        hint = f" No look is left of {LOOKS}, so nothing more is bought."
+def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
+    """Why nothing is promised, and what to do; a look counts until a label changes the model."""
+    found, why, accounts = looks(game.ledger), last_look(spec, game.ledger), game.ledger.accounts
+    python = {"python": "labeler" in spec.folder.read_state()}
+    if not found:
+        why = "The budget was spent before an audit that could show it was worth its price."
+    elif since := accounts.asked - found[-1]["asked"]:
+        why += f" It does not judge the present model, which has {plural(since, 'more answer')}."
+    elif (rule := _shown_by(found[-1])) != "right=0%":
+        why += (
+            f" That share can be promised: `{change_call('RUN', {'stop_when': rule}, **python)}`."
+        )
+    more = " A larger budget buys more labels before the next look."
+    if found and found[-1]["drawn"] >= LOOKS:
+        more = f" No look is left of {LOOKS}, so nothing more is bought."
+    elif look := next_look(spec, game, table.rows - accounts.spent - accounts.left):
+        most = accounts.spent + (10 * look.answers // 9 + 1 if look.sample else look.answers)
+        command = change_call("RUN", {"budget": most}, **python)
+        more = f" This model gets a look with `{command}`, or with less for a lower share."
+    said = f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised"
+    return f"{said}. {why}{more}"
+
+
+def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
+    """What the last look found, and whose errors limit it; empty before one."""
+    if not (found := looks(ledger)):
+        return ""
+    last, part = found[-1], "the column" if spec.settings.column else "the model"
+    model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
+    people = last["left"] - model
+    bad = f"{count(last['wrong'])} of {plural(last['audit'], 'row')} of {part}"
+    bad += f" and {last['differ']} of {last['sample']} of people" * bool(last["sample"])
     return (
-        f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised:"
-        f" {why}. A lower share may be: `stacksl change RUN --stop-when right=R`.{hint}"
+        f"Look {last['drawn']} of {LOOKS} showed that at least {_shown_by(last)[6:]} of the"
+        f" {plural(last['of'], 'row')} are right: {bad} were wrong, so at most {count(model)}"
+        f" errors of {part} and {count(people)} of people (unclear answers included) are left. What"
+        f" limits the share most: {part if model > people else 'people'}."
     )
+
+
+def _shown_by(look: Mapping[str, Any]) -> str:
+    """The stop rule that a look meets, its share rounded down to a tenth of a percent."""
+    return f"right={max(0, floor(1000 * (1 - look['left'] / max(1, look['of'])))) / 10:g}%"
 
 
 def expect_promise(settings: Settings) -> None:

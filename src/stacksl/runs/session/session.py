@@ -34,6 +34,7 @@ from stacksl.runs.finish.promising import (
     doubted,
     draw_look,
     judged,
+    last_look,
     open_look,
     promise_of,
     unsettled,
@@ -317,7 +318,7 @@ class Session(Game):
         record.facts["plan"] = self.forecaster.facts(ended=ended)
         if not ended:
             self._note_names(record, ended=False)
-        record.facts["stopped"] = self.forecaster.stopped
+        record.facts["stopped"] = self.forecaster.stopped or last_look(self.spec, self.ledger)
         if self.spec.settings.labeler == FILE:
             self.differing = differing(self, AT_ONCE if waits else 1)
             record.facts["differing"] = [asdict(annotator) for annotator in self.differing]

@@ -17,7 +17,7 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import TERMS
 from stacksl.report.facts import Facts
 from stacksl.report.sentences import column_words
-from stacksl.report.wording import MICRO
+from stacksl.report.wording import MICRO, of_run
 from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
@@ -53,9 +53,9 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         labels, audit = _labels(ledger, table, done), _accuracy(facts, "audit", *AUDITED)
         if audit is not None:  # as it was shown: its run may have changed since
             items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
-            for name, added in zip(AFTER, (items, items, classes), strict=True):
-                audit[name] += added
-    page = folder.page() or None
+            for name, more in zip(AFTER, (items, items, classes), strict=True):
+                audit[name] += more
+    page, stopped = folder.page() or None, state.get("stopped") if done is None else done.stopped
     step = _next_step(folder, state["state"], table, python="labeler" in state)
     return {
         "run": str(folder.path),
@@ -76,7 +76,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             *unimproved(state),
             *differing(table.get("files", {})),
         ],
-        "stopped": state.get("stopped") if done is None else done.stopped,
+        "stopped": stopped and of_run(stopped, str(folder.path)),
         "sheets": state.get("sheets"),
         "differing": state.get("differing", []),
         "proposed": state.get("proposed", []),
@@ -296,7 +296,7 @@ def expect_labeler(folder: RunFolder, labeler: Labeler | None) -> str | None:
     if labeler is None and known is not None:
         raise RunError(
             f"the labels of {folder.path} come from the labeler '{known}', an object made in"
-            " Python: resume it there, with stacksl.Run.open(...).resume(labeler=...)"
+            " Python: use stacksl.Run.open(...).resume(labeler=...) or .change(..., labeler=...)"
         )
     return None if labeler is None else name_of(labeler)
 
