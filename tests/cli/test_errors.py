@@ -60,14 +60,17 @@ def test_a_run_that_stopped_itself_ends_like_ctrl_c(stacksl, api) -> None:
     assert "stacksl resume" in said.err
 
 
-def test_ctrl_c_before_the_folder_says_that_nothing_was_bought(stacksl, api, monkeypatch) -> None:
+def test_ctrl_c_before_the_folder_says_what_holds_at_every_moment(
+    stacksl, api, monkeypatch
+) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["stacksl.api"], "prepare", stop)
     said = stacksl("run")
     assert said.code == 130
-    assert said.err == "stacksl: stopped; nothing was changed\n"
+    kept = "what was recorded is kept: give the same command again"
+    assert said.err == f"stacksl: stopped; {kept}\n"
 
 
 @pytest.mark.parametrize(

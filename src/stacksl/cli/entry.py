@@ -125,7 +125,7 @@ def _told(error: BaseException, program: str, *, debug: bool) -> tuple[str, int]
     if isinstance(error, _ClickException):
         return _usage(error, program)
     if isinstance(error, KeyboardInterrupt):
-        return str(error) or "stopped; nothing was changed", 130
+        return str(error) or "stopped; what was recorded is kept: give the same command again", 130
     if isinstance(error, typer.Abort):
         return "stopped before anything was bought", 130
     if debug:
