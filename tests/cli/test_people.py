@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,8 +16,11 @@ from stacksl.api import Run
 from stacksl.report.quality import Differing
 from stacksl.runs.session import session
 
+from ..ledgers import bought
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import (
+    expect_sound,
+    facts_of,
     fill,
     gold,
     read_rows,
@@ -192,6 +196,67 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     assert stacksl("ledger", "replay", "run").code == 0
     said = stacksl("change", "run", "--budget", "21", "--later", "--yes")
     assert said.out.endswith("continue with: stacksl resume run\n")
+
+
+def test_ctrl_c_after_the_answers_were_entered_does_not_deny_them(
+    waiting: Run, stacksl: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [fill(path) for path in sheets(waiting)]
+    with monkeypatch.context() as patch:
+        patch.setattr(session.Session, "refit_if_due", Mock(side_effect=KeyboardInterrupt))
+        said = stacksl("answer", "run", *files)
+    assert (said.code, len(bought(waiting, state="answered"))) == (130, 6)
+    kept = "what was recorded is kept: give the same command again"
+    assert said.err.endswith(f"stacksl: stopped; {kept}\n")
+    told = stacksl.told("answer", "run", *files)
+    assert (told["repeated"], told["answered"], told["state"]) == (6, 6, "waiting")
+
+
+def test_a_run_ends_with_the_answers_there_are(waiting: Run, stacksl: Shell) -> None:
+    """Open questions are withdrawn in the transaction of the budget; audits count them unknown."""
+    rows = sheets(waiting)
+    stacksl.done("answer", "run", fill(rows[0]), "--quiet")
+    answered = len(bought(waiting, state="answered"))
+    open_now = len(bought(waiting, state="open"))
+    late = fill(sheets(waiting)[0])
+    words = ["change", "run", "--budget", str(answered)]
+    refusal = stacksl.refused(*words)
+    assert f"or withdraw the {open_now} open ones with --free --drop" in refusal
+    assert f"give at least {answered}" in refusal
+    said = stacksl.done(*words, "--free", "--drop", "--dry-run")
+    assert said.out.endswith(f"{answered} labels in all\n{open_now} open questions withdrawn\n")
+    assert len(bought(waiting, state="open")) == open_now
+    told = stacksl.told(*words, "--free", "--drop", "--yes", "--quiet")
+    assert (told["state"], told["spent"], told["left"]) == ("finished", answered, 0)
+    assert not bought(waiting, state="open")
+    unknown = facts_of(waiting).audit.unknown
+    assert unknown == 4 - len(bought(waiting, purpose="audit", state="answered"))
+    told = stacksl.told("answer", "run", late, "--quiet")
+    assert told["late"] > 0
+    assert len(bought(waiting, state="answered")) == answered
+    expect_sound(waiting)
+    for other in (["--items", "x.csv"], ["--budget", "9", "--key", "abcd-e"]):
+        said = stacksl.refused("change", "run", *other, "--free", "--drop")
+        assert "one kind of change" in said
+
+
+def test_money_that_is_left_says_what_it_buys_and_for_how_much(
+    waiting: Run, stacksl: Shell
+) -> None:
+    """Answers of ben cost less than the price at which labels are reserved."""
+    stacksl.done("change", "run", "--budget", "$42", "--later", "--yes")
+    for _ in range(9):
+        if waiting.status()["state"] == "finished":
+            break
+        stacksl.done("answer", "run", *[fill(path) for path in sheets(waiting)], "--quiet")
+    money = waiting.status()["money"]
+    more = int((money["budget"] - money["spent"]) // money["price"])
+    assert more > 0
+    sentence = f"{more} more labels, {14 + more} in all, for ${3 * more}.00 more at most\n"
+    assert stacksl.done("change", "run", "--budget", "$42", "--dry-run").out.startswith(sentence)
+    assert waiting.change(budget="$42", dry_run=True).cost == 3_000_000 * more
+    said = stacksl.done("change", "run", "--budget", "$42", "--yes", "--quiet", "--later")
+    assert said.err == sentence
 
 
 def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.cli.verbs.ls import _shown as status_shown
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.runs.changes.forgetting import forget
@@ -52,7 +53,9 @@ def test_money_left_by_who_costs_less_buys_more(tmp_path: Path) -> None:
     who = {"annotators": "anna,ben", "price": "anna=3,ben=2"}
     done = play(begin(tmp_path, budget="$30", **who))
     assert done.status()["money"] == {"price": 3.0, "budget": 30.0, "spent": 25.0}
-    assert "$25.00 of $30.00" in shown_run(done)
+    for shown in (shown_run(done), status_shown(done, done.status())):
+        assert "$25.00 of $30.00" in shown
+        assert f"stacksl change {done.path} --budget '$30'" in shown
     assert done.change(budget="$30", later=True).labels == 11
     play(done.resume())
     assert (done.status()["spent"], done.status()["left"]) == (11, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import stacksl
+from stacksl.cli.entry import call
 from stacksl.errors import (
     DataError,
     FeatureError,
@@ -17,6 +19,7 @@ from stacksl.errors import (
     SettingsError,
     StackslError,
 )
+from stacksl.labelers.protocol import Request
 
 from ..ledgers import bought, open_leases
 
@@ -320,3 +323,43 @@ def test_what_is_no_list_of_items_is_one_sentence(items: Any) -> None:
 def test_labels_of_another_number_are_refused() -> None:
     with pytest.raises(DataError, match="90 texts should have as many labels, not 3"):
         run(TEXTS, LABELS[:3])
+
+
+def test_a_run_that_python_answers_is_changed_by_a_call(capfd: pytest.CaptureFixture[str]) -> None:
+    """The report has the call; the command is refused before it tells a cost."""
+
+    def says(request: Request) -> int:
+        return list(WORDS).index(LABELS[TEXTS.index(request.prompt)])
+
+    given: dict[str, Any] = {"classes": list(WORDS), "labeler": says, "price": "2"}
+    done = run(TEXTS, **given)
+    page = unescape((done.path / "report.html").read_text(encoding="utf-8"))
+    assert "stacksl.Run.open('run').change(budget=90, labeler=...)" in page
+    assert "stacksl change run --budget" not in page
+    assert call(["change", "run", "--budget", "30", "--yes", "--quiet"]) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert ".change(..., labeler=...)" in said
+    with pytest.raises(RunError, match=r"stacksl\.Run\.open\('run'\)\.resume\(labeler=\.\.\.\)"):
+        run(TEXTS, **given)
+    done.change(budget=30, labeler=says)
+    assert done.status()["spent"] == 30
+
+
+def test_a_run_whose_function_abstains_ends_with_the_answers_there_are() -> None:
+    def says(request: Request) -> Any:
+        topic = LABELS[TEXTS.index(request.prompt)]
+        return stacksl.ABSTAIN if topic == "sky" else list(WORDS).index(topic)
+
+    waiting = run(TEXTS, classes=list(WORDS), labeler=says)
+    waits, answered = open_leases(waiting), len(bought(waiting, state="answered"))
+    assert waits
+    assert waiting.status()["state"] == "waiting"
+    with pytest.raises(RunError, match="`stacksl status run` says how to go on"):
+        waiting.predict(["sand wave"])
+    with pytest.raises(SettingsError, match=rf"drop=True\) and give at least {answered}"):
+        waiting.change(budget=answered, labeler=says)
+    found = waiting.change(budget=answered, drop=True, labeler=says)
+    assert (found.dropped, waiting.status()["state"]) == (len(waits), "finished")
+    assert waiting.status()["spent"] == answered
+    waiting.replay()

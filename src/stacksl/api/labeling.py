@@ -87,7 +87,7 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
     if state != "finished":
         raise RunError(
             "expected a finished run, whose answers may all be shown, got one that is"
-            f" {state}: `stacksl resume {run.path}`"
+            f" {state}: `{run.status()['resume'] or f'stacksl status {run.path}'}`"
         )
     spec = RunSpec.open(run.folder)
     columns, rows = _own_rows(spec)

@@ -444,6 +444,7 @@ class Run:
         labeler: Labeler | Callable[[Request], Any] | str | None = None,
         stop_when: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        drop: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> Outcome:
         """Change the run, in any combination, and continue it; gives the outcome of the change.
@@ -467,6 +468,7 @@ class Run:
             stop_when: another stop rule, such as `accuracy=0.9`.
             settings: of a language model's training from the next refit on, such as after one that
                 ran out of memory or diverged.
+            drop: withdraw all open questions for good; the budget can then be what was answered.
             progress: called with the progress of the run.
 
         Raises:
@@ -488,6 +490,7 @@ class Run:
             labeler if isinstance(labeler, str) else None,
             stop_when,
             flattened(settings or {}),
+            drop,
         )
         labeler = None if isinstance(labeler, str) else labeler
         if dry_run:

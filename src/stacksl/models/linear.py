@@ -187,7 +187,7 @@ def _about(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise RunError(
             f"there is no model in {folder} yet: it is written when the run has finished;"
-            f" `stacksl resume {folder.parent}`"
+            f" `stacksl status {folder.parent}` says how to go on"
         )
     try:
         about = formats.parsed(path.read_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,7 +134,8 @@ def change(
     """Change a run that has begun, and continue it.
 
     A change is checked before anything is written, and recorded in one transaction. The options of
-    "Who answers" need a command of their own; freed rows go to other people.
+    "Who answers" need a command of their own; freed rows go to other people. But --budget 200
+    --free --drop withdraws all open questions, and so ends a run with the 200 answers it has.
 
     A hundred labels were not enough; what would 200 cost?
         stacksl change runs/first --budget 200 --dry-run
@@ -167,6 +169,8 @@ def change(
         "set_aside": set_aside or (),
         "keep": keep or (),
     }
+    if budget is not None and drop and free == EVERYBODY and not (key or away or set_aside):
+        wanted["drop"], who = True, dict.fromkeys(who)
     kinds = [any(wanted.values()) or later or dry_run, any(who.values()), train_on_audit]
     if sum(kinds) > 1:
         raise SettingsError(
@@ -182,7 +186,8 @@ def change(
     elif dry_run:
         offered = opened.change(**wanted, dry_run=True)
         told = as_json({"run": run, **_facts(offered, reopen)})
-        print(told if json else _described(offered, wanted, run))
+        lines = [*_bought(offered, reopen), _described(offered, wanted, run)]
+        print(told if json else "\n".join(lines))
     else:
         _change_run(opened, wanted, later=later, yes=yes, json=json, quiet=quiet)
 
@@ -190,6 +195,8 @@ def change(
 def _change_run(
     run: Run, wanted: dict[str, Any], *, later: bool, yes: bool, json: bool, quiet: bool
 ) -> None:
+    if not later and wanted["labeler"] is None:  # before a cost is told
+        import_module("stacksl.runs.storage.status").expect_labeler(run.folder, None)
     offered, reopen = run.change(**wanted, dry_run=True), wanted["reopen"]
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
@@ -271,6 +278,8 @@ def _described(outcome: Outcome, wanted: dict[str, Any], run: Path) -> str:
     lines = []
     if wanted["budget"] is not None:
         lines.append(f"the budget is {plural(outcome.labels, 'label')} in all")
+    if outcome.dropped:
+        lines.append(f"{plural(outcome.dropped, 'open question')} withdrawn")
     if outcome.items:
         lines.append(f"{plural(outcome.items, 'item')} to choose from added")
     if outcome.owned:

@@ -14,7 +14,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, as_toml, facts, measured, spent, table
 from stacksl.cli.verbs.dry_run import shown_forecast
-from stacksl.cli.verbs.run import labels_so_far, notices, sheet_lines
+from stacksl.cli.verbs.run import labels_so_far, more_for_money, notices, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import count
 
@@ -85,7 +85,7 @@ def status(
     measured_now = status["test"] or status["audit"]
     how = STEPS * (status["state"] != "finished")
     ahead = [shown_forecast(forecast, how)] if forecast["now"] and not measured_now else []
-    print("\n\n".join([_shown(status), *people, *ahead]))
+    print("\n\n".join([_shown(opened, status), *people, *ahead]))
 
 
 def by_file(run: Run) -> bool:
@@ -132,7 +132,7 @@ def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:
     return table(["name", "value", "from"], rows)
 
 
-def _shown(result: Mapping[str, Any]) -> str:
+def _shown(run: Run, result: Mapping[str, Any]) -> str:
     warnings = [("Warning", sentence) for sentence in result.get("warnings", ())]
     return facts(
         [
@@ -141,6 +141,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             ("Rounds", count(result["rounds"]) if result["mode"] == "stream" else None),
             ("Labels", _labels(result)),
             ("Cost", spent(result["money"])),
+            ("Money left buys more", more_for_money(run, result)),
             *notices(result),
             ("Gate", None if result.get("column") else result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),

@@ -42,6 +42,7 @@ from stacksl.runs.settings.terms import (
     expect_payable,
     fresh_audit,
     left_to_train,
+    most_paid,
     new_terms,
     what_measures,
 )
@@ -73,6 +74,7 @@ class Change:
     labeler: str | None = None
     stop_when: str | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
+    drop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Outcome:
 
     Attributes:
         labels: the budget in labels, `more` of them than before.
-        cost: the most that `more` may cost, in micro-units; None where the run has no price.
+        cost: the most that the run may cost more, in micro-units; None where it has no price.
         audit: labels reserved for a new audit.
         measures: a sentence on the audit under the new budget; None without an audit.
         items, owned: how many items to choose from and how many owned items were added.
@@ -92,6 +94,7 @@ class Outcome:
         price: micro-units of one label; None where the run has no price.
         left: labels that can be bought to train on under the new budget.
         outdated: who has an open sheet without the added classes, and its path.
+        dropped: open questions that are withdrawn for good.
     """
 
     labels: int
@@ -109,6 +112,7 @@ class Outcome:
     left: int
     annotators: tuple[str, ...]
     outdated: tuple[tuple[str, str], ...]
+    dropped: int
 
     @property
     def cost_again(self) -> int | None:
@@ -139,6 +143,7 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
             )
         bring_arrays(spec, ledger)  # what follows them is decided by the items of then
         with ledger.together():
+            ledger.free(dropped := ledger.open_purchases()[: outcome.dropped], dropped)
             _set(spec, wanted, change, ledger)
             first = len(spec.sources.parts)
             if len(wanted.terms.audits) > len(spec.terms.audits):  # that one is looked at instead
@@ -183,7 +188,7 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
         wanted = _with_file(wanted, More("owned", str(Path(path).resolve())))
     expect_within_price(wanted, spec)
     if change.budget is not None:
-        wanted = replace(wanted, now=new_terms(wanted, ledger, change.budget))
+        wanted = replace(wanted, now=new_terms(wanted, ledger, change.budget, drop=change.drop))
         expect_items(wanted, ledger)
     expect_payable(wanted, ledger, spec.budget.price)
     if change.owned and promised_share(wanted.settings.stop_when) is not None:
@@ -216,7 +221,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         measures = looks_left(ledger)
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
-    paid = None if before.money is None else max(0, (terms.money or 0) - before.money)
+    paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)
     sheets: dict[Path, list[Handed]] = {}
     if change.classes and spec.settings.labeler == FILE:
         labeler = SheetLabeler(spec, ledger)
@@ -224,7 +229,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     return Outcome(
         labels=terms.labels,
         more=more,
-        cost=paid,
+        cost=None if paid is None else max(0, paid),
         audit=0 if change.budget is None else fresh_audit(terms),
         measures=measures,
         items=pool,
@@ -237,6 +242,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         left=left_to_train(wanted, ledger),
         annotators=tuple(annotators_of(wanted.settings.annotators)),
         outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),
+        dropped=len(ledger.open_purchases()) * change.drop,
     )
 
 

@@ -18,7 +18,7 @@ from stacksl.runs.spec import RunSpec, Terms
 from stacksl.runs.storage.folder import shown_facts
 
 
-def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
+def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -> Terms:
     """The terms of a budget given as labels, a share of the items, or money.
 
     If the run had finished, and so had shown the result of its audit, a new audit takes as many of
@@ -27,7 +27,8 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     Raises:
         SettingsError: the text is no budget, or the budget is below what is spent.
     """
-    usable, spent = _usable(spec, ledger), ledger.accounts.spent
+    waits, usable = ledger.open_purchases(), _usable(spec, ledger)
+    spent = ledger.accounts.spent - len(waits) * drop
     wanted = parse_budget(text, usable, spec.settings.price)
     if text.strip().startswith("$"):
         answered, paid = _paid(ledger)  # some answers cost less than the most
@@ -35,15 +36,18 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
         if left >= 0:
             wanted = replace(wanted, labels=min(usable, answered + left // wanted.price))
     if wanted.labels < spent:
+        end = f", or withdraw the {len(waits)} open ones with --free --drop (in Python drop=True)"
+        end += f" and give at least {spent - len(waits)}"
         raise SettingsError(
             f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
-            f" promised already: give at least {spent}"
+            f" promised already: give at least {spent}{end * (bool(waits) and not drop)}"
         )
     audited = [row for row in ledger.export() if row["purpose"] == "audit" and not row["slot"]]
     lost = sum(row["state"] == "released" for row in audited)
     leased = len(ledger.bought("audit"))
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
     used = ledger.accounts.further
+    used -= sum(each.purpose == "audit" and each.slot > 0 for each in waits) * drop
     further = further_labels(spec.settings, wanted.labels, sum(audits))
     facts = shown_facts(spec.folder)
     if facts is not None and facts.column is not None and facts.column.audit is not None:
@@ -119,6 +123,12 @@ def what_measures(terms: Terms, before: Terms) -> str | None:
             " that was shown measures the new model, too"
         )
     return f"the {first} labels of the audit stay what they are: it was drawn before round 1"
+
+
+def most_paid(spec: RunSpec, ledger: Ledger) -> int:
+    """What a run may cost in all, in micro-units: labels without an answer at the full price."""
+    answered, paid = _paid(ledger)
+    return min(spec.terms.money or 0, paid + (spec.terms.labels - answered) * spec.budget.price)
 
 
 def _paid(ledger: Ledger) -> tuple[int, int]:

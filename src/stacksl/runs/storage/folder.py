@@ -94,7 +94,8 @@ class RunFolder:
         if (path / DATABASE).exists():
             raise RunError(
                 f"the folder {path} holds another run: give another --out,"
-                f" or `stacksl resume {path}`"
+                f" or `stacksl resume {path}`, or in Python, where an object made there answers,"
+                f" stacksl.Run.open({str(path)!r}).resume(labeler=...)"
             )
         if path.is_file():
             raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")
