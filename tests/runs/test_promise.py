@@ -398,7 +398,7 @@ def test_a_look_does_not_judge_a_later_model_and_the_named_budget_pays_a_new_one
         made.change(stop_when=rule, labeler=says)
         said = made.status()["stopped"]
         assert f"Look {last['drawn']} of {LOOKS} showed" in said
-        assert "It does not judge the present model, which has 3" in said
+        assert "It does not judge the present model, which has " in said
         assert "can be promised:" not in said
     made.change(**command_of(said), labeler=says)
     assert looks(made)[-1]["drawn"] == last["drawn"] + 1
@@ -497,7 +497,7 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
     made = copy_of(three[0], tmp_path)
     assert not made.status()["stopped"]
     while not looks(made):
-        received = answer_all(made, erring(0.25))
+        received = answer_all(made, erring(0.16))
     last, said = looks(made)[-1], received.status["stopped"]
     assert not last["reached"]
     assert made.status()["state"] == "waiting"
@@ -506,7 +506,7 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
     assert f"{last['wrong']} of {last['audit']} rows of the model and {last['differ']} of" in said
     model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
     people = last["left"] - model
-    assert f"at most {model} errors of the model and {people} of people (unclear" in said
+    assert f"at most {model} errors of the model and {people} of people (or unclear" in said
     limits = "the model" if model > people else "people"
     assert said.endswith(f"What limits the share most: {limits}.")
     assert said in shown_run(made)

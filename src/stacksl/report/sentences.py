@@ -79,9 +79,8 @@ def outcome(facts: Facts) -> str:
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
             f"correctly (95% interval {interval(test.low, test.high)})."
         )
-    return " ".join(
-        [" ".join(filter(None, sentences)) or NOT_KNOWN, of_run(facts.stopped, facts.run)]
-    ).strip()
+    stopped = of_run(facts.stopped, facts.run)
+    return " ".join([" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]).strip()
 
 
 def column_words(column: ColumnFacts, price: int | None) -> str:
@@ -507,9 +506,8 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
     if added := min(100, left):
         drawn = added >= NEW_AUDIT and bool(outside(facts))
         audited = ", with an audit of all rows that are left" * drawn
-        change = change_call(
-            facts.run, {"budget": budget.labels + added}, python=facts.method.python
-        )
+        wanted = {"budget": budget.labels + added}
+        change = change_call(facts.run, wanted, python=facts.method.python)
         steps.append((f"Buy {added} more{audited}", change))
     if facts.audit and not (waits or facts.audit.trained_on or facts.language):
         steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))

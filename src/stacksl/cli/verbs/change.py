@@ -278,8 +278,7 @@ def _described(outcome: Outcome, wanted: dict[str, Any], run: Path) -> str:
     lines = []
     if wanted["budget"] is not None:
         lines.append(f"the budget is {plural(outcome.labels, 'label')} in all")
-    if outcome.dropped:
-        lines.append(f"{plural(outcome.dropped, 'open question')} withdrawn")
+    lines += [f"{plural(outcome.dropped, 'open question')} withdrawn"] * bool(outcome.dropped)
     if outcome.items:
         lines.append(f"{plural(outcome.items, 'item')} to choose from added")
     if outcome.owned:

@@ -353,14 +353,11 @@ def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
     """The command that buys labels for what is left of a budget in money at the end."""
     from stacksl.runs.storage.folder import shown_facts
 
-    money, ended = result["money"], result["state"] == "finished" and not result["stopped"]
-    in_money = str(run.folder.resolved().get("budget")).startswith("$")
-    if not (ended and in_money and money) or money["budget"] - money["spent"] < money["price"]:
+    money, budget = result["money"], str(run.folder.resolved().get("budget"))
+    if result["state"] != "finished" or result["stopped"] or not (money and budget[0] == "$"):
         return None
-    known = shown_facts(run.folder)
-    if known is None or not any(
-        r.name == "never asked for" and r.value != "0" for r in known.data.roles
-    ):
+    known, enough = shown_facts(run.folder), money["budget"] - money["spent"] >= money["price"]
+    if not (known and enough) or "never asked for" not in [row.name for row in known.data.roles]:
         return None
     wanted = {"budget": f"${money['budget']:f}".rstrip("0").rstrip(".")}
     return change_call(str(run.path), wanted, python=known.method.python)

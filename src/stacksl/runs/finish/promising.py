@@ -345,21 +345,19 @@ def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
 def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     """Why nothing is promised, and what to do; a look counts until a label changes the model."""
     found, why, accounts = looks(game.ledger), last_look(spec, game.ledger), game.ledger.accounts
-    python = {"python": "labeler" in spec.folder.read_state()}
+    own = {"python": "labeler" in spec.folder.read_state()}
     if not found:
         why = "The budget was spent before an audit that could show it was worth its price."
     elif since := accounts.asked - found[-1]["asked"]:
         why += f" It does not judge the present model, which has {plural(since, 'more answer')}."
     elif (rule := _shown_by(found[-1])) != "right=0%":
-        why += (
-            f" That share can be promised: `{change_call('RUN', {'stop_when': rule}, **python)}`."
-        )
+        why += f" That share can be promised: `{change_call('RUN', {'stop_when': rule}, **own)}`."
     more = " A larger budget buys more labels before the next look."
     if found and found[-1]["drawn"] >= LOOKS:
         more = f" No look is left of {LOOKS}, so nothing more is bought."
     elif look := next_look(spec, game, table.rows - accounts.spent - accounts.left):
         most = accounts.spent + (10 * look.answers // 9 + 1 if look.sample else look.answers)
-        command = change_call("RUN", {"budget": most}, **python)
+        command = change_call("RUN", {"budget": most}, **own)
         more = f" This model gets a look with `{command}`, or with less for a lower share."
     said = f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised"
     return f"{said}. {why}{more}"
@@ -371,14 +369,13 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         return ""
     last, part = found[-1], "the column" if spec.settings.column else "the model"
     model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
-    people = last["left"] - model
     bad = f"{count(last['wrong'])} of {plural(last['audit'], 'row')} of {part}"
     bad += f" and {last['differ']} of {last['sample']} of people" * bool(last["sample"])
     return (
         f"Look {last['drawn']} of {LOOKS} showed that at least {_shown_by(last)[6:]} of the"
         f" {plural(last['of'], 'row')} are right: {bad} were wrong, so at most {count(model)}"
-        f" errors of {part} and {count(people)} of people (unclear answers included) are left. What"
-        f" limits the share most: {part if model > people else 'people'}."
+        f" errors of {part} and {count(last['left'] - model)} of people (or unclear) are"
+        f" left. What limits the share most: {part if 2 * model > last['left'] else 'people'}."
     )
 
 

@@ -46,8 +46,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     lost = sum(row["state"] == "released" for row in audited)
     leased = len(ledger.bought("audit"))
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
-    used = ledger.accounts.further
-    used -= sum(each.purpose == "audit" and each.slot > 0 for each in waits) * drop
+    used = ledger.accounts.further - drop * sum(w.purpose == "audit" and w.slot > 0 for w in waits)
     further = further_labels(spec.settings, wanted.labels, sum(audits))
     facts = shown_facts(spec.folder)
     if facts is not None and facts.column is not None and facts.column.audit is not None:
