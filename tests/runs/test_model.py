@@ -106,7 +106,7 @@ def test_a_model_killed_while_it_is_replaced_is_not_read(
     monkeypatch.setattr("stacksl.models.linear.write_atomic", cut)
     with pytest.raises(Cut):
         model.save(again.path / "model", about["scorer_settings"])
-    with pytest.raises(RunError, match=r"no model in .*stacksl resume"):
+    with pytest.raises(RunError, match=r"no model in .*stacksl status"):
         _ = again.model
     monkeypatch.undo()
     again.folder.write_state("finished")
