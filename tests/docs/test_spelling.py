@@ -15,7 +15,7 @@ BRITISH = re.compile(
     re.IGNORECASE,
 )
 QUOTED = {
-    "docs/first-day.md": "cash withdrawal not recognised",  # a class of Banking77
+    "docs/first-day.md": "not recognised",  # of two classes of Banking77
 }
 ENDINGS = {".py", ".md", ".j2", ".js", ".css", ".toml", ".cff", ".yml", ".json", ".svg"}
 

@@ -233,7 +233,8 @@ POWERED = (
     " them and that nobody is asked about (prediction-powered inference)."
 )
 AGREEMENT = (
-    "Not all answers were looked at a second time: if some of them are wrong, the accuracy differs."
+    "Nobody was asked again where the model differs: if some answers are wrong, the accuracy is"
+    " another."
 )
 SOON = "Its accuracy is reported when further people have looked at some of these items."
 OPEN = (
