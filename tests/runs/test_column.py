@@ -197,7 +197,8 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
     assert facts_of(done)["budget"]["asked"] == 0
     model = facts_of(done)["audit"]
     assert (model["measures"], model["second"]) == ("agreement with the annotator", None)
-    assert "Nobody was asked again where the model differs" in (done.path / "report.html").read_text()
+    page = (done.path / "report.html").read_text()
+    assert "Nobody was asked again where the model differs" in page
     assert "People err in an estimated 0.0% of answers" in done.status()["column"]["sentence"]
 
 
