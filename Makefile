@@ -110,7 +110,7 @@ browser:
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || true; \
 	fi
 
-# Types are checked beside the tests, for mypy has one core alone.
+# Types are checked while the tests run, since mypy uses one core alone.
 test: $(VENV)/.extras $(VENV)/.bench browser lint
 	@$(RUN) -m mypy > $(VENV)/.types 2>&1 & types=$$!; \
 	$(IN_MEMORY) $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow"; code=$$?; \
