@@ -391,7 +391,7 @@ def people_table(rows: list[dict[str, Any]]) -> str:
 
 
 def both_table(rows: list[dict[str, Any]]) -> str:
-    """The same of the interval with both corrections, beside that of the second look alone."""
+    """The same of the interval with both corrections, next to that of the second look alone."""
     lines = [
         "| people err | people | coverage, 50 | 100 | 200 | least | over, mean | most"
         " | width, 50 | 100 | 200 | of the second look alone, 200 | its coverage, mean |",

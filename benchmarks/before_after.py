@@ -30,7 +30,7 @@ def table() -> str:
 
 
 def pools(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
-    """Banking77, the default beside random labels under the same final model."""
+    """Banking77, the default next to random labels under the same final model."""
     rows = record("label_efficiency_pool")["rows"]
     for stream, budget in POOLS:
         own = {
@@ -50,7 +50,7 @@ def pools(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
 
 
 def language(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
-    """The sample model on its test questions: one batch by margin beside one at random."""
+    """The sample model on its test questions: one batch by margin next to one at random."""
     found = record("language_model")
     by = "`language_model.py`"
     base = f"{found['base']['test']:.3f}"

@@ -20,10 +20,10 @@ Each job has a process of its own, so that one that fails leaves the others be:
   `other` is a stream with what the recipe leaves out.
 - `handed`: the plain run is evaluated and its adapter merged, on the command line.
 - `paths`: log p(option | prompt) of 16 items by every path under an adapter that was trained, and
-  gradients of a cross-entropy over two items, beside `naive` of the same dtype; of 2 items also
-  beside `naive` in float32 on the CPU.
+  gradients of a cross-entropy over two items, next to `naive` of the same dtype; of 2 items also
+  next to `naive` in float32 on the CPU.
 - `window`: the same shape with a sliding window of 512 tokens (Mistral's attention), which every
-  item fits: packed and padded beside `naive`, and the time of each.
+  item fits: packed and padded next to `naive`, and the time of each.
 - `options`: items of 70 options, whose path is checked: passes and seconds of a first command, and
   of one that has its verdict.
 - `steps`: how often the host waits for the GPU in a step of a refit, and in which lines.
@@ -104,7 +104,7 @@ class Case:
         scored, learned: items that are scored for the time, and labels of the timed refit.
         window: tokens of the sliding window of the job `window`.
         questions, budget: of a run.
-        settings: of a run, beside the recipe.
+        settings: of a run, next to the recipe.
     """
 
     name: str

@@ -231,7 +231,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def figure(rows: list[dict[str, Any]], stem: Path) -> None:
-    """The picture beside the table: the gates at 10% on the three streams, with intervals."""
+    """The picture next to the table: the gates at 10% on the three streams, with intervals."""
     import matplotlib
 
     matplotlib.use("Agg")

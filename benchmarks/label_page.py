@@ -291,7 +291,7 @@ async def played(run: Path, log: Path, asked: argparse.Namespace) -> tuple[Serve
 
 
 def checked(run: Path, annotators: Annotators) -> dict[str, int]:
-    """The ledger beside every reply."""
+    """The ledger next to every reply."""
     opened = Run.open(run)
     with opened.ledger as ledger:
         ledger.verify()

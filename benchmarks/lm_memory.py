@@ -1,4 +1,4 @@
-"""The arithmetic of memory beside the measured peak of processes, and for a model of 4 billion.
+"""The arithmetic of memory next to the measured peak of processes, and for a model of 4 billion.
 
     python benchmarks/lm_memory.py
     python benchmarks/lm_memory.py --estimates

@@ -429,7 +429,7 @@ def left_out(rows: Sequence[Observation], usual: float) -> tuple[np.ndarray, flo
 
 
 def evaluate(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each forecast for each source, made from the other sources, beside what was measured."""
+    """Each forecast for each source, made from the other sources, next to what was measured."""
     every = [scenario_of(row) for row in rows]
     found = []
     for row, mine in zip(rows, every, strict=True):

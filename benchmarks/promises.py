@@ -2,7 +2,7 @@
 
 A table is labeled by people and a model under the rule `--stop-when right=97%`. The models by
 labels bought are made once for each set, seed and rate of people's errors and kept in a folder;
-audits and further answers are drawn again from them. Beside it are margin sampling and random rows
+audits and further answers are drawn again from them. Next to it are margin sampling and random rows
 under logistic regression, with the same rules for when to look, the same audits and the same
 promise, and labeling every row. Two people or more answer where people err, evenly over the other
 classes: audited rows have their second look, and rows sampled of people's are asked until two

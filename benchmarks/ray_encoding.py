@@ -1,4 +1,4 @@
-"""What does `--engine ray` cost beside a plain script that maps the same encoder by Ray Data?
+"""What does `--engine ray` cost next to a plain script that maps the same encoder by Ray Data?
 
 Texts of the training file of Banking77, made distinct by a number, become vectors of
 `sentences:minilm` in three ways at 1 and 2 workers, each with one thread: in this process (`one

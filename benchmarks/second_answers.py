@@ -152,7 +152,7 @@ def measured(arena: Arena, error: float, seed: int) -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Mean accuracy of new labels, and what the others gain over it, paired by seed.
 
-    Beside a gain stands half of its 95% interval.
+    Next to a gain stands half of its 95% interval.
     """
     lines = ["| set | wrong | labels, then | new labels | second answers | ActiveLab |"]
     lines.append(f"|{'---|' * 6}")

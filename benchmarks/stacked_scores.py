@@ -1,4 +1,4 @@
-"""Weights of log p and of a premise fitted to labels, beside one normalization chosen by them.
+"""Weights of log p and of a premise fitted to labels, next to one normalization chosen by them.
 
 Of `n` questions of the sample, drawn at random from those to label, the labels choose one of six
 ways to score, as `--normalization auto` does, or fit weights: s = (a log p(option | prompt) -

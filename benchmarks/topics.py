@@ -1,4 +1,4 @@
-"""Do topics found without labels agree with known classes, beside BERTopic with the same vectors?
+"""Do topics found without labels agree with known classes, next to BERTopic with the same vectors?
 
 The texts of four sets whose classes are hidden are grouped into as many topics as there are classes
 and into 20: by `stacksl topics`, by its parts alone (k-means; HDBSCAN on the averaged vectors), and

@@ -12,7 +12,7 @@ and `told are strange` how many of those told are strange. ADWIN of River reads 
 the rows held out and in the new ones. `runs` are whole runs of `hashing`, where the run's own rows
 take part in making the features.
 
-`audits`: how often a fall of ten points is found, simulated, beside what `fall_found` says.
+`audits`: how often a fall of ten points is found, simulated, next to what `fall_found` says.
 
     pip install river
     python benchmarks/watching.py streams --data $STACKSL_DATA --json results/watching.json

@@ -118,7 +118,7 @@ def _decoded(payload: bytes) -> str:
 
 
 def _options(row: Row, folder: Path) -> list[tuple[str, str]]:
-    """(sign, text) of each option, from the cell or from the list beside the sheet."""
+    """(sign, text) of each option, from the cell or from the list next to the sheet."""
     pointed = re.search(r"in the file (\S+\.csv)", row["options"])
     if pointed:
         listed = csv.DictReader((folder / pointed[1]).open(encoding="utf-8-sig", newline=""))

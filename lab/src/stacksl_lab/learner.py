@@ -191,7 +191,7 @@ class StudyLearner(Learner):
 
 
 def expect_greedy(asks_ucb: bool, action: str) -> None:
-    """Refuse optimism in asked rounds beside another action.
+    """Refuse optimism in asked rounds with another action for the others.
 
     Raises:
         SettingsError: `asks_ucb` with an `action` that is not `greedy`.

@@ -40,7 +40,7 @@ def inlined(function: F) -> F:
 
 
 def summed(function: F) -> F:
-    """The function compiled beside its caller, its sums in the order that fills vector registers.
+    """The function compiled with its caller, its sums in the order that fills vector registers.
 
     Sums of products and nothing else belong in it: there it moves the last bits, which the tie
     rule of the action forgives (`docs/paper.md`, D17).

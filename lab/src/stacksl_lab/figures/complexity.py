@@ -19,7 +19,7 @@ LABELS: Mapping[str, str] = {"milliseconds": "milliseconds a run", "peak_mib": "
 
 
 def layout(rows: Sequence[Row]) -> str:
-    """Slopes beside the paper's and ours, then what was measured."""
+    """Slopes next to the paper's and ours, then what was measured."""
     slopes = [row for row in rows if "slope" in row.metric]
     where = slopes[0].settings["machine"]
     note = ", the median of three runs each, with 95% intervals; measured on"
@@ -38,7 +38,7 @@ def _slopes(rows: Sequence[Row]) -> str:
 
 
 def _slope_cells(named: Mapping[tuple[str, str], Row], name: str, metric: str) -> tuple[str, ...]:
-    """The slope over all points and at their end; beside them those of both counts at the end."""
+    """The slope over all points and at their end; next to them those of both counts at the end."""
     overall, end = named[name, f"slope of {metric}"], named[name, f"end slope of {metric}"]
     counted = round(float(end.settings["counted"]), 2) + 0.0
     paper = round(end.paper or 0.0, 2) + 0.0

@@ -79,7 +79,7 @@ def _bounds(row: Row) -> Iterator[str]:
 
 
 def _corners_table(rows: Sequence[Row]) -> str:
-    """Regret of `first` where C.2 has dT/√B, in units of σdT/√B and beside its bounds."""
+    """Regret of `first` where C.2 has dT/√B, in units of σdT/√B and next to its bounds."""
     lines = []
     for row in (row for row in rows if row.settings.get("kind") == "corners"):
         dim, (budget, rounds) = int(row.settings["dim"]), _point(row)

@@ -43,7 +43,7 @@ def _cells(name: str, mine: Mapping[str, Row]) -> Iterator[str]:
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    """`regret`: regret a round beside the paper's; `regret-switch`: regret and labels over c."""
+    """`regret`: regret a round next to the paper's; `regret-switch`: regret and labels over c."""
     regrets = [row for row in rows if row.metric == "regret_per_round"]
     plain = [row for row in regrets if "Δ₁" not in row.row]
     return {"regret": _rows(plain), "regret-switch": _switch(regrets)}

@@ -55,12 +55,12 @@ def setup_of(
     """What `study` is played on.
 
     Args:
-        study: its name; `mmlu` needs MMLU's three subjects beside MedQA.
+        study: its name; `mmlu` needs MMLU's three subjects and MedQA.
         model: a folder, a name on the hub, or `sample`; absent with `data`: the sample.
         data: a folder with the official files of MedQA (for `mmlu`: of MMLU), or a file of items;
             absent with `model`: the sample model's own questions.
         test: the file to test on, where `data` is a file.
-        medqa: for `mmlu`, the folder of MedQA, on which kl_weight and k are chosen; beside `data`
+        medqa: for `mmlu`, the folder of MedQA, on which kl_weight and k are chosen; next to `data`
             where it is not said.
         settings: of every run, before those of the study.
 
@@ -191,7 +191,7 @@ def _beside(data: str) -> str:
         if any(_first(folder / inner, _TRAIN) for inner in _MEDQA):
             return str(folder)
     raise DataError(
-        f"kl_weight and k for MMLU are chosen on MedQA, which is neither in {data} nor beside it:"
+        f"kl_weight and k for MMLU are chosen on MedQA, which is neither in {data} nor next to it:"
         " give --medqa DIR"
     )
 

@@ -105,7 +105,7 @@ def _once(symbols: Iterable[Described]) -> list[Described]:
 
 
 def _asked(group: Sequence[Described]) -> list[tuple[Item, int]]:
-    """An item and the index of its answer for each of a group that has three names beside it."""
+    """An item and the index of its answer for each of a group that has three other names."""
     rows = []
     names = sorted(symbol.name for symbol in group)
     for symbol in sorted(group, key=lambda symbol: symbol.name):

@@ -136,7 +136,7 @@ def stream_of(seed: int, d: int, K: int, B: int, T: int) -> SyntheticStream:
 
 
 def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
-    """Seconds of one run, and the most memory it holds beside its input."""
+    """Seconds of one run, and the most memory it holds besides its input."""
     kind, budget = KINDS[line.settings["kind"]], line.budget(stream.horizon)
 
     def run() -> StreamResult:

@@ -202,7 +202,7 @@ def derive(samples: Samples) -> list[Row]:
 
 
 def _pairs_slopes(grid: Grid, gate: str, regret: Mapping[str, Sequence[float]]) -> Iterator[Row]:
-    """Measured slopes in B and in T, and beside them those of every expression there is."""
+    """Measured slopes in B and in T, and next to them those of every expression there is."""
     blind = {"first": "first", "LLF": "first", "Random": "random"}.get(gate)
     sweeps = (
         ("B", grid.budgets, [(b, grid.horizon) for b in grid.budgets], -0.5),
@@ -212,7 +212,7 @@ def _pairs_slopes(grid: Grid, gate: str, regret: Mapping[str, Sequence[float]]) 
     )  # fmt: skip
     for name, places, points, rate in sweeps:
         line = slope_over(places)
-        beside = {
+        extra = {
             "rate": rate,
             "proved": float(line(np.array([theorem_a(b, t) for b, t in points]))),
             "expected": None
@@ -221,7 +221,7 @@ def _pairs_slopes(grid: Grid, gate: str, regret: Mapping[str, Sequence[float]]) 
         }
         printed = float(line(np.array([printed_bound(b, t, DIM) for b, t in points])))
         over = [regret[_pairs_row(gate, b, t)] for b, t in points]
-        yield _slope(f"pairs: {gate}, slope in {name}", places, over, printed, beside)
+        yield _slope(f"pairs: {gate}, slope in {name}", places, over, printed, extra)
 
 
 def _corners_slopes(grid: Grid, regret: Mapping[str, Sequence[float]]) -> Iterator[Row]:
@@ -235,9 +235,9 @@ def _corners_slopes(grid: Grid, regret: Mapping[str, Sequence[float]]) -> Iterat
         bounds = [printed_bound(b, grid.corner_horizon, dim) for dim, b in points]
         proved = [theorem_a(b, grid.corner_horizon, dim) for dim, b in points]
         over = [regret[_corners_row(*point)] for point in points]
-        beside = {"rate": rate, "proved": float(line(np.array(proved)))}
+        extra = {"rate": rate, "proved": float(line(np.array(proved)))}
         printed = float(line(np.array(bounds)))
-        yield _slope(f"corners: first, slope in {name}", places, over, printed, beside)
+        yield _slope(f"corners: first, slope in {name}", places, over, printed, extra)
 
 
 def _cube_rows(
@@ -255,8 +255,8 @@ def _cube_rows(
 
     proved = line(np.array([proved_bound(t, t, CUBE_DIM, NORMS[name]) for t in grid.clocks]))
     flat = [samples for over in table for samples in over]
-    row, beside = f"cube: {action}, {name}, slope in T", {"rate": 0.5, "proved": float(proved)}
-    yield _slope(row, grid.clocks, flat, 0.5, beside, worst)
+    row, extra = f"cube: {action}, {name}, slope in T", {"rate": 0.5, "proved": float(proved)}
+    yield _slope(row, grid.clocks, flat, 0.5, extra, worst)
 
 
 def _worst_row(
@@ -275,11 +275,11 @@ def _slope(
     places: Sequence[float],
     over: Sequence[Sequence[float]],
     printed: float,
-    beside: Mapping[str, float | None] | None = None,
+    extra: Mapping[str, float | None] | None = None,
     statistic: Callable[[Array], Array] | None = None,
 ) -> Row:
     value, error = bootstrapped(statistic or slope_over(places), over)
-    settings = {"places": list(places), **(beside or {})}
+    settings = {"places": list(places), **(extra or {})}
     return Row("rates", row, "slope", value, error, len(over[0]), paper=printed, settings=settings)
 
 

@@ -1,4 +1,4 @@
-"""`regret`: the paper's table of regret against budget, baselines and readings beside it."""
+"""`regret`: the paper's table of regret against budget, baselines and readings next to it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _line(
 
 
 def lines() -> tuple[Line, ...]:
-    """The paper's rows, the two baselines beside them, the readings (D1, D2, D6) and c (D7)."""
+    """The paper's rows, the two baselines next to them, the readings (D1, D2, D6) and c (D7)."""
     return (*_table(), *_readings(), *_switch())
 
 

@@ -230,7 +230,7 @@ def _by_budget(name: str, key: str, values: Sequence[float], more: bool) -> Sent
         SOFTMAX,
         tuple(line for lines in sweeps for line in lines),
         "final_regret",
-        f"steps the best value is {'above' if more else 'below'} at β = 0.02, beside 0.5",
+        f"steps the best value is {'above' if more else 'below'} at β = 0.02, next to 0.5",
         shift if more else negative(shift),
     )
 

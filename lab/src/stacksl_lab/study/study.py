@@ -24,7 +24,7 @@ class Line:
 
     Attributes:
         row: its name, unique in the study.
-        settings: what fixes it beside its data; plain values that JSON can hold.
+        settings: what fixes it besides its data; plain values that JSON can hold.
         budget_fraction: labels that may be bought / rounds; None where no labels are bought.
         paper: the paper's numbers, by metric.
         marks: notes on the row.
@@ -87,7 +87,7 @@ class Study(ABC):
         return markdown(rows) if self.table is None else self.table(rows)
 
     def about(self, bench: Bench, seeds: Sequence[int]) -> Mapping[str, Any]:
-        """What a record has beside the rows."""
+        """What a record has besides the rows."""
         return {}
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Rows of a study to a markdown table: ours with its interval, the paper's beside it."""
+"""Rows of a study to a markdown table: ours with its interval, the paper's next to it."""
 
 from __future__ import annotations
 
