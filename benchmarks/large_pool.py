@@ -1,7 +1,7 @@
 """How do time and memory of a pool grow to a million items?
 
 Vectors of 384 numbers are given: a center of the item's class, one of twenty of its own and noise,
-so that classes can be learned. A run of 500 labels chooses from all of them. A bare scan is timed too:
+so that classes can be learned. A run of 500 labels chooses from all. A bare scan is timed, too:
 the same vectors are mapped from their file and multiplied once by a row for each class. With
 --hashing the items are texts instead, questions of Banking77 mixed with words of other questions of
 their class, whose features are made by `hashing` (most of the time).
