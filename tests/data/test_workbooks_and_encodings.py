@@ -12,6 +12,7 @@ from openpyxl import Workbook, load_workbook
 
 from stacksl.api import run
 from stacksl.data import Layout, read, rows_of, write_table
+from stacksl.data.workbooks import table_of_sheet
 from stacksl.errors import DataError, HeaderInDoubt
 
 ROWS = [
@@ -224,6 +225,29 @@ def test_cells_of_a_workbook_stay_numbers_and_dates_in_the_workbook_that_is_writ
     write_table(tmp_path / "out.csv", columns, [values for values, _ in rows])
     line = (tmp_path / "out.csv").read_text().splitlines()[1]
     assert line == "123456789012345,9.13,2026-03-01T08:00:00,2026-03-02,TRUE,007,a text 0"
+
+
+def test_rows_of_a_workbook_are_no_wider_than_their_last_cell(tmp_path: Path) -> None:
+    """Cells that the widest sheet could have would take most of the memory and of the time."""
+    book = Workbook()
+    for row in (["text", "n"], ["one"], ["two", 2], ["three", None, None, " "]):
+        book.active.append(row)
+    path = tmp_path / "narrow.xlsx"
+    book.save(path)
+    rows = table_of_sheet(path, None)
+    assert [len(cells) for _, cells in rows] == [2, 1, 2, 4]
+    assert not hasattr(rows[2][1][1], "__dict__"), "a number takes as little as two texts"
+    found = read(path, classes=("a", "b"), columns={"prompt": "text"})
+    assert [item.prompt for item in found.items] == ["one", "two", "three"]
+
+
+def test_numbers_among_the_labels_of_a_workbook_are_text_like_the_others(tmp_path: Path) -> None:
+    book = Workbook()
+    for row in (["text", "label"], *([f"a {n}", n % 2 or "none"] for n in range(8))):
+        book.active.append(row)
+    book.save(tmp_path / "mixed.xlsx")
+    found = read(tmp_path / "mixed.xlsx")
+    assert (found.classes, found.warnings) == (("1", "none"), ())
 
 
 def test_a_class_that_is_none_of_the_data_is_named_with_its_row(tmp_path: Path) -> None:

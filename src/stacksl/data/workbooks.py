@@ -16,7 +16,7 @@ from stacksl.errors import DataError
 LARGEST = 200_000_000  # bytes that a workbook may unpack to
 _PARTS = 2_000  # files in it
 _ROWS, _COLUMNS = 100_000, 64  # that are read of a sheet that people filled in
-_ALL = 1_048_576, 16_384  # rows and columns of any sheet
+_ALL = 1_048_576, None  # rows of any sheet, and as many columns as a row has
 _ESCAPE = re.compile("_x(005F|000D)_")  # an underscore, a carriage return; openpyxl reads others
 _MERGED = re.compile(rb"mergeCell\s[^>]*ref=[\"'][A-Z]+(\d{1,7}):[A-Z]+(\d{1,7})[\"']")
 
@@ -26,12 +26,13 @@ Row = tuple[int, list[str]]
 class Cell(str):
     """The text of a cell, with the `value` that it holds, a number or a date, and its `style`."""
 
+    __slots__ = ("style", "value")
     value: Any
     style: str
 
 
 def sheets_of(
-    path: Path, most: tuple[int, int] | None = None
+    path: Path, most: tuple[int, int | None] | None = None
 ) -> Iterator[tuple[str, list[Row], frozenset[int]]]:
     """The sheets of a workbook: title, rows that have text, and the rows with merged cells.
 
@@ -107,7 +108,9 @@ def _expect_workbook(path: Path) -> None:
         )
 
 
-def _sheets(path: Path, most: int, columns: int) -> Iterator[tuple[str, list[Row], frozenset[int]]]:
+def _sheets(
+    path: Path, most: int, columns: int | None
+) -> Iterator[tuple[str, list[Row], frozenset[int]]]:
     from openpyxl import load_workbook
 
     with path.open("rb") as file, ZipFile(path) as archive:
