@@ -236,7 +236,7 @@ def test_rows_of_a_workbook_are_no_wider_than_their_last_cell(tmp_path: Path) ->
     book.save(path)
     rows = table_of_sheet(path, None)
     assert [len(cells) for _, cells in rows] == [2, 1, 2, 4]
-    assert not hasattr(rows[2][1][1], "__dict__"), "a number takes as little as two texts"
+    assert not hasattr(rows[2][1][1], "__dict__"), "no dict for each number"
     found = read(path, classes=("a", "b"), columns={"prompt": "text"})
     assert [item.prompt for item in found.items] == ["one", "two", "three"]
 

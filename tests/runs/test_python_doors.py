@@ -128,6 +128,10 @@ def test_labels_are_joined_only_with_the_rows_that_they_are_of() -> None:
     with pytest.raises(DataError, match="none of the 90 rows is an item of the run, whose ids are"):
         opened.labels(frame.set_index(frame.index.map("m{}".format)))
     assert "rows" not in repr(opened.labels())
+    assert opened.table(frame.text).label.tolist() == opened.table(frame).predicted_label.tolist()
+    for call_of in (opened.labels, opened.table):
+        with pytest.raises(DataError, match="data frame of pandas that .* got a list: leave it"):
+            call_of(TEXTS)
 
 
 def test_the_delivered_table_is_the_frame_with_peoples_answers() -> None:
@@ -161,6 +165,10 @@ def test_numbers_of_numpy_are_values() -> None:
     played = run(TEXTS, LABELS, budget=np.int64(20), seed=np.int64(5))
     assert played.status()["answered"] == 20
     assert played.folder.resolved()["seed"] == 5
+    items = [stacksl.Item(f"{n}", text, tuple(WORDS)) for n, text in enumerate(TEXTS)]
+    places = np.array([list(WORDS).index(label) for label in LABELS], dtype=np.float32)
+    floats = stacksl.run(items, places, out="floats", budget=20, audit=0)
+    assert floats.status()["answered"] == 20
 
 
 def test_a_text_alone_is_no_item_where_items_have_candidates() -> None:

@@ -104,8 +104,14 @@ def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], 
     labels of the run's.
 
     Raises:
-        DataError: its rows are other items than the run's.
+        DataError: it is no frame of pandas, or its rows are other items than the run's.
     """
+    table = frame.to_frame(frame.name or "text") if hasattr(frame, "to_frame") else frame
+    if not hasattr(table, "assign"):
+        raise DataError(
+            f"expected the data frame of pandas that the run was made from, got a"
+            f" {type(frame).__name__}: leave it out, and the rows of the run are given"
+        )
     dataset, items = again_in_memory(frame, None, spec.sources.pool), spec.sources.usable
     known = [item for item in dataset.items if item.id in items]
     other = next((item for item in known if item.prompt != items[item.id].prompt), None)
@@ -120,7 +126,7 @@ def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], 
             f" '{next(iter(items), '')}': give the frame that the run was made from, with the same"
             " index or the same column of ids"
         )
-    return joined(frame, dataset, cells, before)
+    return joined(table, dataset, cells, before)
 
 
 def joined(

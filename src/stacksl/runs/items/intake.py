@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -426,7 +426,7 @@ def _index_of(label: object, place: Mapping[str, int], row: int) -> int:
 
 
 def _gold(
-    items: Sequence[Item], answers: Mapping[str, int] | Sequence[int] | None
+    items: Sequence[Item], answers: Mapping[str, Any] | Sequence[Any] | None
 ) -> dict[str, int]:
     if answers is None:
         return {}
@@ -440,7 +440,7 @@ def _gold(
             raise DataError(
                 f"expected answers for ids of the items, got one for '{name}': correct it"
             )
-        if not isinstance(index, Integral | float) or not 0 <= index < sizes[name] or index % 1:
+        if not isinstance(index, Real) or not 0 <= float(index) < sizes[name] or index % 1:
             raise DataError(
                 f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1} of its"
                 f" candidates, got {index!r}"
