@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from stacksl.runs.spec import RunSpec
 
 from ..benchmarks import benchmark, record, shown
 from ..ledgers import rows_of
-from .people_cases import Row, answer_all, expect_sound, play, read_rows, sheets, write_rows
+from .people_cases import Row, answer_all, expect_sound, fill, play, read_rows, sheets, write_rows
 
 TOPICS = ("branches", "cards", "loans", "rates")
 COUNT = 160
@@ -237,6 +238,26 @@ def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_p
     width = column["audit"]["high"] - column["audit"]["low"]
     assert after["audit"]["high"] - after["audit"]["low"] < width
     expect_sound(done)
+
+
+def another(row: Row, *, more: int) -> str:
+    return TOPICS[(TOPICS.index(truth(row)) + more) % len(TOPICS)]
+
+
+def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
+    tmp_path: Path,
+) -> None:
+    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets()]
+    people = {"annotators": "anna,ben", "sheets.format": "csv", "open_questions": 80}
+    done = judged(str(write(tmp_path, rows)), tmp_path / "run", **PEOPLE, **people)
+    while done.status()["state"] == "waiting":  # anna and ben never agree, and there is no third
+        for sheet in sheets(done):
+            fill(sheet, partial(another, more=int("ben" in sheet.name)))
+        done.answer(*sheets(done))
+    second = facts_of(done)["column"]["audit"]["second"]
+    assert 0 < second["askable"] < second["differing_open"] + second["sampled_open"]
+    wanted = f" not agreed on; most would be settled by {2 * second['askable']} more labels."
+    assert wanted in done.status()["column"]["sentence"]
 
 
 def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> None:

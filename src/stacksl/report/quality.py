@@ -58,6 +58,7 @@ class SecondLook:
         accuracy, errors: the model's accuracy and people's errors, estimated from these, with the
             ends of their 95% intervals.
         ends: that accuracy if all open rows and all without a clear answer were wrong, or right.
+        askable: the open rows that somebody else may be asked, if there are labels for it.
     """
 
     n: int
@@ -72,6 +73,7 @@ class SecondLook:
     accuracy: tuple[float, float, float] = (0.0, 0.0, 1.0)
     errors: tuple[float, float, float] = (0.0, 0.0, 1.0)
     ends: tuple[float, float] = (0.0, 1.0)
+    askable: int = 0
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

@@ -104,16 +104,15 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
         rate, low, high = second.errors
         words += f" People err in an estimated {percent(rate)} of answers"
         words += f" (95% interval {interval(low, high)})."
-        if (still := open_rows(audit)) and not audit.passed_over:  # those of a look stay open
-            cost = f" for {money(2 * still * price)}" if price else ""
+        still = second.differing_open + second.sampled_open
+        if still and not audit.passed_over:  # those of a look stay open
             words += f" The interval allows for {plural(still, 'audited row')} that two people have"
-            words += f" not agreed on; most would be settled by {2 * still} more labels{cost}."
+            words += " not agreed on"
+            if more := 2 * second.askable:
+                cost = f" for {money(more * price)}" if price else ""
+                words += f"; most would be settled by {more} more labels{cost}"
+            words += "."
     return words
-
-
-def open_rows(audit: AuditResult) -> int:
-    """The rows of a second look without two people who agree."""
-    return 0 if audit.second is None else audit.second.differing_open + audit.second.sampled_open
 
 
 def outside(facts: Facts) -> str:

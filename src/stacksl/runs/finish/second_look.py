@@ -92,7 +92,8 @@ def look_again(
     z = z_of_look(look)
     if not look:
         state["judged"] = {"audit": audit.number, "said": labels}
-    second = looked(rows, predicted, answers, powers, z, judged)
+    askable = len(next_rows(rows, answers, free, 2 * len(ids)))
+    second = replace(looked(rows, predicted, answers, powers, z, judged), askable=askable)
     agreeing, sampled, differing = ([item for item in part if item in now] for part in rows)
     later = looked((agreeing, sampled, differing), predicted, now, powers, z, judged)
     if not look and too_wide(second):

@@ -9,7 +9,6 @@ from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
-from stacksl.report.sentences import open_rows
 from stacksl.report.wording import money, plural
 from stacksl.runs.items.roles import corpus_of
 from stacksl.runs.settings.budget import accuracy_mark, parse_budget, promised_share
@@ -49,8 +48,9 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     used = ledger.accounts.further - drop * sum(w.purpose == "audit" and w.slot > 0 for w in waits)
     further = further_labels(spec.settings, wanted.labels, sum(audits))
     facts = shown_facts(spec.folder)
-    if facts is not None and facts.column is not None and facts.column.audit is not None:
-        further = max(further, used + 2 * open_rows(facts.column.audit))  # these come first
+    column = facts and facts.column and facts.column.audit
+    if column and column.second:
+        further = max(further, used + 2 * column.second.askable)  # these come first
     most = wanted.labels - spent + used
     return Terms(wanted.labels, wanted.money, audits, max(used, min(further, most)))
 
