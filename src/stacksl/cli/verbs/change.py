@@ -261,6 +261,7 @@ def _facts(outcome: Outcome, reopen: bool) -> dict[str, Any]:
         "budget": outcome.labels,
         "cost": None if outcome.cost is None else outcome.cost / MICRO,
         "audit_labels": outcome.audit,
+        "dropped": outcome.dropped,
         "added": outcome.items,
         "owned": outcome.owned,
         "classes": outcome.classes,

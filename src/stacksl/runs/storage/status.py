@@ -111,7 +111,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
     out = handed & {(each.item, each.slot, each.token) for each in ledger.open_purchases()}
     return {
         "out": len(out),
-        "rounds": accounts.last_round,
+        "rounds": accounts.last_round if table["mode"] == "stream" else accounts.asked,
         "budget": int(table.get("labels_now", table["labels"])),
         "asked": accounts.asked,
         "answered": sum(ledger.said().values()) if done is None else done.budget.answered,
