@@ -84,6 +84,18 @@ def test_the_page_of_a_finished_run_stays_after_its_report_is_made_again() -> No
         time.sleep(0.02)
 
 
+def test_rows_of_a_page_that_was_stopped_come_into_sheets_by_resume(opened: Opened) -> None:
+    page = opened(annotators="anna", budget=8, audit=0)
+    page.player.stop()
+    told = page.run.status()
+    assert [row["file"] for row in told["sheets"]] == ["the page, which is closed"]
+    assert told["resume"] == f"stacksl resume {page.run.path}"
+    page.run.resume()
+    told = page.run.status()
+    assert all(Path(row["file"]).is_file() for row in told["sheets"])
+    assert told["resume"] == f"stacksl answer {page.run.path} FILE..."
+
+
 def test_a_page_that_is_gone_is_not_believed(tmp_path: Path) -> None:
     waiting = begin(tmp_path, annotators="anna", budget=8, audit=0)
     with waiting.folder.locked(page="http://127.0.0.1:9/"):

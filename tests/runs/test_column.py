@@ -377,7 +377,7 @@ def test_nothing_is_bought_where_no_look_could_be_paid(tmp_path: Path) -> None:
     assert offered.measures.startswith("2 of 3 looks at the table are left; after a look")
     run.change(budget="250", stop_when="right=99.5%")
     assert run.status()["spent"] == spent
-    assert f"can be paid with the {250 - spent} labels left" in run.status()["stopped"]
+    assert f"can be paid, so {250 - spent} labels were left" in run.status()["stopped"]
     assert "`" not in (run.path / "report.html").read_text().partition("</header>")[0]
     expect_sound(run)
 

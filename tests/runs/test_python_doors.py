@@ -289,6 +289,10 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
     assert played.people(free=True, drop=drop) == 4
     now = open_leases(played)
     assert [p.token for p in now] == ([] if drop else [p.token + 1 for p in before])
+    told = played.status()
+    assert told["out"] == len(now)
+    assert (told["sheets"] is None) is drop, "nothing is awaited any more"
+    assert told["spent"] - told["answered"] - told["out"] == 0
     played.resume(labeler=right)
     assert (played.status()["state"], played.status()["answered"]) == ("finished", 20)
     answered = {row["item"] for row in bought(played) if row["state"] == "answered"}

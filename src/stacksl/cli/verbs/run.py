@@ -367,7 +367,7 @@ def labels_so_far(result: Mapping[str, Any]) -> str:
     """What has become of the labels of a run that goes on; those of the audit are kept at once."""
     answered, audit = result["answered"], result["spent"] > result["asked"]
     people = result.get("labeler", "file") == "file"
-    out = result["out"] if people else sum(row["open"] for row in result.get("sheets") or ())
+    out = result["out"]
     place = "in sheets" if people else "asked"
     reserved = "audit rows not yet asked" if out and audit else "promised"
     parts = {place: out, reserved: result["spent"] - answered - out, "left": result["left"]}

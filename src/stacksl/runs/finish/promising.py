@@ -307,7 +307,7 @@ def promise_of(spec: RunSpec, game: Game) -> str:
             return _beyond(spec, game, share, table)
         said, left = _refusal(spec, game, share, table), game.ledger.accounts.left
         if left and unpayable(spec, game):
-            said += f" No look that may show it can be paid with the {count(left)} labels left."
+            said += f" No look that may show it can be paid, so {plural(left, 'label')} were left."
         return said
     look = looks(game.ledger)[-1]
     part = drawn = "the model" if spec.settings.column is None else "the column"
@@ -352,13 +352,16 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
         why += f" It does not judge the present model, which has {plural(since, 'more answer')}."
     elif (rule := _shown_by(found[-1])) != "right=0%":
         why += f" That share can be promised: `{change_call('RUN', {'stop_when': rule}, **own)}`."
+    rest = table.rows - accounts.spent - accounts.left  # that a larger budget could buy
     more = " A larger budget buys more labels before the next look."
     if found and found[-1]["drawn"] >= LOOKS:
         more = f" No look is left of {LOOKS}, so nothing more is bought."
-    elif look := next_look(spec, game, table.rows - accounts.spent - accounts.left):
+    elif look := next_look(spec, game, rest):
         most = accounts.spent + (10 * look.answers // 9 + 1 if look.sample else look.answers)
         command = change_call("RUN", {"budget": most}, **own)
         more = f" This model gets a look with `{command}`, or with less for a lower share."
+    elif unpayable(spec, game) and not next_look(spec, game, rest, reach=True):
+        more = " No larger budget pays a look that may show it."
     said = f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised"
     return f"{said}. {why}{more}"
 

@@ -62,7 +62,7 @@ from stacksl.runs.settings.budget import accuracy_mark, promised_share, stop_rul
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP, expect_derived, note_derived
 from stacksl.runs.storage.folder import State, anchors, shown_facts
-from stacksl.runs.storage.status import Record, expect_begun
+from stacksl.runs.storage.status import CLOSED, Record, expect_begun
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -371,7 +371,8 @@ class Session(Game):
     def _note_waits(self, record: Record) -> None:
         """Hand out what is to be answered, and note where it waits."""
         waits = len(self.ledger.open_purchases())
-        pending = self.labeler.pending() or [Pending(self.labeler.name, waits)]
+        name = CLOSED if self.labeler.name == FILE else self.labeler.name
+        pending = self.labeler.pending() or [Pending(name, waits)]
         record.facts["sheets"] = [
             {"file": wait.place, "open": wait.open} | ({"why": wait.why} if wait.why else {})
             for wait in pending

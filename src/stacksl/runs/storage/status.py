@@ -29,6 +29,8 @@ UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # answers without a candidate from which
 AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second",
            *AFTER, "passed_over")  # fmt: skip
 
+CLOSED = "the page, which is closed"  # the place of rows; `resume` writes them into sheets
+
 if TYPE_CHECKING:
     from stacksl.ledger.queries import LedgerReader
 
@@ -56,7 +58,10 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             for name, more in zip(AFTER, (items, items, classes), strict=True):
                 audit[name] += more
     page, stopped = folder.page() or None, state.get("stopped") if done is None else done.stopped
-    step = _next_step(folder, state["state"], table, python="labeler" in state)
+    waits = state.get("sheets") if labels["out"] or table["labeler"] == "file" else None
+    written = any(sheet["file"] != CLOSED for sheet in waits or ())
+    python = "labeler" in state
+    step = _next_step(folder, state["state"], table, python=python, sheets=written)
     return {
         "run": str(folder.path),
         "state": state["state"],
@@ -77,7 +82,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             *differing(table.get("files", {})),
         ],
         "stopped": stopped and of_run(stopped, str(folder.path)),
-        "sheets": state.get("sheets"),
+        "sheets": waits,
         "differing": state.get("differing", []),
         "proposed": state.get("proposed", []),
         "test": _accuracy(facts, "test", "macro_f1"),
@@ -107,8 +112,9 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
             "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
             "spent": accounts.spent_money / MICRO,
         }
-    handed = {(row.item, row.slot, row.token) for row in ledger.private.handed()}
-    out = handed & {(each.item, each.slot, each.token) for each in ledger.open_purchases()}
+    out = {(purchase.item, purchase.slot, purchase.token) for purchase in ledger.open_purchases()}
+    if table["labeler"] == "file":
+        out &= {(row.item, row.slot, row.token) for row in ledger.private.handed()}
     return {
         "out": len(out),
         "rounds": accounts.last_round if table["mode"] == "stream" else accounts.asked,
@@ -141,13 +147,14 @@ def unimproved(state: Mapping[str, Any]) -> list[str]:
 
 
 def _next_step(
-    folder: RunFolder, state: str, table: Mapping[str, Any], *, python: bool
+    folder: RunFolder, state: str, table: Mapping[str, Any], *, python: bool, sheets: bool
 ) -> str | None:
     """The command that continues a run; None where none is needed.
 
-    `python`: an object made in Python answers.
+    `python`: an object made in Python answers. `sheets`: people's rows are in sheets, which
+    `resume` writes otherwise.
     """
-    if state == "waiting" and table["labeler"] == "file":
+    if state == "waiting" and table["labeler"] == "file" and sheets:
         return f"stacksl answer {folder.path} FILE..."
     goes_on = state in ("interrupted", "stopped", "failed", "waiting")
     if goes_on and python and table["labeler"] != "file":
