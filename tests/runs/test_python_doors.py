@@ -79,7 +79,8 @@ def test_a_data_frame_is_read_by_its_columns(kind: str) -> None:
     assert played.evaluate(TEXTS, LABELS)["accuracy"] > 0.9
     table = {"text": TEXTS, "kind": LABELS}
     again = library.Dataset.from_dict(table) if kind == "datasets" else library.DataFrame(table)
-    labeled = played.predict(again)
+    with pytest.warns(UserWarning, match="no column 'sentence' .* so 'text' is read as the text"):
+        labeled = played.predict(again)
     assert len(labeled if kind == "pandas" else [*labeled]) == 90
     played.resume()  # finished: from the copy in its folder
     assert played.replay()["labels"] == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -190,8 +191,17 @@ class Run:
         reading = _reading(folder)
         if isinstance(data, str | Path):
             settings, bank = how_read(folder)
-            return read_again(settings, reading, data, bank, given)
-        return again_in_memory(data, answers, reading, given)
+            dataset = read_again(settings, reading, data, bank, given)
+        else:
+            dataset = again_in_memory(data, answers, reading, given)
+        usual, guessed = (columns.get("prompt") for columns in (reading.columns, dataset.columns))
+        if None not in (usual, guessed) and usual != guessed and "prompt" not in (given or {}):
+            warnings.warn(
+                f"there is no column '{usual}' as in the run's data, so '{guessed}' is read as the"
+                " text: --prompt-column NAME, or columns={'prompt': NAME} in Python, reads another",
+                stacklevel=3,
+            )
+        return dataset
 
     def _model_for(self, items: Sequence[Item], features: Any) -> Model | AdaptedModel:
         """The final model; with the `features` of the items, if they were given as an array."""
