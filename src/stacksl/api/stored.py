@@ -194,6 +194,8 @@ class Run:
             dataset = read_again(settings, reading, data, bank, given)
         else:
             dataset = again_in_memory(data, answers, reading, given)
+        if isinstance(data, Dataset):  # read before
+            return dataset
         usual, guessed = (columns.get("prompt") for columns in (reading.columns, dataset.columns))
         if None not in (usual, guessed) and usual != guessed and "prompt" not in (given or {}):
             warnings.warn(

@@ -117,7 +117,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
         out &= {(row.item, row.slot, row.token) for row in ledger.private.handed()}
     return {
         "out": len(out),
-        "rounds": accounts.last_round if table["mode"] == "stream" else accounts.asked,
+        "rounds": accounts.last_round if done or table["mode"] == "stream" else accounts.asked,
         "budget": int(table.get("labels_now", table["labels"])),
         "asked": accounts.asked,
         "answered": sum(ledger.said().values()) if done is None else done.budget.answered,
