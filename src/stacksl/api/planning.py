@@ -410,7 +410,7 @@ def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[in
         asked_for=asked_for,
         tested=sources.test is not None,
         items=sources.available - judges,
-        rest=int(not judges),
+        at_least=int(not judges),
     )
     further = further_labels(settings, budget.labels, audit)
     expect_stop_rule(settings, sources.pool, audit, further)

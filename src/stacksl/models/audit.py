@@ -69,7 +69,7 @@ def default_size(budget: int) -> int:
 
 
 def audit_size(
-    budget: int, *, asked_for: int | None, tested: bool, items: int, rest: int = 1
+    budget: int, *, asked_for: int | None, tested: bool, items: int, at_least: int = 1
 ) -> int:
     """The number of labels of the budget kept for the audit.
 
@@ -78,18 +78,18 @@ def audit_size(
         asked_for: the number that the user set (0: no audit); None for the default.
         tested: whether there is a test file; then there is no audit by default.
         items: those that an audit may be drawn from.
-        rest: labels that it must leave.
+        at_least: labels that it must leave.
 
     Raises:
         SettingsError: no label would be left to train on, or there are fewer items.
     """
     if asked_for is None:
         return 0 if tested else min(default_size(budget), max(0, items - 1))
-    if asked_for > budget - rest:
-        why = "leave labels to train on" if rest else "be within the budget"
+    if asked_for > budget - at_least:
+        why = "leave labels to train on" if at_least else "be within the budget"
         raise SettingsError(
             f"the audit must {why}, but {asked_for} of a budget of {budget} were"
-            f" asked for: give at most {budget - rest}, or a larger budget"
+            f" asked for: give at most {budget - at_least}, or a larger budget"
         )
     if asked_for > items:
         raise SettingsError(

@@ -155,7 +155,7 @@ def looked(
 
 
 def of_class(
-    label: int, given: Sequence[Sequence[Verdict]], found: SecondLook | None
+    label: int, given: Sequence[Sequence[Verdict]], look: SecondLook | None
 ) -> tuple[int, int, float, float]:
     """How many rows labeled so are right and open, and the 95% interval of the right share.
 
@@ -163,12 +163,12 @@ def of_class(
     sampled; open rows are wrong at the low end and right at the high end.
     """
     kinds, once, wrong, most = Counter[str](), 0, 0.0, 0.0
-    if found is not None and found.sampled:
-        wrong, most = (n / found.sampled for n in (found.wrong, found.wrong + found.sampled_open))
-    for said in given:
-        alone = said[:1] if found is None or said == [("label", label)] else []
+    if look is not None and look.sampled:
+        wrong, most = (n / look.sampled for n in (look.wrong, look.wrong + look.sampled_open))
+    for verdicts in given:
+        alone = verdicts[:1] if look is None or verdicts == [("label", label)] else []
         once += bool(alone)
-        kinds[_right(label, [*alone, *alone] or said)] += 1
+        kinds[_right(label, [*alone, *alone] or verdicts)] += 1
     right, still = kinds["model"], kinds["open"]
     low, _ = wilson(right - once * most, len(given))
     return right, still, low, wilson(right + still - once * wrong, len(given))[1]

@@ -25,7 +25,7 @@ def print_plan(plan: Plan, *, json: bool) -> None:
         return
     data = understood(plan.spec.sources.pool)
     if plan.spec.settings.column is not None:  # its labels are no answers
-        data = "\n".join(each for each in data.splitlines() if not each.startswith("answers:"))
+        data = "\n".join(line for line in data.splitlines() if not line.startswith("answers:"))
     print(f"{data}\n\n{_bought(plan.spec)}", flush=True)
     if request := _request(plan.spec):
         print(f"\nOne request (nothing was sent):\n{as_json(request)}", flush=True)

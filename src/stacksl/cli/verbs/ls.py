@@ -165,8 +165,8 @@ def _labels(result: Mapping[str, Any]) -> str:
     parts = [f"{count(result['spent'])} of {count(result['budget'])} bought"]
     if result["asked"] > result["answered"]:
         parts.append(f"{count(result['answered'])} learned")
-        rest = result["asked"] - result["answered"]
-        parts.append(f"{count(rest)} not learned (no candidate named, or a second answer)")
+        unlearned = result["asked"] - result["answered"]
+        parts.append(f"{count(unlearned)} not learned (no candidate named, or a second answer)")
     if measuring:
         parts.append(f"{count(measuring)} to measure the model")
     return ", ".join([*parts, f"{count(result['left'])} left"])

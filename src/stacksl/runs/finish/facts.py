@@ -220,15 +220,15 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
 
 def column_facts(spec: RunSpec, game: Game, audited: Audited, size: int) -> ColumnFacts:
     """The labels of the run's column, as they were `audited` in the newest `size` audit rows."""
-    doubt, said, names = linear_trainer(game).doubt, spec.sources.said, spec.dataset.classes or ()
+    doubt, labels, names = linear_trainer(game).doubt, spec.sources.said, spec.dataset.classes or ()
     assert doubt is not None
     asked = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
     given: dict[int, list[list[Verdict]]] = {at: [] for at, _ in enumerate(names)}
     answers, items = game.ledger.audited_by_all(), game.ledger.bought("audit")
     for item in items[len(items) - size :]:
-        if (row := game.corpus.row[item]) < len(said) and said[row] >= 0:
+        if (row := game.corpus.row[item]) < len(labels) and labels[row] >= 0:
             own = answers.get(item, []) if item in spec.sources.usable else []
-            given[said[row]].append([(each.said, each.index) for each in own])
+            given[labels[row]].append([(answer.said, answer.index) for answer in own])
     second = audited.second if audited.measures == "accuracy" else None
     return ColumnFacts(
         name=str(spec.settings.column),

@@ -305,10 +305,12 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if not game.ledger.accounts.reached:
         if unreachable(spec, game):
             return _beyond(spec, game, share, table)
-        said, left = _refusal(spec, game, share, table), game.ledger.accounts.left
+        sentence, left = _refusal(spec, game, share, table), game.ledger.accounts.left
         if left and unpayable(spec, game):
-            said += f" No look that may show it can be paid, so {plural(left, 'label')} were left."
-        return said
+            sentence += (
+                f" No look that may show it can be paid, so {plural(left, 'label')} were left."
+            )
+        return sentence
     look = looks(game.ledger)[-1]
     part = drawn = "the model" if spec.settings.column is None else "the column"
     if spec.settings.column is not None and -1 in spec.sources.said:
@@ -318,12 +320,14 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if aside := len(spec.sources.aside - spec.sources.erased):
         meant += f" {plural(aside, 'row')} with the text of an example of a class are not counted."
     of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
-    rest = f", {count(of_model)} of {drawn} and {count(look['left'] - of_model)} that people err on"
+    parts = (
+        f", {count(of_model)} of {drawn} and {count(look['left'] - of_model)} that people err on"
+    )
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
         f" {count(look['audit'])} rows of {drawn} drawn at random {count(look['wrong'])}"
         f" {'was' if look['wrong'] == 1 else 'were'} wrong, so at most {count(look['left'])} of all"
-        f" are{rest * (look['left'] > of_model)}. Such a promise holds in 95 of 100 runs.{meant}"
+        f" are{parts * (look['left'] > of_model)}. Such a promise holds in 95 of 100 runs.{meant}"
     )
 
 
@@ -344,33 +348,35 @@ def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
 
 def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     """Why nothing is promised, and what to do; a look counts until a label changes the model."""
-    found, why, accounts = looks(game.ledger), last_look(spec, game.ledger), game.ledger.accounts
+    before, why, accounts = looks(game.ledger), last_look(spec, game.ledger), game.ledger.accounts
     own = {"python": "labeler" in spec.folder.read_state()}
-    if not found:
+    if not before:
         why = "The budget was spent before an audit that could show it was worth its price."
-    elif since := accounts.asked - found[-1]["asked"]:
+    elif since := accounts.asked - before[-1]["asked"]:
         why += f" It does not judge the present model, which has {plural(since, 'more answer')}."
-    elif (rule := _shown_by(found[-1])) != "right=0%":
+    elif (rule := _shown_by(before[-1])) != "right=0%":
         why += f" That share can be promised: `{change_call('RUN', {'stop_when': rule}, **own)}`."
-    rest = table.rows - accounts.spent - accounts.left  # that a larger budget could buy
+    purchasable = table.rows - accounts.spent - accounts.left  # that a larger budget could buy
     more = " A larger budget buys more labels before the next look."
-    if found and found[-1]["drawn"] >= LOOKS:
+    if before and before[-1]["drawn"] >= LOOKS:
         more = f" No look is left of {LOOKS}, so nothing more is bought."
-    elif look := next_look(spec, game, rest):
+    elif look := next_look(spec, game, purchasable):
         most = accounts.spent + (10 * look.answers // 9 + 1 if look.sample else look.answers)
         command = change_call("RUN", {"budget": most}, **own)
         more = f" This model gets a look with `{command}`, or with less for a lower share."
-    elif unpayable(spec, game) and not next_look(spec, game, rest, reach=True):
+    elif unpayable(spec, game) and not next_look(spec, game, purchasable, reach=True):
         more = " No larger budget pays a look that may show it."
-    said = f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised"
-    return f"{said}. {why}{more}"
+    cannot = (
+        f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised"
+    )
+    return f"{cannot}. {why}{more}"
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
     """What the last look found, and whose errors limit it; empty before one."""
-    if not (found := looks(ledger)):
+    if not (before := looks(ledger)):
         return ""
-    last, part = found[-1], "the column" if spec.settings.column else "the model"
+    last, part = before[-1], "the column" if spec.settings.column else "the model"
     model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
     bad = f"{count(last['wrong'])} of {plural(last['audit'], 'row')} of {part}"
     bad += f" and {last['differ']} of {last['sample']} of people" * bool(last["sample"])

@@ -106,20 +106,20 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     label = {corpus.row[item]: ledger.label_of(item) for item in sorted(answered)}
     none = [row for row, index in label.items() if index is None and row in said_none]
     texts = _written(game, none)
-    found: dict[str, dict[str, Any]] = {}
+    groups_by_name: dict[str, dict[str, Any]] = {}
     for name, n in Counter(texts.values()).most_common():
-        found[name] = {"rows": n, "name": name, "written": n}
+        groups_by_name[name] = {"rows": n, "name": name, "written": n}
     none = [row for row in none if not len(names) or np.argmax(names @ block.h[row]) < began]
     unanswered = np.array(corpus.unbought(ledger.bought("train")), np.int64)
     unanswered = unanswered[:: 1 + len(unanswered) // LOOKED_AT]
     if not none or not len(unanswered):
-        return [*found.values()]
+        return [*groups_by_name.values()]
     labeled = [row for row, index in label.items() if index is not None]
     known = np.concatenate([block.h[none], block.h[labeled], names]).astype(np.float32)
     near = nearest(np.asarray(block.h[unanswered], np.float32), known, 1)[0][:, 0]
     apart = np.array([*none, *unanswered[near < len(none)]])
     if len(apart) < FEWEST:
-        return [*found.values()]
+        return [*groups_by_name.values()]
     from sklearn.cluster import HDBSCAN  # its import takes as long as all else here
 
     how: dict[str, Any] = {"min_cluster_size": FEWEST, "min_samples": 1, "copy": True}
@@ -134,8 +134,8 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     for part, terms in zip(groups[:-1], words, strict=False):
         own = Counter(texts[row] for row in part.tolist() if row in texts).most_common(1)
         if name := own[0][0] if own else ", ".join(terms[:NAMED]):
-            found.setdefault(name, {"name": name, "written": 0})["rows"] = len(part)
-    return [*found.values()]
+            groups_by_name.setdefault(name, {"name": name, "written": 0})["rows"] = len(part)
+    return [*groups_by_name.values()]
 
 
 def _written(game: Game, rows: list[int]) -> dict[int, str]:
@@ -145,9 +145,9 @@ def _written(game: Game, rows: list[int]) -> dict[int, str]:
     """
     first = {name.casefold(): "" for name in game.corpus.items[0].candidates}
     texts, wanted, aside = dict[int, str](), set(rows), game.ledger.set_aside
-    for each in game.ledger.texts():
-        row, text = game.corpus.row.get(each.item, -1), " ".join((each.text or "").split())
-        if row in wanted and each.labeler not in aside:
+    for answer in game.ledger.texts():
+        row, text = game.corpus.row.get(answer.item, -1), " ".join((answer.text or "").split())
+        if row in wanted and answer.labeler not in aside:
             texts[row] = first.setdefault(text.casefold(), text)
     count = Counter(texts.values())
     return {row: text for row, text in texts.items() if text and count[text] >= ALIKE}
