@@ -158,7 +158,9 @@ def _next_step(
         return f"stacksl answer {folder.path} FILE..."
     goes_on = state in ("interrupted", "stopped", "failed", "waiting")
     if goes_on and python and table["labeler"] != "file":
-        return f"stacksl change {folder.path} --labeler NAME, or in Python Run.resume(labeler=...)"
+        other = ", or Run.change(drop=True, labeler=...) about other items" * (state == "waiting")
+        how = f"in Python Run.resume(labeler=...){other}"
+        return f"stacksl change {folder.path} --labeler NAME, or {how}"
     goes_on |= state == "finished" and not folder.has_results()  # its model was deleted
     return f"stacksl resume {folder.path}" if goes_on else None
 
