@@ -195,7 +195,7 @@ def change(
 def _change_run(
     run: Run, wanted: dict[str, Any], *, later: bool, yes: bool, json: bool, quiet: bool
 ) -> None:
-    if not later and wanted["labeler"] is None:  # before a cost is told
+    if not later and wanted["labeler"] is None:  # before a cost is printed
         import_module("stacksl.runs.storage.status").expect_labeler(run.folder, None)
     offered, reopen = run.change(**wanted, dry_run=True), wanted["reopen"]
     if not quiet and offered.measures is not None:

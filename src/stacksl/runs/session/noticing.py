@@ -139,7 +139,7 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
 
 
 def _written(game: Game, rows: list[int]) -> dict[int, str]:
-    """What people wrote to those of the `rows` where `ALIKE` have the same, as it came first.
+    """What people wrote to those of the `rows` where `ALIKE` have the same, as the first wrote it.
 
     Case and spaces make no other text, and the name of a class is none.
     """
