@@ -110,7 +110,9 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
             words += " not agreed on"
             if more := 2 * second.askable:
                 cost = f" for {money(more * price)}" if price else ""
-                words += f"; most would be settled by {more} more labels{cost}"
+                words += f"; {more} more labels{cost} may settle {count(second.askable)} of them"
+            else:
+                words += "; nobody else is left to ask, unless you add an annotator (four at most)"
             words += "."
     return words
 
