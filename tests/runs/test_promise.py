@@ -38,6 +38,7 @@ from stacksl.models.promise import (
     most_wrong,
     planned,
 )
+from stacksl.runs.finish import forecasting
 from stacksl.runs.settings.budget import right_share, stop_rule
 
 from ..benchmarks import ROOT, benchmark, record
@@ -381,7 +382,7 @@ def test_a_share_that_the_last_look_showed_is_promised_by_the_command_that_is_na
 
 
 def test_a_look_does_not_judge_a_later_model_and_the_named_budget_pays_a_new_one(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share = 0.4
 
@@ -391,6 +392,11 @@ def test_a_look_does_not_judge_a_later_model_and_the_named_budget_pays_a_new_one
 
     made = run(ITEMS, labeler=says, out=tmp_path / "run", **{**PLAN, "budget": 200})
     last, share = looks(made)[-1], 0.0
+    assert made.status()["left"] > 0, "no look can be paid, so nothing is bought"
+    assert "With this budget no look can be paid, so " in made.status()["stopped"]
+    with monkeypatch.context() as until:
+        until.setattr(forecasting, "unpayable", lambda spec, game: False)
+        made.change(stop_when="right=91%", labeler=says)
     assert last["drawn"] < LOOKS
     assert 1 - last["left"] / last["of"] > 0.4
     assert len(bought(made, purpose="train")) > last["asked"]
@@ -403,6 +409,34 @@ def test_a_look_does_not_judge_a_later_model_and_the_named_budget_pays_a_new_one
     made.change(**command_of(said), labeler=says)
     assert looks(made)[-1]["drawn"] == last["drawn"] + 1
     assert made.status()["stopped"].startswith("At least 40.0%")
+    expect_sound(made)
+
+
+@pytest.mark.parametrize(
+    ("budget", "share", "rate", "means"),
+    [
+        (60, 85, 0.1, "A look takes at least "),
+        (200, 85, 0.1, "A look at this share can be paid with `"),
+        (160, 95, 0.0, "No budget pays a look that may show it, even if people label all other"),
+        (390, 97, 0.0, "Too few rows are left to pay for a look."),
+    ],
+)
+def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
+    budget: int, share: int, rate: float, means: str, tmp_path: Path
+) -> None:
+    """A named budget is one that the run takes, and it brings a look."""
+    given = {**PEOPLE, "budget": budget, "stop_when": f"right={share}%"}
+    made = play(begin(tmp_path, **given, annotators="anna,ben,carl"), erring(rate))
+    said = made.status()["stopped"]
+    assert not looks(made)
+    assert means in said
+    command = re.search(r"--budget (\d+)(?: --stop-when (right=\d+%))?`", said)
+    assert bool(command) == said.endswith("`.")
+    if command is not None:
+        assert budget < int(command[1]) <= 400
+        made.change(budget=int(command[1]), stop_when=command[2])
+        play(made, erring(rate))
+        assert looks(made)
     expect_sound(made)
 
 
@@ -494,10 +528,10 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run
 
 def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) -> None:
     """With what was wrong of the model's rows and of people's, and which limits the share."""
-    made = copy_of(three[0], tmp_path)
-    assert not made.status()["stopped"]
+    made = begin(tmp_path, **{**PEOPLE, "count": 600, "budget": 580, "annotators": "anna,ben,carl"})
     while not looks(made):
-        received = answer_all(made, erring(0.16))
+        assert not made.status()["stopped"]
+        received = answer_all(made, erring(0.03 if not bought(made, purpose="audit") else 0.2))
     last, said = looks(made)[-1], received.status["stopped"]
     assert not last["reached"]
     assert made.status()["state"] == "waiting"

@@ -104,10 +104,8 @@ def expected_look(
     takes so many `answers`.
     """
     part, most = max(1, rows - labels // 2), max(1, labels // 2 // answers)
-    allowed, level = allowed_wrong(share, part), MODEL / LOOKS
-    least = 1 + bisect_left(
-        range(1, part + 1), True, key=lambda n: shows(0, n, part, allowed, level)
-    )
+    allowed = allowed_wrong(share, part)
+    least = least_audit(part, allowed)
 
     def so_many(n: int) -> str:
         return f"{n:,}" if price is None else f"{n:,} rows for {money(n * price * answers)}"
@@ -126,6 +124,14 @@ def expected_look(
     return (
         f"{wanted} ({part:,} here) are right: {so_many(least)} if none of them is wrong{enough}"
         + ", two answers to each audited row; rows of people are asked again, too" * (answers > 1)
+    )
+
+
+def least_audit(rows: int, allowed: int) -> int:
+    """The fewest of the model's rows, none of them wrong, that leave so many wrong at most."""
+    level = MODEL / LOOKS
+    return 1 + bisect_left(
+        range(1, rows + 1), True, key=lambda n: shows(0, n, rows, allowed, level)
     )
 
 
@@ -198,15 +204,24 @@ def calibrated_wrong(
 
 
 class Look(NamedTuple):
-    """What a promise is looked at by: rows of the model, and rows of people."""
+    """What a promise is looked at by: rows of the model, and rows of people.
+
+    `before` it so many more labels are learned.
+    """
 
     audit: int
     sample: int
+    before: int = 0
 
     @property
     def answers(self) -> int:
         """How many answers it takes but third ones: two an audited row where people err."""
         return self.audit * (2 if self.sample else 1) + self.sample
+
+    @property
+    def labels(self) -> int:
+        """How many labels pay for it, those before it and third answers included."""
+        return self.before + (-(-10 * self.answers // 9) if self.sample else self.answers)
 
 
 def planned(
@@ -278,6 +293,7 @@ def look_now(
     errors: float | None = None,
     *,
     reach: bool = False,
+    looked: bool = False,
 ) -> Look | None:
     """What to look at now; None where buying goes on, which comes cheaper, or nothing will do.
 
@@ -292,6 +308,7 @@ def look_now(
         factor: by how much earlier audits found more wrong rows than were expected.
         errors: see `planned`.
         reach: whether any is wanted that can be paid, now or after more labels.
+        looked: whether the last stage had a look, so that the next one is of a later model.
     """
     if len(stages) < 3 or not rows:
         return None
@@ -299,7 +316,7 @@ def look_now(
     step = step_of(people + rows)
     fall = min(0.9, max(0.5, (now / max(before, 1e-9)) ** (step / (labels - first))))
     look = planned(factor * now, people, rows, allowed, errors)
-    payable = look is not None and look.answers <= left
+    payable = look is not None and look.answers <= left and not looked
     if payable == reach:
         return look if payable else None
     most = left if look is None or reach else look.answers - 1
@@ -307,5 +324,5 @@ def look_now(
         expected = factor * now * fall ** (extra / step)
         later = planned(expected, people + extra, rows - extra, allowed, errors)
         if later is not None and later.answers + extra <= most:
-            return later if reach else None
+            return later._replace(before=extra) if reach else None
     return None if reach else look

@@ -28,12 +28,14 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import Setting
 from stacksl.models.audit import Audit
 from stacksl.models.promise import (
+    FEWEST,
     LOOKS,
     MODEL,
     PEOPLE,
     WORTH,
     Look,
     allowed_wrong,
+    least_audit,
     left_wrong,
     look_now,
 )
@@ -155,14 +157,17 @@ def looked_enough(spec: RunSpec, ledger: LedgerReader) -> bool:
     return bool(ledger.accounts.reached) or used_up or open_look(ledger) is not None
 
 
-def next_look(spec: RunSpec, game: Game, more: int = 0, *, reach: bool = False) -> Look | None:
+def next_look(
+    spec: RunSpec, game: Game, more: int = 0, *, reach: bool = False, share: float | None = None
+) -> Look | None:
     """The look to draw now, with so many `more` labels to buy; None where buying goes on.
 
-    With `reach` it is any that can be paid later.
+    With `reach` it is any that can be paid, now or after more labels. A `share` other than that of
+    the rule may be asked about.
     """
     before, stages = looks(game.ledger), linear_trainer(game).stages
-    if not stages or (not reach and before and stages[-1].labels <= before[-1]["labels"]):
-        return None  # a model that was looked at
+    if not stages:
+        return None
     factor = 1.0
     for look in {look["drawn"]: look for look in before}.values():
         expected = factor * look["expected"] * look["audit"] / max(1, look["rows"])
@@ -172,9 +177,10 @@ def next_look(spec: RunSpec, game: Game, more: int = 0, *, reach: bool = False) 
         rate = max(stages[-1].errors, doubled_of(game.ledger).rate)
         errors = of_people(spec, game, rate) / max(1, table.people)
         left = left * 9 // 10  # the rest is for third answers
-    allowed = table.allowed - table.dropped - table.unlabeled
-    rows = table.people, table.model, allowed
-    return look_now(stages, *rows, left, factor, errors, reach=reach)
+    allowed = table.allowed if share is None else allowed_wrong(share, table.rows)
+    rows = table.people, table.model, allowed - table.dropped - table.unlabeled
+    looked = bool(before) and stages[-1].labels <= before[-1]["labels"]
+    return look_now(stages, *rows, left, factor, errors, reach=reach, looked=looked)
 
 
 def unpayable(spec: RunSpec, game: Game) -> bool:
@@ -305,12 +311,7 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if not game.ledger.accounts.reached:
         if unreachable(spec, game):
             return _beyond(spec, game, share, table)
-        sentence, left = _refusal(spec, game, share, table), game.ledger.accounts.left
-        if left and unpayable(spec, game):
-            sentence += (
-                f" No look that may show it can be paid, so {plural(left, 'label')} were left."
-            )
-        return sentence
+        return _refusal(spec, game, share, table)
     look = looks(game.ledger)[-1]
     part = drawn = "the model" if spec.settings.column is None else "the column"
     if spec.settings.column is not None and -1 in spec.sources.said:
@@ -356,20 +357,49 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
         why += f" It does not judge the present model, which has {plural(since, 'more answer')}."
     elif (rule := _shown_by(before[-1])) != "right=0%":
         why += f" That share can be promised: `{change_call('RUN', {'stop_when': rule}, **own)}`."
-    purchasable = table.rows - accounts.spent - accounts.left  # that a larger budget could buy
-    more = " A larger budget buys more labels before the next look."
     if before and before[-1]["drawn"] >= LOOKS:
-        more = f" No look is left of {LOOKS}, so nothing more is bought."
-    elif look := next_look(spec, game, purchasable):
-        most = accounts.spent + (10 * look.answers // 9 + 1 if look.sample else look.answers)
-        command = change_call("RUN", {"budget": most}, **own)
-        more = f" This model gets a look with `{command}`, or with less for a lower share."
-    elif unpayable(spec, game) and not next_look(spec, game, purchasable, reach=True):
-        more = " No larger budget pays a look that may show it."
-    cannot = (
-        f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised"
-    )
-    return f"{cannot}. {why}{more}"
+        why += f" No look is left of {LOOKS}, so nothing more is bought."
+    else:
+        why += _next_budget(spec, game, share, table, own)
+    rows = plural(table.rows, "row")
+    return f"That {percent(share)} of the {rows} are right cannot be promised. {why}"
+
+
+def _next_budget(
+    spec: RunSpec, game: Game, share: float, table: Table, own: Mapping[str, bool]
+) -> str:
+    """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
+    accounts, stages, before = game.ledger.accounts, linear_trainer(game).stages, looks(game.ledger)
+    if len(stages) < 3:
+        rows = max(min(FEWEST, table.model), least_audit(table.model, table.allowed))
+        answers = rows * (2 if doubted(spec.settings) else 1)
+        return (
+            " The model's errors are estimated after three refits: give a larger budget. A look"
+            f" takes at least {plural(answers, 'answer')} as well."
+        )
+    more = table.rows - accounts.spent - accounts.left  # that a larger budget could buy
+    shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
+    shares = [share, *(lower / 100 for lower in range(99, 49, -1) if shown < lower / 100 < share)]
+    kept = ""
+    if accounts.left and unpayable(spec, game):
+        kept = (
+            f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."
+        )
+    for lower in shares:
+        if look := next_look(spec, game, more, reach=True, share=lower):
+            wanted: dict[str, object] = {"budget": accounts.spent + look.labels}
+            if lower == share:
+                what = (
+                    f" A look at this share {'is expected' if look.before else 'can be paid'} with"
+                )
+            else:
+                wanted["stop_when"] = f"right={100 * lower:.0f}%"
+                what = (
+                    " No budget pays a look that may show it, even if people label all other rows;"
+                    f" a look at {100 * lower:.0f}% is expected with"
+                )
+            return f"{kept}{what} `{change_call('RUN', wanted, **own)}`."
+    return f"{kept} Too few rows are left to pay for {'another' if before else 'a'} look."
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
