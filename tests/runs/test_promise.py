@@ -458,6 +458,8 @@ def test_new_rows_are_labeled_where_the_audit_shows_it(tmp_path: Path, promised:
     assert all((row["label"] is None) == (row["confidence"] is None) for row in table)
     with pytest.raises(SettingsError, match="at most 99%.* got '99.5%'"):
         right_share("99.5%")
+    with pytest.raises(RunError, match="labels 98% of rows .* none of at least 99% .* a lower one"):
+        made.predict(str(path), right=0.98)
     with pytest.raises(RunError, match="which are not like new ones"):
         promised.predict(str(path), right=0.9)
     assert [right for right, _ in own.choices] == [0.9, 0.93, 0.95, 0.97, 0.99]

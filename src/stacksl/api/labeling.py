@@ -306,12 +306,14 @@ def threshold_of(run: Run, right: float | str) -> float:
     tested = [share for share in facts.own.shares if share.wanted >= wanted]
     thresholds = [share.threshold for share in tested if share.threshold]
     if not thresholds:
+        shares, least = [share.wanted for share in facts.own.shares], tested[0].wanted
+        lower = "a lower one with --right, or " * (least > min(shares))
         raise RunError(
-            f"nothing shows that this model labels {100 * tested[0].wanted:g}% of rows correctly:"
-            f" no threshold passed on {facts.own.measured} measured items, and at least"
-            f" {fewest(tested[0].wanted)} are needed. The tested shares are"
-            f" {', '.join(f'{100 * share.wanted:g}%' for share in facts.own.shares)}: give a lower"
-            " one with --right, or a run with a larger audit"
+            f"nothing shows that this model labels {100 * wanted:g}% of rows correctly: of the"
+            f" tested shares ({', '.join(f'{100 * share:g}%' for share in shares)}) none of at"
+            f" least {100 * least:g}% passed on {facts.own.measured} measured items, and"
+            f" {100 * least:g}% takes at least {fewest(least)} items without an error: give"
+            f" {lower}a run with a larger audit, or leave --right out"
         )
     return thresholds[0]
 
