@@ -197,6 +197,15 @@ def test_another_first_estimate_can_be_corrected() -> None:
     assert corrected(0.9, 9.0, 100, found, 0)[1] == 5
 
 
+def test_rows_that_all_agree_still_vary_where_people_err() -> None:
+    """Of 50 rows that agree ten were asked again, and one of them is wrong."""
+    found = found_at(n=50, agreeing=50, sampled=10, differing=0, model_right=0)
+    value, number = corrected(1.0, 0.0, 50, found, 1)
+    variance = 0.9 * 0.1 / 50 + 0.1 * 0.9 / 10 * (1 - 10 / 50)
+    assert value == pytest.approx(0.9)
+    assert number == pytest.approx(0.9 * 0.1 / variance)
+
+
 def test_labels_are_kept_for_two_fifths_of_the_audit_and_never_for_more_than_a_share() -> None:
     assert [reserved(n, 10 * n) for n in (50, 100, 200)] == [20, 40, 80]
     assert reserved(50, 100) == 15

@@ -252,6 +252,7 @@ def corrected(
 
     Args:
         value, variance: of the estimate e₀ from `n` rows, which counts those that agree as right.
+            A variance of 0, where all rows do, is taken as e(1 − e)/n.
         look: has the number of these, N_a, and of the k sampled, of which so many are `wrong`,
             less those `regained`.
 
@@ -262,6 +263,8 @@ def corrected(
     if look.sampled:
         share, rate = look.agreeing / n, wrong / look.sampled
         value = min(1.0, max(0.0, value - share * rate))
+        if variance <= 0:  # all rows alike are no proof that none differs
+            variance = value * (1 - value) / n
         spread = rate * (1 - rate) + 2 * regained / look.sampled
         variance += share**2 * spread / look.sampled * (1 - look.sampled / look.agreeing)
     return value, rows_of(value, variance, n)
