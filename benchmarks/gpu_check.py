@@ -27,6 +27,8 @@ Each job has a process of its own, so that one that fails leaves the others be:
 - `options`: items of 70 options, whose path is checked: passes and seconds of a first command, and
   of one that has its verdict.
 - `steps`: how often the host waits for the GPU in a step of a refit, and in which lines.
+- `kernels`: which kernels scoring and a refit run, and their shares of the GPU's time.
+- `compiled`: scoring and refits with the layers under `torch.compile`, next to them without.
 - `passes`: 512 items scored, without and with states of options, and a refit on 32 labels (12 steps
   of 8), after a shorter one of each; peaks are of torch's tensors, the estimates are those of
   `stacksl run --dry-run`.
@@ -401,6 +403,82 @@ def steps(case: Case) -> Iterator[Row]:
            "places": dict(places.most_common(12))}  # fmt: skip
 
 
+KERNELS = {
+    "attention": ("attention", "fmha", "flash", "attn"),
+    "matrix products": ("gemm", "cutlass", "nvjet", "xmma", "mm_"),
+    "softmax and its gradient": ("softmax",),
+    "optimizer": ("adam", "foreach", "multi_tensor"),
+}
+
+
+def kernels(case: Case) -> Iterator[Row]:
+    """What the GPU's time goes to, in scoring and in a refit."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    worker, items = opened(case, case.scored, dtype="bfloat16")
+    some, training = lessons(items[: case.learned]), replace(recipe(case), epochs=1)
+    worker.sums(items[: case.learned])
+    worker.train(some[: training.batch_size], training, 0, 0)
+    cuda = torch.cuda.is_available()
+    watched = ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU
+
+    def score() -> None:
+        worker.sums(items[: case.scored // 4])
+
+    for what, play in (("score", score), ("refit", lambda: worker.train(some, training, 0, 0))):
+        begun = time.monotonic()
+        with profile(activities=[watched]) as seen:
+            play()
+            if cuda:
+                torch.cuda.synchronize()
+        seconds, spent, names = time.monotonic() - begun, Counter[str](), Counter[str]()
+        for event in seen.key_averages():
+            used = (event.self_device_time_total if cuda else event.self_cpu_time_total) / 1e6
+            own = (k for k, parts in KERNELS.items() if any(p in event.key.lower() for p in parts))
+            spent[kind := next(own, "other")] += used
+            if kind == "attention":
+                names[event.key[:60]] += used
+        total = sum(spent.values())
+        yield {"job": "kernels", "model": case.name, "pass": what, "seconds": seconds,
+               "busy": total, "shares": {k: v / total for k, v in spent.most_common()},
+               "attention": [name for name, _ in names.most_common(3)]}  # fmt: skip
+
+
+def compiled(case: Case) -> Iterator[Row]:
+    """Seconds of scoring and of a refit without and with compiled layers, and how far they differ.
+
+    `before` are the seconds of the passes before, which compile.
+    """
+    from stacksl.lm.scoring.likelihood import Likelihood
+    from stacksl.lm.scoring.packing import BLOCK
+
+    worker, items = opened(case, case.scored, dtype="bfloat16")
+    some, training, plain = lessons(items[: case.learned]), recipe(case), list[float]()
+    worker.sums(items[:BLOCK])  # reads the weights and checks the path
+    model = worker.adapter.model
+    for kind in ("plain", "compiled"):
+        if kind == "compiled":
+            for layer in model.get_base_model().model.layers:
+                layer.compile(dynamic=True)
+        for what, play in (
+            ("score", lambda: worker.sums(items)),
+            ("refit", lambda: worker.train(some, training, 0, 0)),
+        ):
+            taken = []
+            for _ in range(3):
+                begun = time.monotonic()
+                play()
+                peak()
+                taken.append(time.monotonic() - begun)
+            yield {"job": "compiled", "model": case.name, "kind": kind, "pass": what,
+                   "before": taken[0], "seconds": min(taken[1:])}  # fmt: skip
+        nats = values(Likelihood(worker.adapter.model, path="packed"), items[:16])["nats"]
+        plain = plain or nats
+    yield {"job": "compiled", "model": case.name, "kind": "compiled", "pass": "scores",
+           **off(nats, plain, "naive")}  # fmt: skip
+
+
 def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
     """Time and memory of scoring and of refits."""
     from stacksl.lm import ModelChoices
@@ -489,7 +567,7 @@ def free() -> None:
 
 JOBS: dict[str, Callable[..., Iterator[Row]]] = {
     "runs": runs, "handed": handed, "paths": paths, "window": window, "options": options,
-    "steps": steps, "passes": passes,
+    "steps": steps, "kernels": kernels, "compiled": compiled, "passes": passes,
 }  # fmt: skip
 
 
@@ -509,7 +587,7 @@ def plan(size: str, dtypes: list[str]) -> list[tuple[str, Row]]:
         return [("passes", {"dtype": each}) for each in ("bfloat16", "nf4") if each in dtypes]
     whole: list[tuple[str, Row]] = [
         *played, ("paths", {"cpu": True}), ("window", {"size": size}), ("options", {}),
-        ("steps", {}),
+        ("steps", {}), ("kernels", {}), ("compiled", {}),
     ]  # fmt: skip
     if size == "tiny":
         return [*whole, ("passes", {"dtype": "bfloat16"})]
@@ -626,6 +704,20 @@ def own_tables(by: dict[str, list[Row]]) -> list[str]:
         lines += ["", head("steps of a refit, seconds, waits of the host")]
     for r in by["steps"]:
         lines.append(f"| {r['steps']} | {r['seconds']:.1f} | {r['waits']} |")
+    if by["kernels"]:
+        kinds = [*KERNELS, "other"]
+        columns = ", ".join(kinds)
+        lines += ["", head(f"pass, seconds, seconds that the GPU works, {columns}")]
+    for r in by["kernels"]:
+        shares = [f"{r['shares'].get(kind, 0):.0%}" for kind in kinds]
+        cells = [r["pass"], f"{r['seconds']:.2f}", f"{r['busy']:.2f}", *shares]
+        lines.append("| " + " | ".join(cells) + " |")
+    if by["compiled"]:
+        lines += ["", head("layers, pass, seconds of the first, seconds, off `plain`")]
+    for r in by["compiled"]:
+        cells = [f"{r[k]:.1f}" if k in r else "" for k in ("before", "seconds")]
+        gaps = f"{r['naive_largest']:.1e}, {r['naive_mean']:.1e}" if "naive_mean" in r else ""
+        lines.append(f"| {r['kind']} | {r['pass']} | {' | '.join(cells)} | {gaps} |")
     return lines
 
 
