@@ -1,4 +1,4 @@
-"""What a label buys, before and after coverage, the right premise, the fitted temperature, banks.
+"""What a label buys, before and after coverage, the right premise and the fitted temperature.
 
 The table of docs/what-a-label-buys.md, from the records in benchmarks/results/. The numbers
 before are those of the package at the commit that `before.json` names, by the same scripts there.
@@ -25,7 +25,7 @@ HEADER = "| what | before | now | at random, now | seeds | by |\n|---|---|---|--
 def table() -> str:
     """A line for each number, as Markdown."""
     before = record("before")
-    found = (*pools(before["pool"]), *language(before["language model"]), *chosen(), *bank())
+    found = (*pools(before["pool"]), *language(before["language model"]), *chosen())
     return "\n".join([HEADER, *(f"| {' | '.join(cells)} |" for cells in found)])
 
 
@@ -83,16 +83,6 @@ def chosen() -> Iterable[tuple[str, ...]]:
         what = f"its scores chosen by `auto`, {budget:.0%} of the labels"
         by = "`normalization_choice.py`"
         yield what, f"`token_mean` {shown(before)}", shown(now), "", "0-2", by
-
-
-def bank() -> Iterable[tuple[str, ...]]:
-    """15,801 answers: the right one first, of 64 retrieved."""
-    rows = record("bank")
-    cosine = next(row for row in rows if row["by"] == "cosine")["top 1"]
-    some = [row for row in rows if row["by"] == "inside" and (row["M"], row["labels"]) == (64, 400)]
-    own = {by: [row["top 1"] for row in some if row["chosen"] == by] for by in ("stream", "random")}
-    what = "bank of 15,801 answers: the right one first, 400 labels"
-    yield what, f"cosine {cosine:.3f}", *map(shown, own.values()), "0-2", "`bank.py`"
 
 
 def record(name: str) -> Any:

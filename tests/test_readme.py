@@ -39,7 +39,6 @@ def test_the_table_is_made_from_the_committed_rows(name: str, page: str) -> None
         ("language_model_table", "language_model", "docs/lm.md"),
         ("normalization_choice", "normalization_choice", "docs/lm.md"),
         ("stacked_scores", "stacked_scores", "docs/lm.md"),
-        ("bank", "bank", "docs/banks.md"),
     ],
 )
 def test_the_table_is_made_from_the_committed_record(name: str, kept: str, page: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.data import Bank, Dataset, read, table_of
+from stacksl.data import Dataset, read, table_of
 from stacksl.errors import DataError
 
 Make = Callable[[str, str | bytes], Path]
@@ -136,13 +136,6 @@ def test_an_id_is_never_the_prompt(make: Make) -> None:
     rows = [(f"{long}{n}", long, f"say {n}", "xy"[n % 2]) for n in range(9)]
     data = read(csv(make, "ticket_id,session_uuid,q,label", rows))
     assert data.columns == {"prompt": "q", "label": "label", "id": "ticket_id"}
-
-
-def test_the_ids_of_answers_in_a_bank_are_no_ids(make: Make) -> None:
-    bank = Bank(("yes", "no"), {"a1": 0, "a2": 1, "yes": 0, "no": 1})
-    data = read(csv(make, "question,answer_id", [("may I", "a1"), ("must I", "a2")]), bank=bank)
-    assert data.columns == {"prompt": "question", "label": "answer_id"}
-    assert data.answers == {"row-000001": 0, "row-000002": 1}
 
 
 def test_a_named_column_is_the_id_or_refused(make: Make) -> None:

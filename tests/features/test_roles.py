@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.data.classes import Bank
-from stacksl.data.dataset import Dataset
 from stacksl.errors import FeatureError
 from stacksl.features import make_features
 from stacksl.features.maps import TextMap
 from stacksl.features.sentences import SentenceEncoder
 from stacksl.features.weights import folder_hash
-from stacksl.runs.items.reading import retrieved
 from stacksl.runs.loop.class_names import name_rows
 from stacksl.types import Item
 
@@ -108,20 +105,6 @@ def test_a_saved_map_is_refused_where_the_prompts_are_others(make_encoder: MakeE
     with pytest.raises(FeatureError, match="other weights"):
         texts_of(other, None).restore(state)
     assert folder_hash(folder) != folder_hash(other)
-
-
-def test_a_bank_is_searched_by_the_prompts_for_retrieval(make_encoder: MakeEncoder) -> None:
-    folder, bare = make_encoder(prompts=RETRIEVAL), make_encoder()
-    bank, items = ("the transfer", "my card was declined", "cash"), [Item("a", "pay", ())]
-
-    def order(folder: Path, bank: tuple[str, ...], items: list[Item]) -> list[int]:
-        data = Dataset("bank", "jsonl", tuple(items), {}, None)
-        whole = Bank(bank, {text: place for place, text in enumerate(bank)})
-        found = retrieved(data, whole, f"sentences:{folder}", 3)
-        return [bank.index(each) for each in found.items[0].candidates]
-
-    told = tuple(DOCUMENT + text for text in bank)
-    assert order(folder, bank, items) == order(bare, told, [Item("a", QUERY + "pay", ())])
 
 
 def test_cut_texts_are_counted_once_over_both_roles(make_encoder: MakeEncoder) -> None:

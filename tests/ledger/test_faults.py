@@ -14,7 +14,7 @@ from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.rows import RejectedRow, read_bank, read_items, read_rejected, read_test
+from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected, read_test
 from stacksl.ledger.store.schema import FORMAT
 from stacksl.ledger.store.settings import ClassRow, Setting
 
@@ -35,7 +35,7 @@ def read_all(path):
 
 def read_given(path):
     with opened(path, readonly=True) as store:
-        return [*read_items(store), *read_test(store), read_bank(store), read_rejected(store)]
+        return [*read_items(store), *read_test(store), read_rejected(store)]
 
 
 def test_a_full_disk_changes_nothing_and_the_run_goes_on(book, decision, path):
@@ -260,8 +260,6 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
         ("test", "prompt = x'ff'"),
         ("test", "answer = 0.5"),
         ("test", "unknown = x'ff'"),
-        ("bank", "text = x'ff'"),
-        ("bank", "names = 7.5"),
         ("rejected", "reason = x'ff'"),
         ("arrays", "data = 'none'"),
         ("erasing", "item = x'ff'"),
@@ -278,7 +276,7 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
     ],
 )
 def test_values_of_another_type_are_one_sentence(book, decision, path, table, change):
-    given = [ItemRecord("t", "x", 2)], [("a text", ["a1"])], [RejectedRow(0, 1, None, "empty")]
+    given = [ItemRecord("t", "x", 2)], [RejectedRow(0, 1, None, "empty")]
     ledger = book(beginning=Beginning({"seed": Setting(1)}, [ClassRow("a")], {}, *given))
     ledger.forget("q9")
     ledger.post([decision(1)])
@@ -319,11 +317,10 @@ LISTS = ("'{'", "'7'", "'{\"a\": 1}'", "replace(hex(zeroblob(50000)), '0', '[')"
     [
         *((table, f"candidates = {text}") for table in ("items", "test") for text in LISTS),
         *((table, "prompt = NULL") for table in ("items", "test")),
-        *(("bank", f"names = {text}") for text in LISTS),
     ],
 )
 def test_a_damaged_row_of_what_was_given_is_one_sentence(book, path, table, change):
-    given = Beginning(test=[ItemRecord("q3", "x", 2)], bank=[("a text", ["a1"])])
+    given = Beginning(test=[ItemRecord("q3", "x", 2)])
     book(items=[ItemRecord("q3", "x", 4)], beginning=given).close()
     edit(path, f"UPDATE {table} SET {change}")
     with pytest.raises(LedgerCorrupt, match="was edited or damaged: restore") as caught:

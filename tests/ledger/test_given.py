@@ -15,7 +15,6 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.rows import (
     CLEARED,
     RejectedRow,
-    read_bank,
     read_items,
     read_rejected,
     read_test,
@@ -28,18 +27,17 @@ from ..saved_arrays import edit
 RECORDS = [
     ItemRecord("q0", "é\n\0 and ' in a prompt", 2, ["yes", "no"], 1, None, None, 0),
     ItemRecord("q1", "of the run's classes", 4, None, None, "none of them", 3, 0),
-    ItemRecord("q2", "of the bank", 3, [2, 0, 1], 0, None, None, 1),
+    ItemRecord("q2", "with options", 3, ["c", "a", "b"], 0, None, None, 1),
     ItemRecord("q3", "with all there is", 4, ["a", "b", "c", "d"], 1, "e", 3, 2),
 ]
 GIVEN = Beginning(
     {"seed": Setting(1)},
     test=[
-        ItemRecord("t0", RECORDS[2].prompt, 3, [2, 0, 1], 0),
+        ItemRecord("t0", RECORDS[2].prompt, 3, ["c", "a", "b"], 0),
         ItemRecord("t1", "test 1", 2, ["yes", "no"], 1),
         ItemRecord("t2", "test 2", 2, ["yes", "no"], 0),
         ItemRecord("t3", "test 3, with all there is", 4, ["a", "b", "c", "d"], 1, "e", 3, 2),
     ],
-    bank=[("one", ["a1"]), ("two", []), ("three", ["a3", "é'"])],
     rejected=[RejectedRow(0, 7, None, "an empty prompt"), RejectedRow(1, 2, "q0", "repeated id")],
 )
 VALUES: dict[str, str] = {
@@ -62,7 +60,7 @@ EDITS = [
 ]
 LAST = {"items": "q3", "test": "t3"}
 COPY = f"INSERT INTO {{}} SELECT {{}}, 'f00d', {', '.join(list(VALUES)[2:])} FROM {{}} WHERE id = "
-ALL = r"rows of the items, the test or the bank in .*run\.db were added, removed or edited: restore"
+ALL = r"rows of the items or the test in .*run\.db were added, removed or edited: restore"
 
 
 @pytest.fixture
@@ -78,10 +76,10 @@ def expect_told(path: Path, words: str) -> None:
 def given_in(path: Path) -> list[object]:
     with opened(path, readonly=True) as store:
         records = [record for block in read_items(store) for _, record, *_ in block]
-        return [records, [*read_test(store)], read_bank(store), read_rejected(store)]
+        return [records, [*read_test(store)], read_rejected(store)]
 
 
-WHOLE = [RECORDS, GIVEN.test, GIVEN.bank, GIVEN.rejected]
+WHOLE = [RECORDS, GIVEN.test, GIVEN.rejected]
 
 
 def test_what_was_given_is_read_again_in_order(ledger, path) -> None:
@@ -106,8 +104,6 @@ REMOVED = {
     "all items": ["DELETE FROM items"],
     "the first test row": ["DELETE FROM test WHERE place = 0"],
     "the last test row": ["DELETE FROM test WHERE place = 3"],
-    "a text of the bank": ["DELETE FROM bank WHERE place = 2"],
-    "the bank": ["DELETE FROM bank"],
 }
 CHANGED = REMOVED | {
     "an item that is forgotten": [
@@ -122,26 +118,20 @@ CHANGED = REMOVED | {
         "UPDATE items SET place = 1 WHERE id = 'q0'",
     ],
     "two that swap surrogates": [
-        "INSERT INTO bank SELECT 9, surrogate, '[]' FROM items WHERE id = 'q1'",
+        "INSERT INTO rejected SELECT 9, 0, 0, NULL, surrogate FROM items WHERE id = 'q1'",
         "UPDATE items SET surrogate = 'swap' WHERE id = 'q1'",
         "UPDATE items SET surrogate = (SELECT surrogate FROM items WHERE id = 'q0') || '!'"
         " WHERE id = 'q1'",
-        "UPDATE items SET surrogate = (SELECT text FROM bank WHERE place = 9) WHERE id = 'q0'",
+        "UPDATE items SET surrogate = (SELECT reason FROM rejected WHERE place = 9)"
+        " WHERE id = 'q0'",
         "UPDATE items SET surrogate = rtrim(surrogate, '!') WHERE id = 'q1'",
-        "DELETE FROM bank WHERE place = 9",
+        "DELETE FROM rejected WHERE place = 9",
     ],
     "an item that becomes a test row": [
         "UPDATE test SET place = place + 100",
         "UPDATE test SET place = place - 99",
         COPY.format("test", 0, "items") + "'q3'",
         "DELETE FROM items WHERE id = 'q3'",
-    ],
-    "a text of the bank that comes": ["INSERT INTO bank VALUES (3, 'four', '[]')"],
-    "another id in the bank": ["UPDATE bank SET names = '[\"a2\"]' WHERE place = 1"],
-    "another text of the bank": ["UPDATE bank SET text = 'four' WHERE place = 0"],
-    "two texts that swap places": [
-        "UPDATE bank SET place = 9 WHERE place = 0",
-        "UPDATE bank SET place = 0 WHERE place = 1",
     ],
 }
 
@@ -233,7 +223,7 @@ def test_a_test_row_of_the_same_prompt_is_forgotten_with_its_item(ledger, path) 
     ledger.forget("q2")
     assert given_in(path)[:2] == [[*RECORDS[:2], None, RECORDS[3]], GIVEN.test[1:]]
     ledger.forget("q0")
-    assert given_in(path)[3] == [GIVEN.rejected[0], GIVEN.rejected[1]._replace(id=None)]
+    assert given_in(path)[2] == [GIVEN.rejected[0], GIVEN.rejected[1]._replace(id=None)]
     ledger.verify({"a file": ledger.head})
 
 

@@ -110,6 +110,10 @@ def test_a_former_name_is_answered_with_the_present_one(former: str, now: str) -
     assert mistake(flags={former: 1}) == f"unknown setting '{former}': it is called {now}"
 
 
+def test_a_bank_that_is_gone_is_answered_with_what_to_do_instead() -> None:
+    assert mistake(flags={"bank": "b.csv"}).endswith("its candidates in the data file")
+
+
 def test_every_former_name_leads_to_a_setting() -> None:
     assert set(RENAMED.values()) <= set(known_settings())
     assert not set(RENAMED) & set(known_settings())

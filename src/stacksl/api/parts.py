@@ -46,7 +46,7 @@ def label_parts(
     Raises:
         StackslError: as `Run.predict`; or there is no part, or `out` has other files.
     """
-    model, (settings, bank) = run.model, how_read(run.folder)
+    model, settings = run.model, how_read(run.folder)
     if not isinstance(model, Model):
         raise SettingsError("a language model labels one file at a time: give the name of a file")
     least = None if right is None else threshold_of(run, right)
@@ -84,7 +84,7 @@ def label_parts(
             with TemporaryDirectory() as temp, reads.open_input_file(path) as stream:
                 copy = Path(temp) / name
                 copy.write_bytes(stream.read())
-                data = read_again(settings, model, copy, bank, given)
+                data = read_again(settings, model, copy, given)
                 table = label_file(model, copy, data, None, least)
             write(name, TABLES[kind_of_table(name)](table.columns, table.rows))
         except (DataError, OSError) as fault:

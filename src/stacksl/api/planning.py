@@ -219,7 +219,7 @@ def _read_sources(
         sources, held = data.sources.as_begun(), _path(test)
         if held is None:
             return sources
-        return replace(sources, test=load_test(held, sources.pool, settings, sources.bank))
+        return replace(sources, test=load_test(held, sources.pool, settings))
     classes = given_classes(settings)
     if settings.column is not None and classes is None and names is not None:
         classes = Classes(tuple(names), ("",) * len(names))
@@ -313,22 +313,20 @@ def run(
 # What settings and items must be to each other ----------------------------------------------------
 
 READING = (
-    "owned", "classes", "bank", "top_k", "read.format", "read.worksheet", "read.header",
+    "owned", "classes", "read.format", "read.worksheet", "read.header",
     "columns.prompt", "columns.label", "columns.id", "read.max_candidates",
 )  # fmt: skip
 """Settings that say which files are read, and how."""
 
 
 def _expect_source(resolved: Resolved, data: Any) -> None:
-    """Refuse settings that need items of another source, or reading them in another way.
+    """Refuse flags that say how files are read where the items of a run are taken.
 
     Raises:
-        SettingsError: a bank without a file of questions, or flags that say how files are read
-            where the items of a run are taken.
+        SettingsError: there are such flags.
     """
-    settings = resolved.settings
     if isinstance(data, RunSpec):
-        now, then = settings.flat(), data.settings.flat()
+        now, then = resolved.settings.flat(), data.settings.flat()
         for name in READING:
             changed = now[name] != then[name]
             if resolved.origin.get(name) == "flag" and changed:
@@ -336,8 +334,6 @@ def _expect_source(resolved: Resolved, data: Any) -> None:
                     f"the items of the run {data.folder.path} are taken as they were read, without"
                     f" another {name}: leave that out, or name the file to read it again"
                 )
-    elif settings.bank is not None and (_is(data, STDIN) or _path(data) is None):
-        raise SettingsError("--bank needs the questions in a file: give its path as DATA")
 
 
 def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:

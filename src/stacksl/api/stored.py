@@ -190,8 +190,7 @@ class Run:
         folder = self.folder
         reading = _reading(folder)
         if isinstance(data, str | Path):
-            settings, bank = how_read(folder)
-            dataset = read_again(settings, reading, data, bank, given)
+            dataset = read_again(how_read(folder), reading, data, given)
         else:
             dataset = again_in_memory(data, answers, reading, given)
         if isinstance(data, Dataset):  # read before

@@ -61,6 +61,7 @@ GONE = {
     "--pairs": "use `--labels FILE`, whose rows have the options",
     "--buy-anew": "`stacksl change RUN --budget B` buys labels of other items instead",
     "--strict": "`stacksl run FILE --dry-run` lists the rows that are set aside",
+    "--bank": "give each question its candidates in the data file",
     "--rounds": "`head -n N FILE | stacksl run - --mode stream --set order=file` plays N lines",
 }
 """Verbs and options of earlier versions, each with what to use now."""

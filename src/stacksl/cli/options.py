@@ -72,7 +72,6 @@ FLAGS: Mapping[str, Flag] = {
     "sheets.mode": Flag("ask-mode", "OCTAL", SPEND),
     "sheets.format": Flag("sheets", "FORMAT", SPEND),
     "classes": Flag("classes", "FILE", DATA, True),
-    "bank": Flag("bank", "FILE", DATA),
     "columns.prompt": Flag("prompt-column", "NAME", DATA, True),
     "columns.label": Flag("label-column", "NAME", DATA, True),
     "columns.id": Flag("id-column", "NAME", DATA),

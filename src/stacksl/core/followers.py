@@ -67,30 +67,6 @@ class Hard:
         return [tuple(sorted(best[: self.k + 1].tolist())) for best in order]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """The follower over a bank: it presents the k answers with the largest cosine to the prompt.
-
-    An item's features are those of these answers alone (`core.nearest`), so all are
-    presented. C_t does not depend on θ or on the label. A gold outside it is answered with "none
-    of these", charged, counted and not learned: given that the gold is in C_t it has the softmax
-    over C_t, so that θ stays unbiased (see `loss_set`).
-
-    Args:
-        k: M, the answers an item is given, at least 2.
-
-    Source: paper, "Candidate Set Size" (top-M by encoder similarity, M in [64, 512]).
-    """
-
-    k: int = 64
-    name: ClassVar[str] = "nearest"
-
-    def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
-        """All indices of each item."""
-        return Given().respond(block, scorer)
-
-
 def loss_set(presented: tuple[int, ...], gold: int, size: int) -> tuple[int, ...]:
     """The part of all candidates that holds the gold: C_t, or the candidates outside of it.
 
@@ -112,15 +88,14 @@ def loss_set(presented: tuple[int, ...], gold: int, size: int) -> tuple[int, ...
     return tuple(x for x in range(size) if x not in presented)
 
 
-FOLLOWERS: dict[str, type[Given] | type[Hard] | type[Nearest]] = {
+FOLLOWERS: dict[str, type[Given] | type[Hard]] = {
     "given": Given,
     "hard": Hard,
-    "nearest": Nearest,
 }
 
 
 def make_follower(name: str, k: int | None = None) -> Follower:
-    """The follower called `name`; `k` is the negatives of `hard`, the answers of `nearest`.
+    """The follower called `name`; `k` is the negatives of `hard`.
 
     Raises:
         SettingsError: no such follower.

@@ -1,7 +1,7 @@
 """Files to (items, answers), and back."""
 
 from stacksl.data.checking import check, columns_line, overlap, set_aside
-from stacksl.data.classes import Bank, Classes, read_bank, read_classes
+from stacksl.data.classes import Classes, read_classes
 from stacksl.data.dataset import Dataset, Layout, Rejected
 from stacksl.data.reading import as_written, read, rows_of
 from stacksl.data.sample import sample
@@ -10,7 +10,6 @@ from stacksl.data.writing import TABLES, expect_other, kind_of_table, write_tabl
 
 __all__ = [
     "TABLES",
-    "Bank",
     "Classes",
     "Dataset",
     "Layout",
@@ -22,7 +21,6 @@ __all__ = [
     "kind_of_table",
     "overlap",
     "read",
-    "read_bank",
     "read_classes",
     "rows_of",
     "sample",

@@ -1,4 +1,4 @@
-"""Files of what can be chosen: classes with descriptions and examples, and banks of answers."""
+"""Files of classes, with descriptions and examples."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stacksl.data.columns import find
 from stacksl.data.dataset import Layout
 from stacksl.data.files import container_of, head_of, reading
 from stacksl.data.tables import open_table
-from stacksl.data.values import RowFault, listed, normal, one_line, text
+from stacksl.data.values import listed, normal, one_line
 from stacksl.errors import DataError
 from stacksl.types import Item
 
@@ -97,68 +96,6 @@ def read_classes(path: str | Path) -> Classes:
     examples = tuple(line.examples for line in lines.values())
     descriptions = tuple(line.description for line in lines.values())
     return Classes(tuple(lines), descriptions, examples if any(examples) else ())
-
-
-@dataclass(frozen=True, slots=True)
-class Bank:
-    """Answers that all items share, too many to be given whole to each.
-
-    Attributes:
-        texts: two or more different texts, in the order of the file.
-        places: text, and id where the file has ids, to the place in `texts`.
-    """
-
-    texts: tuple[str, ...]
-    places: Mapping[str, int]
-
-
-def read_bank(path: str | Path) -> Bank:
-    """The answers in a CSV, JSONL or Parquet file: a column of texts, and ids if it has any.
-
-    A text that is there twice is one answer, which both ids name. A text wins over an equal id.
-
-    Raises:
-        DataError: the file cannot be read, has no column of texts, fewer than two answers, or one
-            id for two texts.
-    """
-    place = Path(path)
-    head = head_of(place)
-    texts: dict[str, int] = {}
-    ids: dict[str, int] = {}
-    with open_table(place, container_of(place, head), head) as table:
-        columns = list(table.columns)
-        texts_in = [c for c in _TEXTS if c in columns] or (columns if len(columns) == 1 else [])
-        if not texts_in:
-            raise DataError(
-                f"the bank {place} should have a column 'text' or 'answer', but none of its"
-                f" {len(columns)} columns is called so: rename the column that holds the answers"
-            )
-        named = next((c for c in (*BANK_ID, find("id", table.columns)) if c in table.columns), None)
-        for row in table.rows:
-            if row.fault is not None:
-                raise DataError(f"row {row.number} of the bank {place} is unusable: {row.fault}")
-            try:
-                answer = text(row.values.get(texts_in[0]), "the answer")
-                name = text(row.values.get(named), "the id") if named else ""
-            except RowFault as fault:
-                raise DataError(f"row {row.number} of the bank {place}: {fault}") from None
-            if not answer:
-                continue
-            at = texts.setdefault(answer, len(texts))
-            if name and ids.setdefault(name, at) != at:
-                raise DataError(
-                    f"row {row.number} of the bank {place} gives another answer the id of an"
-                    " earlier row: give each answer an id of its own"
-                )
-    if len(texts) < 2:
-        raise DataError(
-            f"the bank {place} should hold two different answers or more, but has {len(texts)}"
-        )
-    return Bank(tuple(texts), {**ids, **texts})
-
-
-_TEXTS = ("text", "answer", "answers", "response", "content", "candidate", "document")
-BANK_ID = ("answer_bank_id", "answer_id", "bank_id")
 
 
 _EXAMPLES = "examples"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stacksl.data.checking import warnings_of
-from stacksl.data.classes import BANK_ID, Bank
 from stacksl.data.columns import check_roles, guess_id, is_plain_id, usual_columns
 from stacksl.data.dataset import AS_USUAL, Dataset, Layout, Rejected
 from stacksl.data.files import container_of, encoding_of, head_of, stem
@@ -22,7 +21,7 @@ from stacksl.types import Item
 
 TEXTS = ("csv", "tsv", "jsonl", "json", "lines")
 CONTAINERS = (*TEXTS, "parquet", "xlsx")
-_GUESSED = ("classes", "options", "bank")  # shapes whose columns are not fixed by the format
+_GUESSED = ("classes", "options")  # shapes whose columns are not fixed by the format
 _MANY = 10  # fewer distinct labels than this never look like free text
 
 
@@ -34,7 +33,6 @@ def read(
     columns: Mapping[str, str] | None = None,
     usual: Mapping[str, str] | None = None,
     classes: Sequence[str] | None = None,
-    bank: Bank | None = None,
     max_candidates: int = 2000,
     lenient: bool = False,
     aside: str | None = None,
@@ -54,9 +52,7 @@ def read(
             where it has no such id, the id is guessed.
         classes: a label set known before (a model's): labels are mapped to it, every item's
             candidates is it, and no label column is needed.
-        bank: the answers that all items choose from: each item's candidates is `bank.texts`, and
-            a label is the text or the id of one.
-        max_candidates: items with more options are set aside; a bank may be of any size.
+        max_candidates: items with more options are set aside.
         lenient: rows are set aside however many they are (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
         aside: a column that is not read, under any name.
@@ -75,7 +71,7 @@ def read(
     known = None if classes is None else tuple(classes)
     if known is not None and (len(known) < 2 or len(set(known)) < len(known)):
         raise SettingsError(f"classes must be two or more different texts, not {list(known)[:5]}")
-    not_ids = {*(() if bank is None else BANK_ID)}
+    not_ids: set[str] = set()
     while True:  # again where a column that was guessed from the first rows is no id after all
         known_columns = [*chosen.values(), *usual.values()]
         name, opened = _opened(path, container, layout, known_columns)
@@ -83,10 +79,9 @@ def read(
             table = replace(table, columns=tuple(c for c in table.columns if c != aside))
             given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
-            shape = shape_of(table, wanted, given, known, bank, id)
+            shape = shape_of(table, wanted, given, known, id)
             reader = _Items(
                 shape,
-                None if bank is None else bank.texts,
                 max_candidates,
                 lenient=lenient,
                 own_ids="id" in chosen or not is_plain_id(id or "id"),
@@ -241,7 +236,6 @@ class _Items:
 
     Args:
         shape: how to read a row.
-        bank: candidates that all items share and that were checked before; they are no classes.
         max_candidates: an item with more is set aside; more classes are an error.
         lenient: whether a label outside the classes leaves an item without an answer instead of
             setting the row aside.
@@ -253,7 +247,6 @@ class _Items:
     """
 
     shape: Shape
-    bank: tuple[str, ...] | None
     max_candidates: int
     lenient: bool
     own_ids: bool
@@ -277,8 +270,7 @@ class _Items:
             DataError: a label column that does not look like one.
         """
         sound = list(self._sound(rows))
-        if self.bank is None:
-            self.classes = classes or self._classes(sound, guessed)
+        self.classes = classes or self._classes(sound, guessed)
         for row in sound:
             try:
                 self._add(row)
@@ -308,14 +300,14 @@ class _Items:
                 continue
             seen.add(name)
             texts = draft.candidates
-            if texts is not None and texts is not self.bank:  # a bank would be hashed for each row
+            if texts is not None:
                 draft = draft._replace(candidates=shared.setdefault(texts, texts))
             yield _Sound(row.number, name, draft)
 
     def _check(self, draft: Draft) -> None:
         if not draft.prompt:
             raise RowFault("empty prompt")
-        if draft.candidates is None or draft.candidates in (self.bank, self._checked):
+        if draft.candidates is None or draft.candidates == self._checked:
             return
         count = len(draft.candidates)
         if count < 2:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stacksl.data.classes import BANK_ID, Bank
 from stacksl.data.columns import find, guess_label, guess_prompt, refuse_several, require, seen
 from stacksl.data.tables import Table
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
@@ -52,7 +51,6 @@ def shape_of(
     wanted: str | None,
     given: Mapping[str, str],
     classes: tuple[str, ...] | None,
-    bank: Bank | None,
     id: str | None,
 ) -> Shape:
     """The shape of a table, decided on its columns and first rows.
@@ -62,7 +60,6 @@ def shape_of(
         wanted: a name of `SHAPES`, or None to find out.
         given: role to column, as the user says.
         classes: a label set that is known already, so that no label column is needed.
-        bank: the answers that all items share, if the run is over a bank.
         id: the column of the ids, if there is one.
 
     Raises:
@@ -71,24 +68,21 @@ def shape_of(
     if not table.columns:
         first = next((row.fault for row in table.head if row.fault), "it has no columns")
         raise DataError(f"no row of the file can be parsed: the first says {first}")
-    if "answer_bank_id" in table.columns and wanted is None and bank is None:
-        raise DataError(
-            "the file names its answers by 'answer_bank_id': give the bank of answers with --bank, "
-            "or each item its own candidates"
-        )
     named = {}
     for role, column in given.items():
-        known = classes is not None or bank is not None
-        if role == "label" and known and column not in table.columns:
+        if role == "label" and classes is not None and column not in table.columns:
             continue  # a file to predict has no labels
         named[role] = require(role, column, table.columns, table.head)
-    if bank is not None:
-        return _banked(table, named, id, bank)
     name = wanted or _recognized(table, named)
     if name in ("native", "medqa", "options"):
         return _options(table, name, named, id)
     if name == "mmlu":
         return _lettered(table, named, id)
+    if wanted is None and "answer_bank_id" in table.columns:
+        raise DataError(
+            "the file names its answers by 'answer_bank_id', and banks of answers were removed:"
+            " give each question its candidates in the data file"
+        )
     return _classes(table, named, id, classes)
 
 
@@ -151,25 +145,6 @@ def _classes(
         return Draft(text(values.get(prompt), "the prompt"), label=text(cell, "the label"))
 
     return Shape("classes", _roles(prompt=prompt, label=label, id=id), draft)
-
-
-def _banked(table: Table, given: Mapping[str, str], id: str | None, bank: Bank) -> Shape:
-    """A prompt and the text or id of its answer in a bank, which is every item's candidates."""
-    label = given.get("label")
-    if label is None:
-        known = (*BANK_ID, find("label", table.columns))
-        label = next((name for name in known if name in table.columns), None)
-    taken = [name for name in (label, id) if name]
-    prompt = given.get("prompt") or guess_prompt(table.columns, table.head, taken)
-
-    def draft(values: Mapping[str, Any], id: str) -> Draft:
-        answer = text(values.get(label), "the answer") if label else ""
-        if answer and answer not in bank.places:
-            raise RowFault("unknown answer: it is neither a text nor an id of the bank")
-        gold = bank.places[answer] if answer else None
-        return Draft(text(values.get(prompt), "the prompt"), bank.texts, gold)
-
-    return Shape("bank", _roles(prompt=prompt, label=label, id=id), draft)
 
 
 # --- options of each item ----------------------------------------------------------------------

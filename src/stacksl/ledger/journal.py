@@ -29,7 +29,7 @@ from stacksl.ledger.store.rows import (
     digest_of_rows,
     write_items,
     write_rejected,
-    write_test_and_bank,
+    write_test,
 )
 from stacksl.ledger.store.schema import ERASING, TERMS, make_indexes, make_tables
 from stacksl.ledger.store.settings import (
@@ -62,7 +62,6 @@ class Beginning:
         classes: the fixed classes.
         facts: what there is to say of its state, which is `running`.
         test: the rows that its model is tested on.
-        bank: the answers that its items share, each with the ids that name it.
         rejected: the rows that could not be used.
     """
 
@@ -70,7 +69,6 @@ class Beginning:
     classes: Sequence[ClassRow] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     test: Iterable[ItemRecord] = ()
-    bank: Sequence[tuple[str, Sequence[str]]] = ()
     rejected: Sequence[RejectedRow] = ()
 
 
@@ -440,7 +438,7 @@ def _write_new(
     write_classes(store, beginning.classes)
     write_state(store, "running", beginning.facts)
     write_items(store, items)
-    write_test_and_bank(store, beginning.test, beginning.bank)
+    write_test(store, beginning.test)
     write_rejected(store, beginning.rejected)
     make_indexes(store.connection)
     write_settings(store, {ROWS: Setting(digest_of_rows(store))})

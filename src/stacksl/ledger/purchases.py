@@ -31,7 +31,7 @@ class ItemRecord:
         prompt: its text.
         size: K, the number of candidates, or None where it is not known; an answer outside
             [0, K) is refused.
-        candidates: their texts, or their places in the bank; None for the run's classes.
+        candidates: their texts; None for the run's classes.
         answer: the file's own, an index of the candidates, where it has one.
         unknown: an answer of the file that is none of the candidates.
         model: the class that a model gave it, where one did.
@@ -41,7 +41,7 @@ class ItemRecord:
     id: str
     prompt: str
     size: int | None = None
-    candidates: Sequence[str] | Sequence[int] | None = None
+    candidates: Sequence[str] | None = None
     answer: int | None = None
     unknown: str | None = None
     model: int | None = None

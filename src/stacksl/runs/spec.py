@@ -111,7 +111,7 @@ class RunSpec:
         facts: dict[str, Any] = {"data": self.data or None, "test": self.test_source}
         facts |= {"data_name": self.dataset.name, "data_format": self.dataset.format}
         facts["test_name"] = None if self.test is None else self.test.name
-        files = (self.data, self.test_source, self.settings.owned, self.settings.bank)
+        files = (self.data, self.test_source, self.settings.owned)
         named = [file for file in files if file]
         known = self.stamps
         facts["files"] = (

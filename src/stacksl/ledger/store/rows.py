@@ -1,4 +1,4 @@
-"""What a run was given: its items with their texts, its test rows, its bank, and rejected rows.
+"""What a run was given: its items with their texts, its test rows, and rejected rows.
 
 They are written once, when the run is made or items are added, and read from here alone. Each row
 of an item or a test has a salted hash, its commitment; the settings hold a digest of all of them
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import canonical, erased_name
 from stacksl.ledger.purchases import ItemRecord
-from stacksl.ledger.store.schema import BANK, ITEMS, REJECTED, TEST, Table
+from stacksl.ledger.store.schema import ITEMS, REJECTED, TEST, Table
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
@@ -36,8 +36,7 @@ CLEARED: Final = ", ".join(
 _BLOCK: Final = 4096
 _TWICE: Final = "item ids should be unique, got '{}' twice: give each new item an id of its own"
 _DAMAGED: Final = (
-    "a row of the items, the test or the bank was edited or damaged: restore the run's database"
-    " from a copy"
+    "a row of the items or the test was edited or damaged: restore the run's database from a copy"
 )
 
 
@@ -65,10 +64,8 @@ def write_items(store: Store, records: Iterable[ItemRecord]) -> int:
     return rows.count
 
 
-def write_test_and_bank(
-    store: Store, test: Iterable[ItemRecord], bank: Iterable[tuple[str, Sequence[str]]]
-) -> None:
-    """Write the test rows and the bank of a new run, after its items.
+def write_test(store: Store, test: Iterable[ItemRecord]) -> None:
+    """Write the test rows of a new run, after its items.
 
     Raises:
         LedgerError: two items have one id.
@@ -78,8 +75,6 @@ def write_test_and_bank(
         raise LedgerError(_TWICE.format(id))
     for block in _Rows(test, 0).blocks():
         store.insert(TEST, block)
-    rows = ((place, text, json.dumps(names)) for place, (text, names) in enumerate(bank))
-    store.insert(BANK, rows)
 
 
 def write_rejected(store: Store, rows: Iterable[RejectedRow]) -> None:
@@ -189,12 +184,6 @@ def read_test(store: Store) -> Iterator[ItemRecord]:
             yield record
 
 
-def read_bank(store: Store) -> list[tuple[str, list[str]]]:
-    """The texts of the bank with their ids, in order; none where there is no bank."""
-    rows = store.select(BANK, ("text", "names"), "ORDER BY place")
-    return [(text, _list_in(names)) for text, names in rows]
-
-
 def read_rejected(store: Store) -> list[RejectedRow]:
     """The rows that could not be used, in order."""
     columns = ("part", "row", "id", "reason")
@@ -216,13 +205,12 @@ def erase_item(store: Store, surrogate: str) -> None:
 
 
 def digest_of_rows(store: Store) -> str:
-    """The SHA-256, hexadecimal, of the bank and of what an erased item or test row keeps."""
+    """The SHA-256, hexadecimal, of what an erased item or test row keeps."""
     digest = sha256()
     for table in (ITEMS, TEST):
         digest.update(table.name.encode())
         for page in store.paged(table, _KEPT, -math.inf, ""):
             digest.update(f"{canonical(page)[1:-1]},".encode())
-    digest.update(canonical(store.select(BANK, (), "ORDER BY place")).encode())
     return digest.hexdigest()
 
 
@@ -243,8 +231,8 @@ def expect_rows(store: Store, digest: object, *, each: bool) -> None:
                 )
     if digest_of_rows(store) != digest:
         raise LedgerCorrupt(
-            f"rows of the items, the test or the bank in {store.name} were added, removed or"
-            " edited: restore the file from a copy"
+            f"rows of the items or the test in {store.name} were added, removed or edited:"
+            " restore the file from a copy"
         )
 
 

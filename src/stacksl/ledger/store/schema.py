@@ -1,7 +1,7 @@
 """The tables of a run's database, and the number of their format.
 
 `terms` holds what the run may spend, `events` the chain, `settings` and `classes` how it is made,
-`items`, `test`, `bank` and `rejected` what it was given, `state` where it is, `arrays` what was
+`items`, `test` and `rejected` what it was given, `state` where it is, `arrays` what was
 learned. The chain names an item by a random surrogate, a person by a random code and free texts by
 a salted hash; the other tables hold what these stand for, so that erasing an item never changes the
 chain.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 13
+FORMAT: Final = 14
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 KINDS: Final[dict[str, tuple[str, set[type]]]] = {
@@ -77,7 +77,7 @@ _ROW: Final = {
     "size": "int?",  # K
     "part": "int",  # the number of the file that it came with, from 0
     "prompt": "str?",
-    "candidates": "str?",  # JSON: texts, or places in the bank; null for the run's classes
+    "candidates": "str?",  # JSON: texts; null for the run's classes
     "answer": "int?",  # of the file: an index of its candidates
     "unknown": "str?",  # of the file: an answer that is none of the candidates
     "model": "int?",  # the class that a model gave it
@@ -88,9 +88,6 @@ ITEMS: Final = Table("items", {"place": "int", "surrogate": "str", **_ROW}, "pla
 
 TEST: Final = Table("test", {"place": "int", "surrogate": "str", **_ROW}, "place")
 """The rows that the final model is tested on, as `items` are kept."""
-
-BANK: Final = Table("bank", {"place": "int", "text": "str", "names": "str"}, "place")
-"""The answers that all items share, where there is a bank of them, with their ids (JSON)."""
 
 REJECTED: Final = Table(
     "rejected",
@@ -162,8 +159,8 @@ REQUESTS: Final = Table("requests", {"place": "int", "salt": "str", "content": "
 """The calls to a model that answers: two rows each, JSON, in the order in which they happened."""
 
 _TABLES: Final = (
-    FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, TEST, BANK, REJECTED, NAMES,
-    TEXTS, HANDED, REQUESTS, ERASING, EVENTS,
+    FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, TEST, REJECTED, NAMES, TEXTS,
+    HANDED, REQUESTS, ERASING, EVENTS,
 )  # fmt: skip
 
 _ONCE: Final = (

@@ -120,7 +120,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     keys = [row.key for row in ledger.private.handed() if row.item == item.id]
     unread = [str(sheets / name) for name in erase_rows(sheets, keys)]
     _erase_features(spec, item, erased_name(ledger.items.surrogates[item.id]))
-    shared = spec.dataset.classes is not None or spec.settings.bank is not None
+    shared = spec.dataset.classes is not None
     erase_keys(map(text_key, (item.prompt, *(() if shared else item.candidates))))
     learned = any(row.item == item.id for row in ledger.rows(only=("learned",)))
     remains = ["the feature map was fitted on the texts of all items, this one among them"]

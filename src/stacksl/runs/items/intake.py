@@ -21,7 +21,7 @@ from stacksl.types import Item
 
 LETTERS = 26
 TEXTS = "texts"  # the format of texts and frames, which are treated as a file would be
-_PATHS = ("bank", "classes", "owned", "sheets.dir", "server.label_template")
+_PATHS = ("classes", "owned", "sheets.dir", "server.label_template")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 REFITTED_ONCE = {"lm.refit_at": "1"}  # where labels are chosen by a language model's base scores
 CHOSEN = {"lm.normalization": "auto"}  # by its first labels, where options are texts

@@ -1,9 +1,4 @@
-"""How a run reads files: the first, those like it, and the answers that a bank gives each item.
-
-An item of a run over a bank has the M answers nearest to its prompt as its candidates, the nearest
-first. The encoder is fitted on the bank alone, so that a prompt retrieves the same answers in every
-file.
-"""
+"""How a run reads files: the first, and those like it."""
 
 from __future__ import annotations
 
@@ -14,63 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from stacksl.core.nearest import nearest
-from stacksl.data import Bank, Classes, Dataset, Layout, read, read_classes
+from stacksl.data import Classes, Dataset, Layout, read, read_classes
 from stacksl.data.values import one_line
 from stacksl.errors import DataError
 from stacksl.runs.settings.fields import Settings
 
 
-def retrieved(dataset: Dataset, bank: Bank, features: str, count: int) -> Dataset:
-    """The data set with the `count` nearest answers of the bank as each item's candidates.
-
-    Args:
-        dataset: read with `bank`: answers are places in it.
-        bank: the answers of all items.
-        features: names the encoder.
-        count: M; a smaller bank is given whole.
-
-    Returns:
-        Items with their own candidates; a gold that was not retrieved is in `unknown`.
-
-    Raises:
-        SettingsError: the features have no text encoder.
-    """
-    prompts = list(dict.fromkeys(item.prompt for item in dataset.items))
-    known = dict(zip(prompts, _search(prompts, bank, features, count), strict=True))
-    items, answers, unknown = [], {}, {}
-    for item in dataset.items:
-        places = known[item.prompt].tolist()
-        items.append(replace(item, candidates=tuple(bank.texts[place] for place in places)))
-        gold = dataset.answers.get(item.id)
-        if gold in places:
-            answers[item.id] = places.index(gold)
-        elif gold is not None:
-            unknown[item.id] = bank.texts[gold]
-    return replace(dataset, items=tuple(items), answers=answers, unknown=unknown)
-
-
-def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArray[np.int32]:
-    from stacksl.features import BANK, TextMap, make_features
-
-    feature_map = make_features(features, classes=None, cosine=BANK)
-    assert isinstance(feature_map, TextMap)
-    feature_map.encoder.fit(bank.texts)
-    vectors = feature_map.documents.encode(bank.texts)
-    return nearest(feature_map.encoder.encode(prompts), vectors, count)[0]
-
-
-def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -> Dataset:
-    """A file of the run's kind, `how` it is said; over a bank with what its prompts retrieve."""
-    how = {"layout": layout_of(settings), **how, "bank": bank}
-    how["max_candidates"] = settings.read.max_candidates
-    dataset = read(path, **how)
-    if bank is None:
-        return dataset
-    return retrieved(dataset, bank, settings.features, settings.top_k or len(bank.texts))
+def _read(path: str | Path, settings: Settings, **how: Any) -> Dataset:
+    """A file of the run's kind, `how` it is said."""
+    how = {"layout": layout_of(settings), **how}
+    return read(path, max_candidates=settings.read.max_candidates, **how)
 
 
 def layout_of(settings: Settings, *, first: bool = False) -> Layout:
@@ -84,14 +32,11 @@ def named_columns(settings: Settings) -> dict[str, str]:
     return {role: name for role, name in settings.columns if name}
 
 
-def read_first(
-    source: str, settings: Settings, classes: Classes | None, bank: Bank | None
-) -> Dataset:
+def read_first(source: str, settings: Settings, classes: Classes | None) -> Dataset:
     """The first file of a run."""
     return _read(
         source,
         settings,
-        bank,
         format=settings.read.format,
         layout=layout_of(settings, first=True),
         columns=named_columns(settings),
@@ -100,9 +45,9 @@ def read_first(
     )
 
 
-def load_test(source: str, train: Dataset, settings: Settings, bank: Bank | None = None) -> Dataset:
+def load_test(source: str, train: Dataset, settings: Settings) -> Dataset:
     """The test file, read as the training file was; see `answered`."""
-    return answered(read_like(source, train, settings, "test file", bank))
+    return answered(read_like(source, train, settings, "test file"))
 
 
 def answered(test: Dataset) -> Dataset:
@@ -119,9 +64,7 @@ def answered(test: Dataset) -> Dataset:
     return test
 
 
-def load_owned(
-    source: str | None, train: Dataset, settings: Settings, bank: Bank | None = None
-) -> Dataset | None:
+def load_owned(source: str | None, train: Dataset, settings: Settings) -> Dataset | None:
     """Owned items, read as `train` was; rows without a label are left out.
 
     Raises:
@@ -129,7 +72,7 @@ def load_owned(
     """
     if source is None:
         return None
-    owned = read_like(source, train, settings, "file of owned labels", bank)
+    owned = read_like(source, train, settings, "file of owned labels")
     if owned.unknown and train.classes is not None:
         raise DataError(
             f"{len(owned.unknown)} rows of the file of owned labels {Path(source).name} have a"
@@ -161,13 +104,11 @@ def given_classes(settings: Settings) -> Classes | None:
     return None if settings.classes is None else read_classes(settings.classes)
 
 
-def read_like(
-    path: str, train: Dataset, settings: Settings, what: str, bank: Bank | None = None
-) -> Dataset:
+def read_like(path: str, train: Dataset, settings: Settings, what: str) -> Dataset:
     """A file read as `train` was; `what` it is, for messages."""
     how = {"usual": train.columns, "classes": train.classes, "lenient": True}
     try:
-        return _read(path, settings, bank, format=settings.read.format, **how)
+        return _read(path, settings, format=settings.read.format, **how)
     except DataError as fault:
         raise DataError(f"in the {what} {Path(path).name}: {fault}") from None
 
@@ -188,7 +129,6 @@ def read_again(
     settings: Settings,
     model: Reading,
     path: str | Path,
-    bank: Bank | None,
     given: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """A file to predict or evaluate on, read as the run's data was except for what is `given`.
@@ -201,4 +141,4 @@ def read_again(
     layout = layout_of(settings)._replace(**changed)
     how = {"usual": model.columns, "classes": model.classes, "lenient": True}
     named = {"format": form, "layout": layout, "columns": options or None}
-    return _read(path, settings, bank, **named, **how)
+    return _read(path, settings, **named, **how)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
-from stacksl.data import Bank, Classes, Dataset, read_bank, sample
+from stacksl.data import Classes, Dataset, sample
 from stacksl.errors import DataError
 from stacksl.labelers.registry import NONE
 from stacksl.laboratory import of_laboratory
@@ -54,7 +54,6 @@ class Sources:
         erased: the rows of items without text and features, which keep their places.
         stays, stays_at_first: rows that stay `aside` when the owned item they equal is erased.
         began: the classes at the start of the run, where some were added since; else None.
-        bank: the answers that all items share, where there is a bank of them.
         said: the class that a model gave each item, -1 for none; empty where none are given, and
             shorter than the items where some were added since.
     """
@@ -67,7 +66,6 @@ class Sources:
     stays: frozenset[int] = frozenset()
     stays_at_first: frozenset[int] = frozenset()
     began: tuple[str, ...] | None = None
-    bank: Bank | None = None
     said: tuple[int, ...] = ()
 
     @classmethod
@@ -143,7 +141,6 @@ class Sources:
             self.test,
             self.given,
             self.start,
-            bank=self.bank,
             said=tuple(s for r, s in enumerate(self.said[: self.first]) if r not in self.erased),
         )
 
@@ -263,16 +260,15 @@ def load(
 ) -> Sources:
     """The items that `source` names and the test set: paths, or the built-in samples."""
     held: Dataset | None = None
-    bank = None if settings.bank is None else read_bank(settings.bank)
     if source in (SAMPLE, QUESTIONS):
         dataset, built_in_test = sample() if source == SAMPLE else of_laboratory("questions")()
         held = built_in_test if test == source else None
     else:
-        dataset = read_first(source, settings, classes, bank)
+        dataset = read_first(source, settings, classes)
     if test is not None and held is None:
-        held = load_test(test, dataset, settings, bank)
-    owned = load_owned(settings.owned, dataset, settings, bank)
-    return replace(Sources.of(dataset, held, owned, classes), bank=bank)
+        held = load_test(test, dataset, settings)
+    owned = load_owned(settings.owned, dataset, settings)
+    return Sources.of(dataset, held, owned, classes)
 
 
 def of_stdin(settings: Settings, classes: Classes | None) -> Dataset:
@@ -281,7 +277,7 @@ def of_stdin(settings: Settings, classes: Classes | None) -> Dataset:
         path = Path(folder) / "stdin"
         if not path.write_bytes(sys.stdin.buffer.read()):
             raise DataError("standard input is empty: expected rows, such as lines of a CSV file")
-        return replace(read_first(str(path), settings, classes, None), name="stdin")
+        return replace(read_first(str(path), settings, classes), name="stdin")
 
 
 def with_more(sources: Sources, more: More, settings: Settings) -> Sources:
@@ -291,8 +287,6 @@ def with_more(sources: Sources, more: More, settings: Settings) -> Sources:
         DataError: the file cannot be read as the first one was, an id is taken already, or no row
             has a label where it should.
     """
-    if settings.bank is not None:
-        raise DataError("a run over a bank takes no more items: start a new run with all of them")
     if more.kind == "owned":
         owned = load_owned(more.path, sources.pool, settings)
         return sources if owned is None else sources.with_owned(owned)

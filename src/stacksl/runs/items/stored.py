@@ -13,14 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from stacksl.data import Bank, Dataset
+from stacksl.data import Dataset
 from stacksl.data.dataset import Rejected
-from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.ledger.store.database import Store, opened
 from stacksl.ledger.store.rows import (
     RejectedRow,
-    read_bank,
     read_items,
     read_never_asked,
     read_rejected,
@@ -46,22 +44,15 @@ def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
             label = sources.said[row] if row < len(sources.said) else -1
             model = None if label < 0 else label
             size = len(sources.began or item.candidates)  # the ledger counts classes added since
-            yield _record(item, data, sources.bank, size, model, number)
+            yield _record(item, data, size, model, number)
 
 
 def given_of(sources: Sources) -> dict[str, Any]:
     """What a new run has in addition to its items, as arguments of `Beginning`."""
-    test, bank = sources.test, sources.bank
+    test = sources.test
     items = () if test is None else test.items
-    named: list[tuple[str, list[str]]] = []  # the answers, each with the ids that name it
-    if bank is not None:
-        named = [(text, []) for text in bank.texts]
-        for name, place in bank.places.items():
-            if name != bank.texts[place]:
-                named[place][1].append(name)
     return {
-        "test": [_record(item, test, bank, len(item.candidates)) for item in items if test],
-        "bank": named,
+        "test": [_record(item, test, len(item.candidates)) for item in items if test],
         "rejected": rejected_of(sources),
     }
 
@@ -76,17 +67,9 @@ def rejected_of(sources: Sources, first: int = 0) -> list[RejectedRow]:
 
 
 def _record(
-    item: Item,
-    data: Dataset,
-    bank: Bank | None,
-    size: int,
-    model: int | None = None,
-    part: int = 0,
+    item: Item, data: Dataset, size: int, model: int | None = None, part: int = 0
 ) -> ItemRecord:
-    options: list[str] | list[int] | None = None
-    if data.classes is None:
-        texts = item.candidates
-        options = [*texts] if bank is None else [bank.places[text] for text in texts]
+    options = [*item.candidates] if data.classes is None else None
     answer, unknown = data.answers.get(item.id), data.unknown.get(item.id)
     return ItemRecord(item.id, item.prompt, size, options, answer, unknown, model, part)
 
@@ -109,7 +92,7 @@ class _Rows:
 
 
 def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]) -> Sources:
-    """All items of a run, with its test set, bank and classes.
+    """All items of a run, with its test set and classes.
 
     Args:
         folder: of the run.
@@ -122,10 +105,9 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
     classes = folder.classes()
     names = None if classes is None else classes.names
     with opened(folder.database, readonly=True) as store, store.reading():
-        bank = _bank(store)
         rejected = read_rejected(store)
         test = [*read_test(store)]
-        rows_by_part, erased, labels = _items(store, names, bank)
+        rows_by_part, erased, labels = _items(store, names)
     owned: list[Literal["owned"]] = [] if settings.owned is None else ["owned"]
     added = (More(*file).kind for file in table.get("more", ()))
     kinds: list[Literal["pool", "owned"]] = ["pool", *owned, *added]
@@ -147,7 +129,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         parts.append(Part(kind, data))
     held, began = None, table.get("classes_began")
     if "test_name" in table:
-        items = tuple(Item(row.id, row.prompt, _candidates(row, names, bank)) for row in test)
+        items = tuple(Item(row.id, row.prompt, _candidates(row, names)) for row in test)
         answers = {row.id: row.answer for row in test if row.answer is not None}
         held = Dataset(table["test_name"], table["data_format"], items, answers, names)
     return Sources(
@@ -159,13 +141,12 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         frozenset(table.get(ASIDE, ())),
         frozenset(table.get(ASIDE_AT_FIRST, ())),
         None if began is None or names is None else names[:began],
-        bank,
         tuple(labels) if settings.model_labels is not None else (),
     )
 
 
 def _items(
-    store: Store, names: tuple[str, ...] | None, bank: Bank | None
+    store: Store, names: tuple[str, ...] | None
 ) -> tuple[dict[int, _Rows], list[int], list[int]]:
     """The items by part, the rows of erased ones, and what a model said of each."""
     places = {name: place for place, name in enumerate(names or ())}
@@ -179,7 +160,7 @@ def _items(
             options = tuple(f"option {number}" for number in range(1, (size or 0) + 1))
             rows.items.append(Item(id, ERASED, names or options))
             continue
-        rows.items.append(Item(id, record.prompt, _candidates(record, names, bank)))
+        rows.items.append(Item(id, record.prompt, _candidates(record, names)))
         answer = record.answer
         if record.unknown is not None:
             answer = places.get(record.unknown)  # of a class that was added since
@@ -202,41 +183,18 @@ def never_asked(folder: RunFolder, find: str, start: int, count: int) -> tuple[i
     names = None if classes is None else classes.names
     with opened(folder.database, readonly=True) as store, store.reading():
         total, records = read_never_asked(store, find.casefold(), start, count)
-        bank = _bank(store) if records and classes is None else None
-    return total, [Item(row.id, row.prompt, _candidates(row, names, bank)) for row in records]
+    return total, [Item(row.id, row.prompt, _candidates(row, names)) for row in records]
 
 
-def _candidates(
-    record: ItemRecord, names: tuple[str, ...] | None, bank: Bank | None
-) -> tuple[str, ...]:
-    if record.candidates is None:
-        return names or ()
-    if bank is None:
-        return tuple(map(str, record.candidates))
-    try:
-        return tuple(bank.texts[int(place)] for place in record.candidates)
-    except (IndexError, ValueError, TypeError):
-        raise LedgerCorrupt(
-            "the candidates of an item should be places in the run's bank of answers, but are not:"
-            " the database was edited or damaged, restore run.db from a copy"
-        ) from None
+def _candidates(record: ItemRecord, names: tuple[str, ...] | None) -> tuple[str, ...]:
+    return (names or ()) if record.candidates is None else tuple(map(str, record.candidates))
 
 
-def _bank(store: Store) -> Bank | None:
-    rows = read_bank(store)
-    places = {name: place for place, (_, names) in enumerate(rows) for name in names}
-    texts = tuple(text for text, _ in rows)
-    places |= {text: place for place, text in enumerate(texts)}
-    return Bank(texts, places) if rows else None
-
-
-def how_read(folder: RunFolder) -> tuple[Settings, Bank | None]:
-    """The settings of a run that say how a file is read, and its bank, if any."""
+def how_read(folder: RunFolder) -> Settings:
+    """The settings of a run that say how a file is read."""
     table = folder.resolved()
     known = {name: table[name] for name in Settings.model_construct().flat() if name in table}
-    with opened(folder.database, readonly=True) as store:
-        bank = _bank(store)
-    return Settings.model_construct().replaced(known), bank
+    return Settings.model_construct().replaced(known)
 
 
 # The user's files -----------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def fresh_scorer(settings: Settings, block: Block) -> Scorer:
     if name in ("sgd", "ridge") and isinstance(block, PairBlock) and block.base is not None:
         raise SettingsError(
             f"the scorer '{name}' takes features without a fixed part of the scores, got some with"
-            " one (a language model's own scores, or a bank's cosines): use scorer 'newton'"
+            " one (a language model's own scores): use scorer 'newton'"
         )
     return make_scorer(name, dim=block.dim, classes=classes, settings=scorer_settings(settings))
 

@@ -16,7 +16,7 @@ from stacksl.core.blocks import Block, SharedBlock, joined
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator, unforeseen
 from stacksl.errors import RunError
-from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
+from stacksl.features import FeatureMap, GivenFeatures, make_features
 from stacksl.features.given import release_rows
 from stacksl.features.maps import transformed
 from stacksl.features.store import has_block, load_block, save_block
@@ -121,9 +121,7 @@ def feature_map(spec: RunSpec) -> FeatureMap:
     """The feature map of a run: the one that its settings name, or its language model."""
     if spec.settings.adapts:
         return language_model(spec)
-    settings, classes = spec.settings, spec.dataset.classes
-    cosine = 0.0 if settings.bank is None else BANK
-    return make_features(settings.features, classes=classes, cosine=cosine)
+    return make_features(spec.settings.features, classes=spec.dataset.classes)
 
 
 def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:

@@ -61,7 +61,6 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
     return [
         *_without_owner(settings, explicit, people),
         *_of_learning(settings),
-        *_of_bank(settings),
         *_of_people(settings, people),
         *_of_models_that_answer(settings),
         *(_of_adapting(settings, explicit) if settings.adapts else ()),
@@ -108,25 +107,6 @@ def _of_learning(settings: Settings) -> list[str]:
         )
     if settings.follower == "given" and settings.top_k is not None:
         faults.append("top_k is the number of hard negatives: it needs --set follower=hard")
-    return faults
-
-
-def _of_bank(settings: Settings) -> list[str]:
-    """What a bank of answers excludes, and what needs one."""
-    if settings.bank is None:
-        needs = "the follower 'nearest' retrieves answers from a bank: give --bank FILE"
-        return [needs] if settings.follower == "nearest" else []
-    faults: list[str] = []
-    if settings.follower != "nearest":
-        faults.append(f"a bank needs the follower nearest, not '{settings.follower}': leave it out")
-    if settings.top_k is not None and settings.top_k < 2:
-        faults.append(
-            f"top_k, the answers that an item is given, must be 2 or more, not {settings.top_k}"
-        )
-    if settings.classes is not None:
-        faults.append("--bank and --classes exclude each other: give one of them")
-    if settings.adapts:
-        faults.append("a bank is ranked by a linear model: leave --model and --adapt out")
     return faults
 
 

@@ -354,8 +354,6 @@ class Settings(Group):
     # what is read
     classes: str | None = None
     """The classes, one per line, with examples if you like."""
-    bank: str | None = None
-    """A bank of answers from which all items choose; an item ranks the 64 nearest ones."""
     columns: Columns = Field(default_factory=Columns.model_construct)
     read: Read = Field(default_factory=Read.model_construct)
 
@@ -373,11 +371,10 @@ class Settings(Group):
     order: Literal["shuffled", "file"] = "shuffled"
     """The order of a stream's items: shuffled by the seed, or as the file has them."""
     follower: str = "given"
-    """The candidates that an item is presented with: given (all of them), hard (those with the
-    highest scores; docs/paper.md, D13) or, with a bank, nearest."""
+    """The candidates that an item is presented with: given (all of them) or hard (those with the
+    highest scores; docs/paper.md, D13)."""
     top_k: int | None = Field(None, ge=1)
-    """How many negatives the follower hard presents (4), or how many answers nearest retrieves
-    (64)."""
+    """How many negatives the follower hard presents (4)."""
     refit: bool = True
     """Whether the final model is fitted to convergence on all bought labels, or is the online
     policy."""

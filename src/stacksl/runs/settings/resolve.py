@@ -105,6 +105,11 @@ def unknown_setting(name: str) -> str:
     last = name.rpartition(".")[2]
     if last == "coverage":
         return f"unknown setting '{name}': coverage is a query strategy, given by --gate coverage"
+    if last == "bank":
+        return (
+            f"unknown setting '{name}': banks of answers were removed, give each question its"
+            " candidates in the data file"
+        )
     if now := named(last):
         return f"unknown setting '{name}': it is called {' or '.join(now)}"
     near = get_close_matches(last, [setting.rpartition(".")[2] for setting in known], n=1)
@@ -185,9 +190,9 @@ def resolve(
         for name in ("scorer.name", "update.learning_rate", "refit"):
             if origin.get(name) == "preset":  # said of the linear scorer: here it is another one
                 del merged[name], origin[name]
-        _by_default(merged, origin, {"lm.adapt": "lora", "update.learning_rate": 2e-4})
-    if "bank" in merged:  # the candidates are retrieved
-        _by_default(merged, origin, {"follower": "nearest", "top_k": 64})
+        for name, value in {"lm.adapt": "lora", "update.learning_rate": 2e-4}.items():
+            if name not in merged:
+                merged[name], origin[name] = value, "default"
     gate_fields = gate_group(merged.get("gate.name")).model_fields
     for name in [name for name in merged if origin[name] == "preset"]:
         if name.startswith("gate.") and name.removeprefix("gate.") not in gate_fields:
@@ -201,12 +206,6 @@ def resolve(
     if mistakes:
         raise SettingsError("; ".join(mistakes))
     return Resolved(settings, everything, preset)
-
-
-def _by_default(merged: dict[str, Any], origin: dict[str, str], values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        if name not in merged:
-            merged[name], origin[name] = value, "default"
 
 
 def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
