@@ -76,7 +76,7 @@ def test_candidates_keep_their_items_where_k_differs() -> None:
     vectors = directions(5, 8, 0)
     items = [Item("a", "0", ("1", "2", "3")), Item("b", "4", ("1",)), Item("c", "3", ("2", "0"))]
     places = np.array([0, 1, 2, 3, 4, 1, 3, 2, 0])
-    block = pair_block(items, vectors, places, 0.0)
+    block = pair_block(items, vectors, places)
     np.testing.assert_array_equal(block.offsets, [0, 3, 4, 6])
     pairs = [(0, 1), (0, 2), (0, 3), (4, 1), (3, 2), (3, 0)]
     for row, (p, c) in enumerate(pairs):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from stacksl.errors import FeatureError, SettingsError, unknown_name
+from stacksl.errors import FeatureError, unknown_name
 from stacksl.features.encoders import Encoder
 from stacksl.features.given import GivenFeatures
 from stacksl.features.hashing import HashingEncoder
@@ -59,11 +59,7 @@ FEATURES: dict[str, Callable[[str, Classes], FeatureMap]] = {
 """What may stand before the colon of a spec, with what makes its map from the rest and classes."""
 
 
-BANK = 20.0
-"""What the cosine is multiplied by for a bank: the usual scale of contrastive training."""
-
-
-def make_features(spec: str, *, classes: Classes, cosine: float = 0.0) -> FeatureMap:
+def make_features(spec: str, *, classes: Classes) -> FeatureMap:
     """The feature map that `spec` names: class features with `classes`, pair features without.
 
     No map draws by the seed of a run, so that runs of different seeds share features and caches.
@@ -71,7 +67,6 @@ def make_features(spec: str, *, classes: Classes, cosine: float = 0.0) -> Featur
     Args:
         spec: `hashing` or `sentences:NAME_OR_DIR`.
         classes: the fixed label set that all items share, or None where items have their own.
-        cosine: the weight of the cosine in the fixed part of the scores; see `TextMap`.
 
     Raises:
         SettingsError: no features of that name; the nearest name is given.
@@ -84,12 +79,4 @@ def make_features(spec: str, *, classes: Classes, cosine: float = 0.0) -> Featur
     kind, _, name = spec.partition(":")
     if kind not in FEATURES:
         raise unknown_name("features", kind, FEATURES)
-    feature_map = FEATURES[kind](name, classes)
-    if cosine and not isinstance(feature_map, TextMap):
-        raise SettingsError(
-            f"a bank is searched by the vectors of texts, and the features '{spec}' have none:"
-            " give --features hashing or sentences:NAME"
-        )
-    if isinstance(feature_map, TextMap):
-        feature_map.cosine = cosine
-    return feature_map
+    return FEATURES[kind](name, classes)

@@ -85,18 +85,13 @@ class TextMap:
     With `classes` the rows are `class_rows` of the prompts and `transform` gives a `SharedBlock`
     (n, d), without them they are `pair_rows` and it gives a `PairBlock` (ΣK, d); the number of
     candidates may differ from item to item. A text is encoded once, however many items share it.
-    With a `cosine` above 0 the fixed part of a pair's score is that times the cosine of its
-    vectors: θ learns the rest.
     """
 
     reads_text = True
 
-    def __init__(
-        self, encoder: Encoder, classes: tuple[str, ...] | None, cosine: float = 0.0
-    ) -> None:
+    def __init__(self, encoder: Encoder, classes: tuple[str, ...] | None) -> None:
         self.encoder = encoder
         self.classes = classes
-        self.cosine = cosine
 
     @property
     def spec(self) -> str:
@@ -112,7 +107,7 @@ class TextMap:
 
     @property
     def documents(self) -> Encoder:
-        """The encoder of candidates and answers of a bank: that of prompts, or its `documents`."""
+        """The encoder of candidates: that of prompts, or its `documents`."""
         encoder: Encoder = getattr(self.encoder, "documents", self.encoder)
         return encoder
 
@@ -146,7 +141,7 @@ class TextMap:
                 "infinity: check the encoder's weights, or choose other features"
             )
         if self.classes is None:
-            return pair_block(items, vectors, places, self.cosine)
+            return pair_block(items, vectors, places)
         return SharedBlock(class_rows(vectors[places], self.encoder.bias), len(self.classes))
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -172,8 +167,7 @@ class TextMap:
         if self.classes is not None:
             return f"class rows 1: {encoded} to {self.dim}, bias {self.encoder.bias}; {identity}"
         products, differences = widths(encoded)
-        fixed = f", {self.cosine} cosines" if self.cosine else ""
-        rows = f"pair rows 1: {encoded} to {products}+{differences}, {WEIGHTS}{fixed}"
+        rows = f"pair rows 1: {encoded} to {products}+{differences}, {WEIGHTS}"
         documents = f"; {self.documents.identity}" if self._differ else ""
         return f"{rows}; {identity}{documents}"
 

@@ -82,9 +82,7 @@ def pair_rows(prompts: Vectors, candidates: Vectors) -> Vectors:
     return cut
 
 
-def pair_block(
-    items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64], scale: float
-) -> PairBlock:
+def pair_block(items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64]) -> PairBlock:
     """The rows φ (ΣK, d) of `items`.
 
     Args:
@@ -92,23 +90,15 @@ def pair_block(
         vectors: (m, e), of the distinct texts.
         places: for each text of each item, the prompt and then the candidates, its row in
             `vectors`.
-        scale: what pᵀc is multiplied by in the fixed part of the scores; 0 for no fixed part.
     """
     sizes = np.array([len(item.candidates) for item in items], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     first = offsets[:-1] + np.arange(len(items))  # the position of an item's prompt in `places`
     candidates = np.delete(places, first)
-    base = None
-    if scale:
-        base, prompts = np.empty(len(candidates)), np.repeat(places[first], sizes)
-        for start in range(0, len(candidates), _PAIRS_AT_ONCE):
-            part = slice(start, start + _PAIRS_AT_ONCE)
-            p, c = vectors[prompts[part]], vectors[candidates[part]]
-            base[part] = scale * cosines(p.astype(np.float64) * c)
     used, index = np.unique(candidates, return_inverse=True)
     rows = Gathered(vectors[places[first]], vectors[used], index.astype(np.int32), offsets)
     large = 4 * len(rows) * rows.shape[1] > LARGE
-    return PairBlock(rows if large else rows[:], offsets, base)
+    return PairBlock(rows if large else rows[:], offsets)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -133,7 +133,7 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
         offsets = _load(folder, about, "offsets")
         intact = _digest(offsets) == arrays["offsets"]["digest"]
         pairs = slice(*map(int, offsets[row : row + 2])) if intact else slice(None)
-    # which answers are near, in `index`, tells of the prompt
+    # `index` says which candidates the item has
     rows = {"rows": one_row if "index" in arrays else pairs, "index": pairs, "base": pairs}
     erased = [name for name in rows if name in arrays]
     for name in erased:

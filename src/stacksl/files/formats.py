@@ -14,7 +14,7 @@ from typing import Any
 
 from stacksl.errors import RunError
 
-MODEL = 5  # of a linear model's folder, in its `model.json`
+MODEL = 6  # of a linear model's folder, in its `model.json`
 LANGUAGE_MODEL = 6  # of an adapted language model's folder, in its `lm.json`
 PORTABLE = 2  # of a model that is handed over, in its `stacksl.json`
 

@@ -119,7 +119,6 @@ class Model:
             formats.FORMAT: formats.MODEL,
             "stacksl": __version__,
             "features": self.features.spec,
-            "cosine": getattr(self.features, "cosine", 0.0),
             "fingerprint": self.features.fingerprint,
             "dim": self.features.dim,
             "scorer": self.scorer.name,
@@ -144,7 +143,7 @@ class Model:
             return arrays.load(folder / f"{name}.safetensors", _remedy(folder))
 
         classes = None if about["classes"] is None else tuple(about["classes"])
-        features = make_features(about["features"], classes=classes, cosine=float(about["cosine"]))
+        features = make_features(about["features"], classes=classes)
         features.restore(load("features"))
         if features.fingerprint != about["fingerprint"]:
             raise RunError(
