@@ -95,9 +95,9 @@ def test_what_is_proposed_on_the_way_tells_nobody_what_a_row_was_for(tmp_path, m
     known: list[int] = []
     plain = noticing.nearest
 
-    def seen(rest: Any, bank: Any, count: int) -> Any:
-        known.append(len(bank))
-        return plain(rest, bank, count)
+    def seen(rest: Any, others: Any, count: int) -> Any:
+        known.append(len(others))
+        return plain(rest, others, count)
 
     monkeypatch.setattr(noticing, "nearest", seen)
     waiting = begin(tmp_path, count=120, budget=60, audit=20, open_questions=20, second_look=False)

@@ -1,10 +1,9 @@
-"""The nearest vectors, by exact search: the answers of a bank, and the neighbors in a graph.
+"""The nearest vectors, by exact search.
 
 Vectors have norm 1 (or 0), so the cosine is a product, of blocks of bounded size. Its sums depend
 on the shape of a block in their last bits, so a few more vectors than wanted are kept and ranked
-by sums that do not: the result is a function of the vectors alone. An index is not needed: over a
-million vectors a question takes 9 ms of a core (`benchmarks/bank.py --search`). The search of
-scikit-learn adds up in float64, which takes 1.3 times as long, and its import takes a second.
+by sums that do not: the result is a function of the vectors alone. The search of scikit-learn adds
+up in float64, which takes 1.3 times as long, and its import takes a second.
 """
 
 from __future__ import annotations
@@ -24,21 +23,22 @@ Places = NDArray[np.int32]
 Vectors = NDArray[np.float32]
 
 
-def nearest(prompts: Vectors, bank: Vectors, count: int) -> tuple[Places, Array]:
-    """The `count` rows of the bank with the largest cosine to each prompt, and the cosines, (n, M).
+def nearest(vectors: Vectors, others: Vectors, count: int) -> tuple[Places, Array]:
+    """The `count` rows of `others` with the largest cosine to each vector, and the cosines, (n, M).
 
-    The nearest is first; ties go to the lowest row. A prompt of zeros, in which the encoder finds
-    no word, has the first rows. A bank of fewer rows is given whole.
+    The nearest is first; ties go to the lowest row. A vector of zeros has the first rows. Where
+    there are fewer others than `count`, all are given.
 
     Args:
-        prompts: (n, e) unit vectors, float32.
-        bank: (N, e) unit vectors, float32.
+        vectors: (n, e) unit vectors, float32.
+        others: (N, e) unit vectors, float32.
         count: M.
     """
-    count = min(count, len(bank))
-    places, cosine = _ranked(prompts, bank, _exact(prompts, bank, min(count + SPARE, len(bank))))
+    count = min(count, len(others))
+    spared = _exact(vectors, others, min(count + SPARE, len(others)))
+    places, cosine = _ranked(vectors, others, spared)
     places, cosine = places[:, :count], cosine[:, :count]
-    places[~prompts.any(axis=1)] = np.arange(count)
+    places[~vectors.any(axis=1)] = np.arange(count)
     return places, cosine
 
 
@@ -48,19 +48,19 @@ def cosines(products: Array) -> Array:
     return sums
 
 
-def _exact(prompts: Vectors, bank: Vectors, count: int) -> Places:
+def _exact(vectors: Vectors, others: Vectors, count: int) -> Places:
     """The nearest rows in no order, by blocked products: `_CELLS` scores are held at a time."""
-    rows = max(1, min(len(prompts), 256))
+    rows = max(1, min(len(vectors), 256))
     width = max(count, _CELLS // rows)
-    out = np.empty((len(prompts), count), np.int32)
-    for first in range(0, len(prompts), rows):
-        part = prompts[first : first + rows]
+    out = np.empty((len(vectors), count), np.int32)
+    for first in range(0, len(vectors), rows):
+        part = vectors[first : first + rows]
         best = np.zeros((len(part), 0), np.float32)
         who = np.zeros((len(part), 0), np.int32)
-        for start in range(0, len(bank), width):
-            scores = part @ bank[start : start + width].T
+        for start in range(0, len(others), width):
+            scores = part @ others[start : start + width].T
             near = np.arange(scores.shape[1], dtype=np.int32)
-            if start:  # few answers are nearer to any prompt than those it has
+            if start:  # few are nearer to any vector than those it has
                 near = near[(scores > best.min(axis=1, keepdims=True)).any(axis=0)]
                 scores = scores[:, near]
             best = np.hstack([best, scores])
@@ -79,12 +79,12 @@ def _largest(scores: NDArray[Any], count: int) -> NDArray[Any]:
     return np.argpartition(scores, -count, axis=1)[:, -count:]
 
 
-def _ranked(prompts: Vectors, bank: Vectors, places: Places) -> tuple[Places, Array]:
+def _ranked(vectors: Vectors, others: Vectors, places: Places) -> tuple[Places, Array]:
     """The rows at `places` in order of cosine, from sums that do not depend on the block."""
     out, cosine = np.empty_like(places), np.empty(places.shape)
     for row, candidates in enumerate(places):
         candidates = np.sort(candidates)
-        exact = cosines(prompts[row].astype(np.float64) * bank[candidates])
+        exact = cosines(vectors[row].astype(np.float64) * others[candidates])
         order = np.argsort(-exact, kind="stable")
         out[row], cosine[row] = candidates[order], exact[order]
     return out, cosine
