@@ -14,7 +14,7 @@ import pytest
 from stacksl.errors import SettingsError
 from stacksl.lm import ModelChoices, TokenItem
 from stacksl.lm.settings import LoraSettings, TrainSettings
-from stacksl.lm.size import Size, estimate, expect_fit, forecast, free_bytes
+from stacksl.lm.size import Size, estimate, expect_fit, free_bytes, planned
 
 from ..runs.lm_cases import questions, tiny_model
 
@@ -153,7 +153,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def size(folder: str) -> Size:
-    return forecast(choices(model=folder), questions(8)[0], DUE, 0)
+    return planned(choices(model=folder), questions(8)[0], DUE)[0]
 
 
 def test_disk_is_that_of_the_tensors(size: Size) -> None:
@@ -168,8 +168,8 @@ def test_disk_is_that_of_the_tensors(size: Size) -> None:
 
 def test_a_premise_is_as_long_as_its_text(folder: str, size: Size) -> None:
     items = questions(8)[0]
-    pmi = forecast(choices(model=folder, normalization="pmi", pmi_context="empty"), items, DUE, 0)
-    auto = forecast(choices(model=folder, normalization="auto"), items, DUE, 0)
+    pmi, _ = planned(choices(model=folder, normalization="pmi", pmi_context="empty"), items, DUE)
+    auto, _ = planned(choices(model=folder, normalization="auto"), items, DUE)
     sizes = [each.training.activations + each.training.logits for each in (size, pmi, auto)]
     assert sizes[0] < sizes[1] < sizes[2] <= 2 * sizes[0]
 
@@ -191,7 +191,7 @@ def test_a_refusal_says_what_to_change(folder: str, size: Size) -> None:
         "lower batch_tokens from 1024 to 512 and turn gradient_checkpointing on"
     )
     tight = {"batch_tokens": 512, "training": {"gradient_checkpointing": True}}
-    least = forecast(choices(model=folder, **tight), questions(8)[0], DUE, 0).memory
+    least = planned(choices(model=folder, **tight), questions(8)[0], DUE)[0].memory
     said = refused(folder, 1.05 * least, **tight)
     assert said.endswith("set max_len_prompt, or take a smaller model")
     said = refused(folder, 10_000)

@@ -1,4 +1,4 @@
-"""What a run is to bring and to need: accuracy by labels; memory and time of a language model."""
+"""What a run is to bring and to need: accuracy by labels; memory of a language model."""
 
 from __future__ import annotations
 
@@ -103,16 +103,15 @@ def _forecast(
 
 
 def size_of(spec: RunSpec) -> dict[str, Any] | None:
-    """Memory, disk and time of a run that adapts a language model; None of another run.
+    """Memory and disk of a run that adapts a language model; None of another run.
 
-    Memory and disk are computed without reading a weight. Times are measured on a few batches, ten
-    seconds at most, where the weights are on this machine and fit into its free memory.
+    They are computed without reading a weight.
 
     Raises:
         SettingsError, DataError, MissingExtra: there is no such model, or it cannot be used.
     """
     from stacksl.lm.loading import place_of
-    from stacksl.lm.size import forecast, free_bytes
+    from stacksl.lm.size import free_bytes, planned
     from stacksl.runs.settings.budget import due_at
     from stacksl.runs.settings.language import choices_of
 
@@ -122,7 +121,7 @@ def size_of(spec: RunSpec) -> dict[str, Any] | None:
     due = sorted({*due_at(spec.settings.lm.refit_at, labels), labels})  # the end has one
     choices = choices_of(spec.settings, {})
     free = free_bytes(place_of(choices.device))
-    size = forecast(choices, spec.sources.pool.items, due, free)
+    size, _ = planned(choices, spec.sources.pool.items, due)
     return {
         **asdict(size),
         "scoring": {**asdict(size.scoring), "total": size.scoring.total},

@@ -120,15 +120,10 @@ class Base:
         _check_causal(torch, name, model)
         return model
 
-    @property
-    def has_weights(self) -> bool:
-        """Whether the weights are on this machine."""
-        return bool(weight_files(_folder(self.source, self.revision)))
-
     @cached_property
     def weights(self) -> Weights:
         """The hash of the weights, and their stamp."""
-        if not self.has_weights:
+        if not weight_files(_folder(self.source, self.revision)):
             _ = self.model  # reading it brings the files from the hub
         return identify(_folder(self.source, self.revision), self.config, self.known)
 

@@ -1,4 +1,4 @@
-"""Memory, disk and time that a run with a language model needs, before it is started.
+"""Memory and disk that a run with a language model needs, before it is started.
 
 Memory and disk are an arithmetic over the shapes of the model's layers. No pass is made and no
 weight is read for it: the model is built on torch's device `meta`, where tensors have shapes and no
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from stacksl.errors import SettingsError
@@ -27,14 +26,9 @@ from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import adapted_layers, linear_layers, stacks
-from stacksl.lm.training.objectives import Example
-from stacksl.lm.worker import Worker
 from stacksl.types import Item, copied
 
 SHARE = 0.9  # of the free memory, at most, that a run may plan for
-CALIBRATION = 10.0  # seconds, at most, that a calibration may take
-_SCORING = 0.4  # of it, at most, for scoring
-_BACKWARD = 4.0  # passes forward that a token of training costs at most, before it was timed
 _NARROWED = 512  # tokens of a pass, the fewest that a message suggests
 _FLOAT = 4  # bytes of a trained number, in every dtype of the base
 _MOMENTS = 2  # of AdamW, each as large as what is trained
@@ -100,8 +94,6 @@ class Size:
         labels: to train on in the last refit.
         tokens: of one pass over the items.
         longest: tokens of the longest row.
-        scoring_seconds: of one pass over the items; None where nothing was timed.
-        training_seconds: of all refits together; None where nothing was timed.
     """
 
     parameters: int
@@ -117,8 +109,6 @@ class Size:
     batch_tokens: int
     checkpointing: bool
     disk: Disk
-    scoring_seconds: float | None = None
-    training_seconds: float | None = None
 
     @property
     def memory(self) -> int:
@@ -138,7 +128,7 @@ def estimate(
     due: Sequence[int] = (1,),
     premise: int = 0,
 ) -> Size:
-    """The size without times: the fullest batch of scoring, and the fullest of a training step.
+    """The fullest batch of scoring, the fullest of a training step, and what stays on disk.
 
     Args:
         config: the model's configuration, of transformers.
@@ -172,7 +162,7 @@ def estimate(
         training=training,
         items=len(rows),
         labels=due[-1],
-        tokens=_tokens(rows),
+        tokens=sum(map(row_tokens, rows)),
         longest=max(map(row_tokens, rows)),
         dtype=choices.dtype,
         batch_tokens=choices.batch_tokens,
@@ -262,31 +252,34 @@ def _inputs(model: Any) -> int:
     return sum(count for _, count in shared)
 
 
-def forecast(
-    choices: ModelChoices,
-    items: Sequence[Item],
-    due: Sequence[int],
-    free: int,
-    seconds: float = CALIBRATION,
-) -> Size:
-    """The size of a run over `items`, timed where the weights are here and fit into memory.
+def planned(choices: ModelChoices, items: Sequence[Item], due: Sequence[int]) -> tuple[Size, Base]:
+    """The size of a run over `items`, and its model, of which no weight is read.
 
     Args:
         choices: the model, how it is asked and trained.
         items: one at least.
         due: the labels that each refit trains on; the last is the budget.
-        free: bytes that are free on the device.
-        seconds: how long scoring and training may be tried out.
 
     Raises:
         SettingsError: there is no such model, device or dtype, or no items.
         DataError: an item cannot be made into tokens.
         MissingExtra: torch, transformers or peft is not installed.
     """
-    size, rows, base = _planned(choices, items, due)
-    if not base.has_weights or size.memory > SHARE * free:
-        return size
-    return _timed(size, rows, choices, due, seconds)
+    if not items:
+        raise SettingsError("the size of a run is computed from its items, got none: give a file")
+    base = open_base(choices.model, device=choices.device, dtype=choices.dtype)
+    form = copied(PromptFormat, choices, chat=base.tokenizer if choices.chat else None)
+    limits = Limits(choices.max_len_prompt, choices.max_len_choice, base.positions)
+    tokenizing = Tokenizing(base.tokenizer, limits)
+    rows = tokenizing.items([form.render(item) for item in items])
+    premise = 0
+    if choices.normalization in ("pmi", "auto"):
+        if choices.normalization == "auto":  # the longest premise that it may choose
+            form = replace(form, pmi_context="last_line")
+        longest = max(range(len(rows)), key=lambda n: row_tokens(rows[n]))
+        premise = len(tokenizing.items([form.render_alone(items[longest])])[0].prompt)
+    settled = replace(choices, device=base.device, dtype=base.dtype)
+    return estimate(base.config, rows, settled, due, premise), base
 
 
 def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int], free: int) -> None:
@@ -298,10 +291,10 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
     The bytes are those `free` before any weight was read.
 
     Raises:
-        SettingsError, DataError, MissingExtra: as `forecast`; the run needs more than 90% of the
+        SettingsError, DataError, MissingExtra: as `planned`; the run needs more than 90% of the
             free memory of the CPU; or the base is to be quantized, and cannot be.
     """
-    size, _, base = _planned(choices, items, due)
+    size, base = planned(choices, items, due)
     if base.dtype in QUANTIZED:
         not_quantized(base.name, base.config, base.dtype)
         quantization(base.dtype, computed_in(base.dtype, base.device))
@@ -336,27 +329,6 @@ def free_bytes(device: str = "cpu") -> int:
         return free
 
 
-def _planned(
-    choices: ModelChoices, items: Sequence[Item], due: Sequence[int]
-) -> tuple[Size, list[TokenItem], Base]:
-    """The size of a run without times, the token rows of its items, and its model."""
-    if not items:
-        raise SettingsError("the size of a run is computed from its items, got none: give a file")
-    base = open_base(choices.model, device=choices.device, dtype=choices.dtype)
-    form = copied(PromptFormat, choices, chat=base.tokenizer if choices.chat else None)
-    limits = Limits(choices.max_len_prompt, choices.max_len_choice, base.positions)
-    tokenizing = Tokenizing(base.tokenizer, limits)
-    rows = tokenizing.items([form.render(item) for item in items])
-    premise = 0
-    if choices.normalization in ("pmi", "auto"):
-        if choices.normalization == "auto":  # the longest premise that it may choose
-            form = replace(form, pmi_context="last_line")
-        longest = max(range(len(rows)), key=lambda n: row_tokens(rows[n]))
-        premise = len(tokenizing.items([form.render_alone(items[longest])])[0].prompt)
-    settled = replace(choices, device=base.device, dtype=base.dtype)
-    return estimate(base.config, rows, settled, due, premise), rows, base
-
-
 def _advice(size: Size, room: float) -> str:
     fixed = replace(size.training, activations=0, logits=0).total
     if fixed > room:
@@ -374,51 +346,3 @@ def _advice(size: Size, room: float) -> str:
 
 def _gigabytes(count: float) -> str:
     return f"{count / 1e9:.3g} GB" if count >= 1e7 else f"{count / 1e6:.3g} MB"
-
-
-def _timed(
-    size: Size, rows: Sequence[TokenItem], choices: ModelChoices, due: Sequence[int], seconds: float
-) -> Size:
-    """The size with the times of some passes, over items of middling length.
-
-    A pass has a cost of its own, so that of one item overstates a block: the number of items that
-    are scored doubles while there is time. A step of training includes the optimizer.
-    """
-    worker = Worker()
-    worker.open(choices, 0)
-    ordered: Sequence[TokenItem] = sorted(rows, key=row_tokens)
-    read = worker.states if choices.state_dim else worker.sums
-    read(ordered[:1])  # reads the weights, is checked against the naive pass, warms up
-
-    def middle(count: int) -> Sequence[TokenItem]:
-        first = max(0, (len(ordered) - count) // 2)
-        return ordered[first : first + count]
-
-    begun = monotonic()
-    block, count, pace = ordered[:1], 1, 0.0
-    scored = begun + _SCORING * seconds
-    while count <= BLOCK and (count == 1 or monotonic() + pace * _tokens(block) <= scored):
-        at = monotonic()
-        read(block)
-        pace = (monotonic() - at) / _tokens(block)
-        count *= 2
-        block = middle(count)
-    group = middle(choices.training.batch_size)
-    if monotonic() + _BACKWARD * pace * _tokens(group) > begun + seconds:
-        group = ordered[:1]
-    examples = [
-        Example(row, None, 0, tuple(range(len(row.options))), (0.0,) * len(row.options))
-        for row in group
-    ]
-    settings, steps, took = replace(choices.training, epochs=1), list[float](), 0.0
-    while not steps or monotonic() + 1.5 * took <= begun + seconds:
-        at = monotonic()
-        steps.append(worker.train(examples, settings, 0, 0).seconds)
-        took = monotonic() - at
-    trained = choices.training.epochs * sum(due) * size.tokens / size.items
-    per_token = min(steps) / _tokens(group)
-    return replace(size, scoring_seconds=pace * size.tokens, training_seconds=per_token * trained)
-
-
-def _tokens(rows: Sequence[TokenItem]) -> int:
-    return sum(map(row_tokens, rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stacksl.cli.printing import as_json, dollars, facts, rejected, share, table, visible
-from stacksl.report.wording import MICRO, count, duration, memory, plural
+from stacksl.report.wording import MICRO, count, memory, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 def print_plan(plan: Plan, *, json: bool) -> None:
-    """Print what a run would read, buy, cost and need.
-
-    What takes long comes last: a language model is timed.
-    """
+    """Print what a run would read, buy, cost and need."""
     from stacksl.api.forecasting import forecast_of_data, size_of
 
     if json:
@@ -219,13 +216,5 @@ def _shown_size(size: dict[str, Any]) -> str:
             ("Free memory", memory(size["free"])),
             ("Disk, weights", memory(disk["weights"])),
             ("Disk, run", memory(disk["run"])),
-            ("Time to score", _time(size["scoring_seconds"], "one pass over the items")),
-            ("Time to train", _time(size["training_seconds"], "all refits together")),
         ]
     )
-
-
-def _time(seconds: float | None, what: str) -> str:
-    if seconds is None:
-        return "not measured: the weights are not on this machine, or do not fit into its memory"
-    return f"about {duration(seconds)} ({what})"
