@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,16 +48,6 @@ def test_options_carry_their_tokens_but_the_last(items: list[TokenItem], last: b
     longest = max(len(item.prompt) for item in items)
     tails = [sum(len(o) - (not last) for o in item.options) for item in items]
     assert packed.ids.shape == (len(items), longest + max(tails))
-
-
-@given(SOME)
-def test_texts_inside_a_prompt_are_found_there(items: list[TokenItem]) -> None:
-    whole = [replace(item, spans=((0, len(item.prompt)),) * len(item.options)) for item in items]
-    packed = pack(whole, with_last=True)
-    prompts = [item.prompt for item in items for _ in item.options]
-    for number, prompt in enumerate(prompts):
-        held = packed.ids[packed.rows[number], packed.texts[number]]
-        assert held.tolist() == list(prompt)
 
 
 @given(SOME)

@@ -32,17 +32,6 @@ def test_letter_lists_the_candidates_and_asks_for_letters() -> None:
     assert prompt.lengths == (1, 1, 1)
 
 
-def test_letter_knows_where_each_candidate_stands() -> None:
-    prompt = PromptFormat(template(None, "letter"), "letter").render(ITEM)
-    assert [prompt.text[a:b] for a, b in prompt.spans] == list(ITEM.candidates)
-    assert prompt.text[prompt.spans[2][0] - 3 :].startswith("C. K\nAnswer:")
-    assert PromptFormat().render(ITEM).spans is None
-    twice = PromptFormat("{options}\n{prompt}\n{options}", "letter").render(ITEM)
-    assert twice.spans[-1][1] == len(twice.text)  # the last listing, which has read the question
-    alone = PromptFormat(TEMPLATES["letters"], "letter", pmi_context="empty").render_alone(ITEM)
-    assert alone.spans is None
-
-
 def test_more_candidates_than_letters_are_refused() -> None:
     many = Item("big", "?", tuple(str(number) for number in range(27)))
     with pytest.raises(DataError, match="'big' has 27 candidates: use answer format 'option'"):
@@ -117,25 +106,6 @@ def test_chat_has_a_system_turn_and_arguments_of_its_own() -> None:
         PromptFormat(chat=Chat(), chat_arguments={"depth": 3}).render(ITEM)
     with pytest.raises(SettingsError, match="should be NAME=VALUE .* got 'enable_thinking'"):
         chat_arguments("enable_thinking")
-
-
-def test_chat_keeps_track_of_the_candidates() -> None:
-    class Stripping(Chat):
-        def apply_chat_template(self, turns: Any, **settings: Any) -> str:
-            return super().apply_chat_template(
-                [turn | {"content": turn["content"].strip()} for turn in turns], **settings
-            )
-
-    for chat in (Chat(), Stripping()):
-        prompt = PromptFormat(" \n{prompt}\n{options}\n", "letter", chat=chat).render(ITEM)
-        assert [prompt.text[a:b] for a, b in prompt.spans] == list(ITEM.candidates)
-
-    class Shouting(Chat):
-        def apply_chat_template(self, turns: Any, **settings: Any) -> str:
-            return super().apply_chat_template(turns, **settings).upper()
-
-    lost = PromptFormat(TEMPLATES["letters"], "letter", chat=Shouting()).render(ITEM)
-    assert lost.spans == ()
 
 
 def test_a_tokenizer_without_a_chat_template_is_refused() -> None:

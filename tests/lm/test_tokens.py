@@ -10,8 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stacksl.errors import DataError
-from stacksl.lm import Cuts, Limits, Prompt, PromptFormat, TokenItem, Tokenizing, template
-from stacksl.types import Item
+from stacksl.lm import Cuts, Limits, Prompt, Tokenizing
 
 
 def prompt_of(text: str, *continuations: str) -> Prompt:
@@ -106,74 +105,3 @@ def test_a_chat_prompt_gets_no_second_opening(stories: Path) -> None:
     prompt = Prompt("q", "<s>Once", (" a", " the"), (1, 3), opened=True)
     row = Tokenizing(tokenizer).items([prompt])[0]
     assert row.prompt.count(tokenizer.bos_token_id) == 1
-
-
-LETTERS = Item("q", "what is the capital of France?", ("Paris 東京", "the middle 🙂 of two", "A"))
-
-
-def letter_row(tokenizer: Any, item: Item = LETTERS, **limits: int) -> TokenItem:
-    prompt = PromptFormat(template(None, "letter"), "letter").render(item)
-    return Tokenizing(tokenizer, Limits(**limits)).items([prompt])[0]
-
-
-def read(tokenizer: Any, row: TokenItem) -> list[str]:
-    return [tokenizer.decode(row.prompt[first:last]).strip() for first, last in row.spans]
-
-
-def test_letter_finds_the_tokens_of_each_text(tokenizer: Any) -> None:
-    row = letter_row(tokenizer)
-    assert read(tokenizer, row) == list(LETTERS.candidates)
-    assert not row.lost
-    plain = Tokenizing(tokenizer).items([PromptFormat().render(LETTERS)])[0]
-    assert (plain.spans, plain.lost) == (None, False)
-
-
-@given(
-    st.lists(
-        st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=8).filter(
-            lambda text: bool(text.strip())
-        ),
-        min_size=2,
-        max_size=4,
-    )
-)
-def test_spans_hold_whole_texts_whatever_they_are(tokenizer: Any, texts: list[str]) -> None:
-    row = letter_row(tokenizer, Item("q", "which?", tuple(texts)))
-    for text, (first, last) in zip(texts, row.spans, strict=True):
-        held = tokenizer.decode(row.prompt[first:last], clean_up_tokenization_spaces=False)
-        assert text in held
-        less = tokenizer.decode(row.prompt[first + 1 : last], clean_up_tokenization_spaces=False)
-        assert text not in less or text in held[1:]
-
-
-def test_a_text_that_the_limits_cut_in_part_keeps_its_rest(tokenizer: Any) -> None:
-    whole = letter_row(tokenizer)
-    first, last = whole.spans[0]
-    room = len(whole.prompt) - last + 1  # one token of the first text is left
-    cut = letter_row(tokenizer, max_len_prompt=room)
-    assert cut.spans[0] == (0, 1)
-    assert cut.prompt[0] == whole.prompt[last - 1]
-    assert read(tokenizer, cut)[1:] == list(LETTERS.candidates[1:])
-    assert Cuts.of([cut]).lost == 0
-    assert last - first > 1
-
-
-def test_a_text_that_is_gone_leaves_the_letters_to_all_and_is_counted(tokenizer: Any) -> None:
-    whole = letter_row(tokenizer)
-    gone = letter_row(tokenizer, max_len_prompt=len(whole.prompt) - whole.spans[0][1])
-    assert (gone.spans, gone.lost) == (None, True)
-    said = Cuts.of([whole, gone])
-    assert said.lost == 1
-    assert str(said).endswith("in 1 items not every candidate's text is left in the prompt")
-
-
-def test_a_tokenizer_without_offsets_leaves_the_letters_and_says_so(tokenizer: Any) -> None:
-    class Slow:
-        bos_token_id, eos_token_id = None, tokenizer.eos_token_id
-
-        def __call__(self, texts: Any, **settings: Any) -> Any:
-            return tokenizer(texts, **settings)
-
-    row = letter_row(Slow())
-    assert (row.spans, row.lost) == (None, True)
-    assert row.prompt == letter_row(tokenizer).prompt

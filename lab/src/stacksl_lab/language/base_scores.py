@@ -65,9 +65,8 @@ class KeepingWorker(Worker):
         """What is read of a block, computed or, under base weights, loaded."""
         if self.moved:
             return super()._block(block, what)
-        rows = repr([(i.prompt, i.options, i.spans, i.lost) for i in block])
-        use = "without" if what == "sums" else what  # as it was in the names of earlier files
-        name = blake2b(f"{use} {self._computed} {rows}".encode(), digest_size=16).hexdigest()
+        rows = repr([(item.prompt, item.options) for item in block])
+        name = blake2b(f"{what} {self._computed} {rows}".encode(), digest_size=16).hexdigest()
         file, used = self.kept_in / f"{name}.npz", self.likelihood.used
         if file.exists():
             with np.load(file) as saved:

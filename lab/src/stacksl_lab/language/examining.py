@@ -73,7 +73,7 @@ def with_examples(put: PromptFormat, item: Item, examples: Sequence[tuple[Item, 
         for prompt, (_, gold) in zip(shown, examples, strict=True)
     ]
     prompt = put.render(item)
-    return replace(prompt, text="\n\n".join([*solved, prompt.text]), spans=None)
+    return replace(prompt, text="\n\n".join([*solved, prompt.text]))
 
 
 def _format(settings: Mapping[str, Any]) -> PromptFormat:

@@ -18,7 +18,6 @@ from stacksl.types import Item
 
 AnswerFormat: TypeAlias = Literal["letter", "option"]
 PmiContext: TypeAlias = Literal["template", "last_line", "empty"]
-Span: TypeAlias = tuple[int, int]
 
 PMI_CONTEXTS: tuple[PmiContext, ...] = ("template", "last_line", "empty")
 TEMPLATES: Mapping[str, str] = {
@@ -43,9 +42,6 @@ class Prompt:
         continuations: one per candidate, in the item's order, with the delimiter in front.
         lengths: the characters of each continuation without the delimiter (`char_mean`'s divisor).
         opened: `text` already begins with the special tokens that the tokenizer would add.
-        spans: for `letter`, where in `text` each candidate's own text stands, as (start, stop) in
-            characters; empty where a chat template changed the text, so that it is not known.
-            None for `option`.
     """
 
     id: str
@@ -53,7 +49,6 @@ class Prompt:
     continuations: tuple[str, ...]
     lengths: tuple[int, ...]
     opened: bool = False
-    spans: tuple[Span, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -125,14 +120,12 @@ class PromptFormat:
         """The prompt around what is `asked`; without any text where that is None."""
         answers = self._answers(item)
         delimiter = " " if self.chat is None else ""
-        text, spans = ("", None) if asked is None else self._wrapped(*self._filled(asked, item))
         return Prompt(
             item.id,
-            text,
+            "" if asked is None else self._wrapped(self._filled(asked, item)),
             tuple(delimiter + answer for answer in answers),
             tuple(map(len, answers)),
             opened=self.chat is not None and asked is not None,
-            spans=spans,
         )
 
     def _answers(self, item: Item) -> tuple[str, ...]:
@@ -140,35 +133,23 @@ class PromptFormat:
             return item.candidates
         return tuple(_letters(item))
 
-    def _filled(self, asked: str, item: Item) -> tuple[str, tuple[Span, ...] | None]:
-        """The template with its fields filled, and where the candidates stand in it."""
-        values = {"prompt": asked, "options": ""}
-        within: list[Span] = []
-        if self.answer_format == "letter" or "{options}" in self.template:
-            values["options"], within = _listed(item)
-        text, done, start = "", 0, 0
-        for match in _FIELD.finditer(self.template):
-            text += self.template[done : match.start()]
-            done = match.end()
-            if match.group(1) == "options":
-                start = len(text)  # of the last listing: it has read the most
-            text += values[match.group(1)]
-        text += self.template[done:]
-        if self.answer_format == "option":
-            return text, None
-        return text, tuple((start + first, start + last) for first, last in within)
+    def _filled(self, asked: str, item: Item) -> str:
+        """The template with its fields filled: the candidates one per line behind their letters."""
+        values = {"prompt": asked}
+        if "{options}" in self.template:
+            lines = zip(_letters(item), item.candidates, strict=True)
+            values["options"] = "\n".join(f"{letter}. {text}" for letter, text in lines)
+        return _FIELD.sub(lambda field: values[field.group(1)], self.template)
 
-    def _wrapped(
-        self, text: str, spans: tuple[Span, ...] | None
-    ) -> tuple[str, tuple[Span, ...] | None]:
-        """The text as the chat template has it, and where the spans went."""
+    def _wrapped(self, text: str) -> str:
+        """The text as the chat template has it."""
         if self.chat is None:
-            return text, spans
+            return text
         turns = [{"role": "user", "content": text}]
         if self.system is not None:
             turns.insert(0, {"role": "system", "content": self.system})
         try:
-            rendered = str(
+            return str(
                 self.chat.apply_chat_template(
                     turns, tokenize=False, add_generation_prompt=True, **self.chat_arguments
                 )
@@ -178,7 +159,6 @@ class PromptFormat:
                 f"the chat template of this model refuses the turns ({error}): leave `system` or"
                 " chat_arguments out"
             ) from error
-        return rendered, None if spans is None else _shifted(spans, text, rendered)
 
 
 def template(spec: str | None, answer_format: AnswerFormat = "option") -> str:
@@ -211,30 +191,6 @@ def template(spec: str | None, answer_format: AnswerFormat = "option") -> str:
         raise SettingsError(
             f"the template {spec} cannot be read ({error.strerror}): give a name or a text file"
         ) from None
-
-
-def _listed(item: Item) -> tuple[str, list[Span]]:
-    """The candidates one per line behind their letters, and where each one's own text stands."""
-    lines: list[str] = []
-    spans: list[Span] = []
-    start = 0
-    for letter, text in zip(_letters(item), item.candidates, strict=True):
-        lines.append(f"{letter}. {text}")
-        stop = start + len(lines[-1])
-        spans.append((stop - len(text), stop))
-        start = stop + 1
-    return "\n".join(lines), spans
-
-
-def _shifted(spans: tuple[Span, ...], text: str, rendered: str) -> tuple[Span, ...]:
-    """Spans of `text` as spans of the `rendered` text, which may lack its outer space."""
-    bare = text.strip()
-    at = rendered.find(bare)
-    if at < 0:
-        return ()
-    moved = at - text.find(bare)
-    last = at + len(bare)
-    return tuple((max(at, a + moved), min(last, b + moved)) for a, b in spans)
 
 
 def _letters(item: Item) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stacksl.errors import DataError
-from stacksl.lm.prompt.format import Prompt, Span
+from stacksl.lm.prompt.format import Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,6 @@ class TokenItem:
         lengths: the characters of each candidate's text.
         cut: tokens left out at the start of the prompt.
         options_cut: how many options lost tokens at their end.
-        spans: for answer format `letter`, which tokens of `prompt` hold each candidate's own text,
-            as (start, stop); one that the limits cut in part keeps its rest. None for `option`, and
-            where any of them is `lost`.
-        lost: whether the text of a candidate should have tokens in the prompt and has none left,
-            or its tokens are not known: the options' own tokens then stand for all of them.
     """
 
     id: str
@@ -38,8 +33,6 @@ class TokenItem:
     lengths: tuple[int, ...]
     cut: int = 0
     options_cut: int = 0
-    spans: tuple[Span, ...] | None = None
-    lost: bool = False
 
     def among(self, chosen: Sequence[int]) -> TokenItem:
         """The item with some of its options, in the order given."""
@@ -47,7 +40,6 @@ class TokenItem:
             self,
             options=tuple(self.options[index] for index in chosen),
             lengths=tuple(self.lengths[index] for index in chosen),
-            spans=None if self.spans is None else tuple(self.spans[index] for index in chosen),
         )
 
 
@@ -73,7 +65,6 @@ class Cuts:
     items: int
     prompts: int
     options: int
-    lost: int = 0
 
     @classmethod
     def of(cls, items: Sequence[TokenItem]) -> Cuts:
@@ -82,17 +73,13 @@ class Cuts:
             len(items),
             sum(item.cut > 0 for item in items),
             sum(item.options_cut for item in items),
-            sum(item.lost for item in items),
         )
 
     def __str__(self) -> str:
-        text = (
+        return (
             f"{self.prompts} of {self.items} prompts lost their start and {self.options} options "
             "their end to the limits"
         )
-        if not self.lost:
-            return text
-        return f"{text}; in {self.lost} items not every candidate's text is left in the prompt"
 
 
 class Tokenizing:
@@ -128,30 +115,14 @@ class Tokenizing:
         if not prompt.continuations:
             raise DataError(f"item '{prompt.id}' has no candidates: give it two or more")
         text, follows = _moved(prompt.text, prompt.continuations)
-        head, spans = self._head(text, prompt)
+        head = self._encode([text])[0] if text else []
         joint = self._encode([text + follow for follow in follows])
         options = [tuple(ids[len(head) :]) for ids in joint]
-        opened = self._opened(head, prompt)
-        item = TokenItem(
-            prompt.id,
-            opened,
-            tuple(options),
-            prompt.lengths,
-            **_placed(spans, len(opened) - len(head), len(opened)),
-        )
+        item = TokenItem(prompt.id, self._opened(head, prompt), tuple(options), prompt.lengths)
         _check(item, prompt, "")
         cut = self._within(item)
         _check(cut, prompt, f" within {self.limits.max_len_choice} tokens")
         return cut
-
-    def _head(self, text: str, prompt: Prompt) -> tuple[list[int], tuple[Span, ...] | None]:
-        """The context's tokens, and which hold the candidates' texts (empty: not known)."""
-        if not prompt.spans or not getattr(self._tokenizer, "is_fast", False):
-            head = self._encode([text])[0] if text else []
-            return head, None if prompt.spans is None else ()
-        read = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        offsets = read["offset_mapping"]
-        return list(read["input_ids"]), tuple(_covering(span, offsets) for span in prompt.spans)
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         return list(self._tokenizer(texts, add_special_tokens=False)["input_ids"])
@@ -189,9 +160,7 @@ class Tokenizing:
             )
         cut = len(item.prompt) - room
         tail = item.prompt[cut + len(opening) :]
-        spans = () if item.lost else item.spans
-        placed = _placed(spans, -cut, room, len(opening))
-        return replace(short, prompt=(*opening, *tail), cut=cut, **placed)
+        return replace(short, prompt=(*opening, *tail), cut=cut)
 
 
 def _moved(text: str, follows: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -199,24 +168,6 @@ def _moved(text: str, follows: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     bare = text.rstrip()
     space = text[len(bare) :]
     return bare, tuple(space + follow for follow in follows)
-
-
-def _covering(span: Span, offsets: Sequence[Span]) -> Span:
-    """The tokens that hold a character of the span, as (first, last + 1); (0, 0) for none."""
-    start, stop = span
-    places = [n for n, (a, b) in enumerate(offsets) if max(a, start) < min(b, stop)]
-    return (places[0], places[-1] + 1) if places else (0, 0)
-
-
-def _placed(
-    spans: tuple[Span, ...] | None, shift: int, size: int, first: int = 0
-) -> dict[str, Any]:
-    """Spans moved by `shift` into a prompt whose tokens `first` to `size` are text, or `lost`."""
-    if spans is None:
-        return {"spans": None, "lost": False}
-    moved = tuple((max(a + shift, first), min(b + shift, size)) for a, b in spans)
-    lost = not moved or any(a >= b for a, b in moved)
-    return {"spans": None if lost else moved, "lost": lost}
 
 
 def _check(item: TokenItem, prompt: Prompt, where: str) -> None:

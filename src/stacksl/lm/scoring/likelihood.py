@@ -146,10 +146,7 @@ class Likelihood:
         """Log-likelihoods and pooled states of every option, without gradients or dropout.
 
         h_i = mean over the tokens of option i of the last hidden state behind the last norm, its
-        last token included; in answer format `letter` over the tokens of its text in the prompt.
-
-        Args:
-            items: their token rows; see `TokenItem.spans`.
+        last token included.
 
         Returns:
             log p(option | prompt), a float32 tensor (k,) an item, and h, a float32 tensor

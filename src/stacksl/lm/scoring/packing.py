@@ -36,8 +36,8 @@ class Packed:
         slots: (n, L) index into `keep` of the column that predicts each token of each option.
         targets: (n, L) those tokens.
         valid: (n, L) whether the option has that token.
-        texts: for each option the columns that hold its own tokens (without its last, unless it was
-            packed `with_last`) or, where the item has `spans`, its text inside the prompt.
+        texts: for each option the columns that hold its own tokens, without its last unless it was
+            packed `with_last`.
         counts: options of each item.
     """
 
@@ -132,7 +132,7 @@ def pack(items: Sequence[TokenItem], *, with_last: bool = False) -> Packed:
             positions[row, columns] = np.arange(length, length + len(columns))
             branch[row, columns] = place + 1
             number, size = len(texts), len(option)
-            texts.append(columns if item.spans is None else head + np.arange(*item.spans[place]))
+            texts.append(columns)
             rows[number] = row
             predictors[number, :size] = [start - 1, *columns][:size]
             targets[number, :size] = option

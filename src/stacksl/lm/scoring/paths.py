@@ -3,10 +3,9 @@
 Each takes a causal model of transformers and items, and reads log p(option | prompt), summed over
 the option's tokens and, where `states` are asked for, the state that the model is in over the
 option's text: the mean of its last hidden states, those behind its last norm, over the option's
-tokens; in answer format `letter` over the tokens of the option's text inside the prompt
-(`TokenItem.spans`). For states every option's last token is read too, since an option of one token
-would have none otherwise. They are taken from the decoder while it makes the logits, so no logits
-are made for their sake.
+tokens. For states every option's last token is read too, since an option of one token would have
+none otherwise. They are taken from the decoder while it makes the logits, so no logits are made for
+their sake.
 
 Logits are cast to float32 before the log-softmax, in every dtype of the model.
 """
@@ -113,14 +112,13 @@ def padded(
     """
     torch = load_torch()
     pairs = [(item.prompt, option) for item in items for option in item.options]
-    texts = [columns for item in items for columns in _texts(item)]
-    sums, pooled, done = [], [], 0
+    sums, pooled = [], []
     for chunk in _chunks(pairs, batch_tokens):
         some, hidden = _padded_batch(model, chunk, states)
         sums.append(some)
         if states:
-            pooled.append(_pooled(hidden, list(enumerate(texts[done : done + len(chunk)]))))
-        done += len(chunk)
+            ends = [(len(prompt), len(prompt) + len(option)) for prompt, option in chunk]
+            pooled.append(_pooled(hidden, [(n, np.arange(*end)) for n, end in enumerate(ends)]))
     counts = tuple(len(item.options) for item in items)
     return _by_item(torch.cat(sums), torch.cat(pooled) if states else None, counts)
 
@@ -146,7 +144,7 @@ def naive(
     reads: list[Read] = []
     for item in items:
         sums, pooled = [], []
-        for option, text in zip(item.options, _texts(item), strict=True):
+        for option in item.options:
             tokens = [*item.prompt, *option]
             ids = torch.tensor([tokens + [0] * (_BEHIND * widened)], device=model.device)
             keywords = {}
@@ -158,7 +156,7 @@ def naive(
             target = ids[0, len(item.prompt) : len(tokens), None]
             sums.append(logits.float().log_softmax(-1).gather(1, target).sum())
             if states:
-                pooled.append(_pooled(hidden, [(0, text)]))
+                pooled.append(_pooled(hidden, [(0, np.arange(len(item.prompt), len(tokens)))]))
         reads.append((torch.stack(sums), torch.cat(pooled) if states else None))
     return reads
 
@@ -283,14 +281,6 @@ def _sums(logits: Tensor, flat: Ints, targets: Ints, valid: Bools) -> Tensor:
     places[valid] = where
     chosen = logs[sent(places, device), sent(np.where(valid, targets, 0), device)]
     return chosen.masked_fill(sent(~valid, device), 0.0).sum(-1)
-
-
-def _texts(item: TokenItem) -> list[Ints]:
-    """Where each option's text stands in its own sequence of prompt and option."""
-    if item.spans is not None:
-        return [np.arange(*span) for span in item.spans]
-    start = len(item.prompt)
-    return [np.arange(start, start + len(option)) for option in item.options]
 
 
 def _pooled(hidden: Tensor, places: Sequence[tuple[int, Ints]]) -> Tensor:

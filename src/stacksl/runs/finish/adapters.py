@@ -164,7 +164,7 @@ class AdapterEnding:
         for where, dataset in datasets.items():
             if dataset is not None:
                 cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
-                any_cut = cuts.prompts or cuts.options or cuts.lost
+                any_cut = cuts.prompts or cuts.options
                 rows.append(Named(where, str(cuts) if any_cut else f"nothing, of {cuts.items:,}"))
         return tuple(rows)
 
