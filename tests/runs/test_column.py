@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,14 @@ from stacksl.models.metrics import wilson
 from stacksl.models.promise import allowed_wrong
 from stacksl.models.second_look import of_class
 from stacksl.report.quality import SecondLook
+from stacksl.report.sentences import commands
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.choosers import COVERAGE
 from stacksl.runs.loop.head_fitting import doubt_of
 from stacksl.runs.loop.progress import silent
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import read_facts
 
 from ..benchmarks import benchmark, record, shown
 from ..ledgers import rows_of
@@ -311,12 +314,35 @@ def test_a_budget_that_comes_after_the_audit_buys_the_doubtful_rows(tmp_path: Pa
     column = facts_of(run)["column"]
     assert column["asked"] == 20
     assert column["changed"] > 10
-    assert column["audit"]["n"] == before["audit"]["n"]  # under 80 added labels there is no new one
+    assert column["audit"]["n"] == before["audit"]["n"]
     assert stacksl.Run(run.path).replay()["labels"] == 20
-    stacksl.Run(run.path).change(budget="150")
-    stacksl.Run(run.path).resume()
-    assert facts_of(run)["column"]["audit"]["reference"] == 0
-    assert stacksl.Run(run.path).replay()["labels"] > 50
+
+
+def test_the_first_audit_stays_the_one_that_judges_the_column(tmp_path: Path) -> None:
+    rows = tickets(300)
+    run = judged(str(write(tmp_path, rows)), tmp_path / "run", budget=None)
+    before = facts_of(run)["column"]["audit"]
+    offered = run.change(budget="280", dry_run=True)
+    assert (offered.audit, offered.left) == (0, 240)
+    run.change(budget="280")
+    audit = facts_of(run)["column"]["audit"]
+    assert facts_of(run)["column"]["asked"] == 240
+    assert (audit["n"], audit["reference"]) == (40, 260) == (before["n"], before["reference"])
+    assert (audit["passed_over"], audit["correct"]) == (0, before["correct"])
+    assert audit["low"] <= np.mean([row["gpt"] == row["truth"] for row in rows]) <= audit["high"]
+    assert run.status()["column"]["sentence"].startswith("Of the labels in the column 'gpt' an")
+    assert run.replay()["labels"] == 240
+
+
+def test_no_new_audit_is_offered_for_rows_that_were_added(made: Any) -> None:
+    facts = read_facts(made[0].folder)
+    assert facts.audit is not None
+    added = replace(facts, audit=replace(facts.audit, rows=240, rows_after=80))
+    steps = [name for name, _ in commands(added)]
+    assert "Buy 80 more" in steps
+    assert "Buy 80 more, with an audit of all rows that are left" in [
+        name for name, _ in commands(replace(added, column=None))
+    ]
 
 
 # A promise ---------------------------------------------------------------------------------------

@@ -506,7 +506,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
         steps.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
     left = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
     if added := min(100, left):
-        drawn = added >= NEW_AUDIT and bool(outside(facts))
+        drawn = added >= NEW_AUDIT and bool(outside(facts)) and facts.column is None
         audited = ", with an audit of all rows that are left" * drawn
         wanted = {"budget": budget.labels + added}
         change = change_call(facts.run, wanted, python=facts.method.python)

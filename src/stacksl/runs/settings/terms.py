@@ -21,7 +21,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     """The terms of a budget given as labels, a share of the items, or money.
 
     If the run had finished, and so had shown the result of its audit, a new audit takes as many of
-    the added labels as it would of a run of that size.
+    the added labels as it would of a run of that size; but none where one has judged a column.
 
     Raises:
         SettingsError: the text is no budget, or the budget is below what is spent.
@@ -165,6 +165,8 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         return sizes
     if (begun := leased - sum(sizes)) > 0:
         return (*sizes, begun)
+    if spec.settings.column is not None and any(sizes):  # corrections do not change the column
+        return sizes
     bought = ("asked", "audited", "further")
     added = labels - (spent if shown is None else sum(shown[name] for name in bought))
     size = default_size(added)
