@@ -19,15 +19,17 @@ import stacksl
 from stacksl.api.labeling import label_own
 from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import labels_so_far
+from stacksl.core.blocks import SharedBlock
 from stacksl.errors import StackslError
-from stacksl.models.metrics import wilson
+from stacksl.models.metrics import Powers, moments, wilson
 from stacksl.models.promise import allowed_wrong
 from stacksl.models.second_look import of_class
 from stacksl.report.quality import SecondLook
 from stacksl.report.sentences import commands
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.choosers import COVERAGE
-from stacksl.runs.loop.head_fitting import doubt_of
+from stacksl.runs.loop.head_fitting import doubt_of, held_out
+from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.loop.progress import silent
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
@@ -152,6 +154,16 @@ def test_a_page_without_texts_names_neither_column_nor_classes(made: Any) -> Non
     page = run.report(text=False).read_text()
     assert "gpt" not in page
     assert "branches" not in page
+
+
+def test_arrays_from_before_the_held_out_probability_was_kept_are_read(made: Any) -> None:
+    with Session.open(RunSpec.open(made[0].folder)) as session:
+        trainer = linear_trainer(session)
+        arrays = trainer.state()
+        del arrays["doubt.held_out"]
+        trainer.restore(arrays)
+        assert trainer.doubt is not None
+        assert np.array_equal(trainer.doubt.held_out, trainer.doubt.sure)
 
 
 def test_a_copy_of_the_run_has_the_same_labels(made: Any, tmp_path: Path) -> None:
@@ -330,6 +342,7 @@ def test_the_first_audit_stays_the_one_that_judges_the_column(tmp_path: Path) ->
     assert (audit["n"], audit["reference"]) == (40, 260) == (before["n"], before["reference"])
     assert (audit["passed_over"], audit["correct"]) == (0, before["correct"])
     assert audit["low"] <= np.mean([row["gpt"] == row["truth"] for row in rows]) <= audit["high"]
+    assert audit["high"] - audit["low"] <= before["high"] - before["low"]
     assert run.status()["column"]["sentence"].startswith("Of the labels in the column 'gpt' an")
     assert run.replay()["labels"] == 240
 
@@ -496,9 +509,32 @@ def test_doubt_is_by_held_out_probability_confident_learning_and_twins() -> None
     assert found.label.tolist() == [0, 0, 1, 0, 1]
     assert found.sure == pytest.approx([0.9, 0.6, 0.7, 0.0, 0.75])  # a person changed the fourth
     assert found.flagged.tolist() == [False, False, False, True, False]
+    assert found.held_out == pytest.approx([0.9, 0.6, 0.7, 0.2, 0.75])  # whoever was asked
     twins = doubt_of(policies, np.zeros(5, dtype=np.int64), column, column)
     assert twins.sure == pytest.approx([0.75, 0.6, 0.25, 0.2, 0.25])
     assert twins.flagged.tolist() == [True, True, True, True, False]
+
+
+def test_corrections_leave_the_estimate_by_the_audit_unbiased() -> None:
+    """The most doubtful half of the rows that are not audited is corrected."""
+    rows, size, errors = 300, 60, list[float]()
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        right = rng.integers(4, size=rows)
+        vectors = np.eye(4)[right] + 0.5 * rng.normal(size=(rows, 4))
+        block = SharedBlock(np.asarray(vectors, dtype=np.float32), 4)
+        column = np.where(rng.random(rows) < 0.7, right, (right + 1) % 4)
+        audit, rest = np.split(rng.permutation(rows), [size])
+        labels, texts = column.copy(), np.arange(rows)
+        labels[audit] = -1
+        before = doubt_of(held_out(block, texts, labels, 0), texts, column, labels)
+        asked = rest[np.argsort(before.sure[rest])[: len(rest) // 2]]
+        labels[asked] = right[asked]
+        sure = doubt_of(held_out(block, texts, labels, 0), texts, column, labels).held_out
+        hits = (column == right)[audit].astype(np.float64)
+        estimate, _ = moments(hits, Powers(sure[audit], sure[rest]))
+        errors.append(estimate - float(np.mean(column == right)))
+    assert abs(np.mean(errors)) < 2 * np.std(errors) / np.sqrt(len(errors))
 
 
 # Bad input ---------------------------------------------------------------------------------------

@@ -80,7 +80,8 @@ class HeadEnding:
         assert doubt is not None
         ids, classes = self.game.corpus.ids, np.eye(len(self.spec.dataset.classes or ()))
         labeled = (row for row in rows if row < len(labels) and labels[row] >= 0)
-        return {ids[row]: classes[labels[row]] * max(1e-12, doubt.sure[row]) for row in labeled}
+        sure = doubt.held_out  # whatever people said: nobody corrects an audited row
+        return {ids[row]: classes[labels[row]] * max(1e-12, sure[row]) for row in labeled}
 
     def delivered(self, rows: Sequence[int]) -> list[Array]:
         """(K,) probabilities of the labels that a table has in `rows` which people do not label.

@@ -426,7 +426,7 @@ def _head(source: Source, rows: Rows, gold: Rows, fit: Fit) -> ClassHead:
 class Doubt(NamedTuple):
     """What heads fitted in folds say of the labels of a column, (n,) each.
 
-    A label is as `sure` as its held-out probability, or as the share of the rows of its text that
+    A label is as `sure` as its `held_out` probability, or as the share of the rows of its text that
     have it, where that is lower. `label` is the most `probable` class where the column has none.
     `flagged` are labels for which another class is more probable than it is on average in the
     rows labeled so (confident learning; Northcutt, Jiang and Chuang, 2021), or that rows of the
@@ -437,6 +437,7 @@ class Doubt(NamedTuple):
     label: Rows
     probable: Rows
     flagged: NDArray[np.bool_]
+    held_out: Array
 
 
 def fitted_on(block: Block, labels: Rows, seed: int, tolerance: float = _NARROW) -> ClassHead:
@@ -481,4 +482,4 @@ def doubt_of(policies: NDArray[np.float32], texts: Rows, column: Rows, labels: R
     counts = of_texts.sum(axis=1)[texts]
     share = np.where(counts > 0, of_texts[texts, label] / np.maximum(1, counts), 1.0)
     flagged = likely.any(axis=1) & (likely.argmax(axis=1) != column) | (share < 1.0)
-    return Doubt(np.minimum(sure, share), label, probable, labeled & flagged)
+    return Doubt(np.minimum(sure, share), label, probable, labeled & flagged, sure)

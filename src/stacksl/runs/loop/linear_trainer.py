@@ -315,7 +315,7 @@ class LinearTrainer:
         of_head = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(of_head) if of_head else None
         of_doubt = {k.removeprefix(DOUBT): v for k, v in arrays.items() if k.startswith(DOUBT)}
-        self.doubt = Doubt(**of_doubt) if of_doubt else None
+        self.doubt = Doubt(**{"held_out": of_doubt["sure"], **of_doubt}) if of_doubt else None
 
     def _as_final(self) -> Callable[[], Head | None]:
         """Makes a model as the final one is made, where one is due, which is a new stage.
