@@ -21,6 +21,7 @@ from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import labels_so_far
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import StackslError
+from stacksl.label.asked import page_of
 from stacksl.models.metrics import Powers, moments, wilson
 from stacksl.models.promise import allowed_wrong
 from stacksl.models.second_look import of_class
@@ -135,6 +136,17 @@ def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) ->
         assert (row["confidence"] is None) == human
         assert human or (row["source"] == "column" and 0 < row["confidence"] <= 1)
     assert sum(row["source"] == "human" for row in table.rows) == 80
+
+
+def test_the_owner_sees_the_columns_label_of_every_row_that_was_asked(made: Any) -> None:
+    run, rows = made
+    labels = {row["ticket_id"]: row["gpt"] for row in rows}
+    pages = [page_of(run.folder, number)["rows"] for number in (1, 2)]
+    asked = [row for page in pages for row in page if row["number"]]
+    assert Counter("audit" in row["why"] for row in asked) == {True: 40, False: 40}
+    for row in asked:
+        assert row["before"] == labels[row["item"]]
+        assert 0 <= row["sure_before"] <= 1
 
 
 def test_one_reason_is_given_why_nothing_is_forecast(

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from stacksl.api import Run
-from stacksl.api.labeling import by_model, human_labels
+from stacksl.api.labeling import by_model, column_labels, human_labels
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
@@ -79,7 +79,7 @@ def _now(folder: RunFolder, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
 
 
 def _shown(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
-    """An item, why it was asked, and the model's choice before; the answers follow in `words`."""
+    """An item, why it was asked, and its label before; the answers follow in `words`."""
     long = len(item.prompt) > EXCERPT
     return {
         "item": item.id,
@@ -114,11 +114,13 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
     items = spec.sources.usable
     with run.ledger as ledger:
         rows_by_id = _asked_rows(ledger, items)
-    people = human_labels(run, spec)
+    people, of_column = human_labels(run, spec), column_labels(run, spec)
     now = _now(folder, [items[id] for id in rows_by_id])
     for number, (id, row) in enumerate(rows_by_id.items(), 1):
         answer = people.get(id, {})
         row |= {"number": number, "now": "", "sure": None} | now.get(id, {})
+        if row["sure_before"] is None and (had := of_column.get(id)):  # of an audit
+            row |= {"before": had["label"], "sure_before": had["confidence"]}
         named = answer.get("label") or ("" if answer.get("source") == "human: none" else None)
         row["differs"] = id in now and named is not None and named != row["now"]
         texts = (id, items[id].prompt, row["now"], *(" ".join(entry[:2]) for entry in row["words"]))
