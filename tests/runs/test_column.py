@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -225,8 +226,10 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
     assert facts_of(done)["budget"]["asked"] == 0
     model = facts_of(done)["audit"]
     assert (model["measures"], model["second"]) == ("agreement with the annotator", None)
-    page = (done.path / "report.html").read_text()
-    assert "Nobody was asked again where the model differs" in page
+    for page in ("report.html", "README.md"):
+        text = unescape((done.path / page).read_text())
+        assert "There was no second look at the model's answers" in text
+        assert "Nobody was asked again" not in text
     assert "People err in an estimated 0.0% of answers" in done.status()["column"]["sentence"]
 
 

@@ -234,8 +234,8 @@ POWERED = (
     " them and that nobody is asked about (prediction-powered inference)."
 )
 AGREEMENT = (
-    "Nobody was asked again where the model differs: if some answers are wrong, the accuracy is"
-    " another."
+    "There was no second look at the model's answers: if some of people's are wrong, the accuracy"
+    " is another."
 )
 SOON = "Its accuracy is reported when further people have looked at some of these items."
 OPEN = (
