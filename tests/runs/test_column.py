@@ -233,6 +233,26 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
     assert "People err in an estimated 0.0% of answers" in done.status()["column"]["sentence"]
 
 
+def test_status_says_of_how_many_clear_rows_a_share_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets()]
+    given = {**PEOPLE, "annotators": "anna", "audit": 20, "sheets.format": "csv"}
+    run = judged(str(write(tmp_path, rows)), tmp_path / "run", **given)
+    [sheet] = sheets(run)
+    fill(sheet, truth)
+    fill(sheet, lambda row: "[ambiguous]", keys=[row["key"] for row in read_rows(sheet)[:5]])
+    run.answer(sheet)
+    audit = run.status()["audit"]
+    assert audit["accuracy"] == audit["correct"] / 15
+    assert call(["status", str(run.path)]) == 0
+    said, page = capsys.readouterr().out, (run.path / "report.html").read_text()
+    assert "of the 15 clear ones among 20 audited items" in page
+    assert ", the 15 clear ones among 20 items)" in said
+    assert ", the 15 clear ones among 20 audited rows)" in said
+    assert ", the 15 clear ones among 20 audited rows)" in page
+
+
 def test_a_dry_run_says_what_is_done_with_the_column(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report.wording import MICRO, count, money, plural
+from stacksl.report.wording import MICRO, clear_of, count, money, plural
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -111,7 +111,8 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
         return None
     low, high = result["interval"]
     bound, wide = f"at least {low:.3f} in 95 of 100 runs", f"95% interval {low:.3f} to {high:.3f}"
-    shown = f"({bound if result.get('look') else wide}, {result['n']:,} items)"
+    items = clear_of(result["n"], result.get("unknown", 0), "item")
+    shown = f"({bound if result.get('look') else wide}, {items})"
     shown += ", of rows that nobody had been asked about" * bool(result.get("passed_over"))
     rows, classes = result.get("rows_after", 0), result.get("classes_after", 0)
     added = [f"{count(rows)} of {plural(result['rows'], 'row')}"] if rows else []

@@ -23,6 +23,7 @@ from stacksl.report.quality import (
 )
 from stacksl.report.wording import (
     change_call,
+    clear_of,
     count,
     duration,
     interval,
@@ -90,7 +91,8 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
     """
     audit, words = column.audit, f"How many labels in '{column.name}' are right is not known."
     if audit is not None and audit.accuracy is not None:
-        wide = f"95% interval {interval(audit.low, audit.high)}, {plural(audit.n, 'audited row')}"
+        rows = clear_of(audit.n, audit.unknown, "audited row")
+        wide = f"95% interval {interval(audit.low, audit.high)}, {rows}"
         what = "are right" if audit.measures == "accuracy" else "agree with the annotator"
         where = f"labels in the column '{column.name}'"
         if audit.passed_over:  # the most doubtful were mended before
@@ -131,6 +133,7 @@ def outside(facts: Facts) -> str:
 def _audited(audit: AuditResult) -> str:
     wide = spread(audit.low, audit.high, audit.look)
     items = plural(audit.n, "audited item")
+    clear = clear_of(audit.n, audit.unknown, "audited item")
     if audit.accuracy is None:
         return f"Its accuracy on new items is not known: none of {items} has a clear answer."
     subject = "The final model answers"
@@ -140,24 +143,22 @@ def _audited(audit: AuditResult) -> str:
     which = "items that nobody had been asked about" if audit.passed_over else "new items"
     if audit.measures != "accuracy":
         subject = subject.replace("answered", "agreed").replace("answers", "agrees")
-        clear = f"the {count(audit.n - audit.unknown)} clear items among " * bool(audit.unknown)
         why = SOON if audit.waits else AGREEMENT
         if audit.second is not None:
             why = OPEN.format(*map(percent, audit.second.accuracy[1:]))
         return (
-            f"{subject} with the annotator on {percent(audit.accuracy)} of {clear}{items}"
+            f"{subject} with the annotator on {percent(audit.accuracy)} of {clear}"
             f" ({wide}){end}. {why}"
         )
     if audit.second is not None:
         return (
             f"{subject} an estimated {percent(audit.accuracy)} of {which} correctly ({wide}):"
-            f" {items}{end}, with a second look for people's errors."
+            f" {clear}{end}, with a second look for people's errors."
         )
     if audit.reference:
-        clear = f"the {count(audit.n - audit.unknown)} clear items among " * bool(audit.unknown)
         return (
             f"{subject} an estimated {percent(audit.accuracy)} of {which} correctly ({wide}):"
-            f" {percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{items}{end}."
+            f" {percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{end}."
         )
     if not audit.unknown:
         return f"{subject} {percent(audit.accuracy)} of {items} correctly ({wide}){end}."

@@ -71,6 +71,16 @@ def plural(value: int, one: str, many: str = "") -> str:
     return f"{count(value)} {one if value == 1 else many or one + 's'}"
 
 
+def clear_of(n: int, unclear: int, one: str) -> str:
+    """How many rows a share was measured on: those with a clear answer, where some have none.
+
+    >>> clear_of(20, 5, "item"), clear_of(20, 0, "item")
+    ('the 15 clear ones among 20 items', '20 items')
+    """
+    clear = f"the {count(n - unclear)} clear {'one' if n - unclear == 1 else 'ones'} among "
+    return clear * bool(unclear) + plural(n, one)
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     """A share of 0..1 in percent; a dash where there is none.
 
