@@ -177,6 +177,8 @@ def test_people_are_listed(waiting: Run, stacksl: Shell) -> None:
 
 def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: Path) -> None:
     more = write_pool(tmp_path, 10, seed=2, first=500)
+    with more.open("a", encoding="utf-8") as file:
+        file.write("i900,\n")
     owned = tmp_path / "owned.csv"
     owned.write_text("".join(["text,label\n", *(f"old {name} words,{name}\n" for name in CLASSES)]))
     words = ["change", "run", "--budget", "$60", "--items", more, "--owned", owned]
@@ -185,9 +187,13 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     told = json.loads(said.out)
     assert (told["budget"], told["cost"], told["added"], told["owned"]) == (20, 18.0, 10, 3)
     assert told["annotators"] == ["anna", "ben", "carl"]
+    [odd] = told["added_warnings"]
+    assert odd.startswith(f"{more.stem}: 1 row set aside: ")
+    assert f"warning: {odd}\n" in said.err
     assert "give at least" in stacksl.refused("change", "run", "--budget", "5")
     said = stacksl.done(*words)
     assert "6 more labels, 20 in all, for $18.00 more at most" in said.err
+    assert f"warning: {odd}\n" in said.err
     told = json.loads(said.out)
     assert (told["state"], told["budget"], told["answered"]) == ("waiting", 20, 0)
     with waiting.ledger as ledger:

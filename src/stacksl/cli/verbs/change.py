@@ -12,7 +12,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import live
-from stacksl.cli.printing import as_json, dollars, facts
+from stacksl.cli.printing import as_json, dollars, facts, warn
 from stacksl.cli.verbs.ls import by_file, listed, status_facts
 from stacksl.cli.verbs.run import agree, setting_of, shown_run, word
 from stacksl.errors import SettingsError
@@ -185,6 +185,7 @@ def change(
         print(as_json({**opened.status(), "trained_on_audit": labels}) if json else sentence)
     elif dry_run:
         offered = opened.change(**wanted, dry_run=True)
+        warn(offered.warnings)
         told = as_json({"run": run, **_facts(offered, reopen)})
         lines = [*_bought(offered, reopen), _described(offered, wanted, run)]
         print(told if json else "\n".join(lines))
@@ -198,6 +199,7 @@ def _change_run(
     if not later and wanted["labeler"] is None:  # before a cost is printed
         import_module("stacksl.runs.storage.status").expect_labeler(run.folder, None)
     offered, reopen = run.change(**wanted, dry_run=True), wanted["reopen"]
+    warn(offered.warnings)
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
     agree(_bought(offered, reopen), yes)
@@ -271,6 +273,7 @@ def _facts(outcome: Outcome, reopen: bool) -> dict[str, Any]:
         "again": 0 if reopen else len(outcome.again),
         "annotators": list(outcome.annotators),
         "outdated_sheets": [{"annotator": name, "file": file} for name, file in outcome.outdated],
+        "added_warnings": list(outcome.warnings),
     }
 
 

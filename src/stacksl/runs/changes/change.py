@@ -95,6 +95,7 @@ class Outcome:
         left: labels that can be bought to train on under the new budget.
         outdated: who has an open sheet without the added classes, and its path.
         dropped: open questions that are withdrawn for good.
+        warnings: on the files that were added, such as how many rows cannot be used.
     """
 
     labels: int
@@ -113,6 +114,7 @@ class Outcome:
     annotators: tuple[str, ...]
     outdated: tuple[tuple[str, str], ...]
     dropped: int
+    warnings: tuple[str, ...]
 
     @property
     def cost_again(self) -> int | None:
@@ -243,6 +245,11 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         annotators=tuple(annotators_of(wanted.settings.annotators)),
         outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),
         dropped=len(ledger.open_purchases()) * change.drop,
+        warnings=tuple(
+            f"{data.name}: {sentence}"
+            for _, data in wanted.sources.parts[len(spec.sources.parts) :]
+            for sentence in data.warnings
+        ),
     )
 
 
