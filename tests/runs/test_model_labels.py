@@ -163,8 +163,23 @@ def test_a_row_without_a_label_does_not_hide_the_label_of_the_same_text(
 ) -> None:
     train, path = read(files["data"]), Path(files["right"])
     path.write_text(f"{path.read_text()}{train.items[0].prompt},\n")
-    labels = load_said(files["right"], train, resolve().settings, train.items)
-    assert labels.tolist() == [train.answers[item.id] for item in train.items]
+    labels, warnings = load_said(files["right"], train, resolve().settings, train.items)
+    assert labels == tuple(train.answers[item.id] for item in train.items)
+    assert not warnings
+
+
+def test_labels_of_a_models_file_that_are_no_class_are_told(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    path = Path(files["right"])
+    header, first, second, *rest = path.read_text().splitlines()
+    wrong = [f"{first.rpartition(',')[0]},card", f"{second.rpartition(',')[0]},tram"]
+    path.write_text("\n".join([header, *wrong, *rest]))
+    run = played(files, tmp_path / "run", "right")
+    assert [row for row, label in enumerate(said_in(run)) if label < 0] == [0, 1]
+    told = "2 labels in right.csv left out as none of the 4 classes: 'card' in "
+    [warning] = [each for each in run.status()["warnings"] if each.startswith(told)]
+    assert "did you mean 'cards'?; 'tram' in " in warning
 
 
 def test_a_forgotten_item_has_no_label_of_the_model(files: dict[str, str], tmp_path: Path) -> None:

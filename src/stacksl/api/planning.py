@@ -153,7 +153,8 @@ def prepare(
     filed = filed and (data is not None or resolved.settings.adapts)
     resolved, budget = _settled(resolved, sources, filed=filed)
     _expect_playable(resolved.settings, sources, labeler)
-    sources = replace(sources, said=_model_labels(resolved.settings, sources, labeled))
+    said, unlike = _model_labels(resolved.settings, sources, labeled)
+    sources = replace(sources, said=said)
     audit, further = _measuring(resolved.settings, sources, budget)
     name = sources.pool.name
     folder = Path(out) if out is not None else _default_folder(name, new_folder_name)
@@ -164,9 +165,8 @@ def prepare(
     if copied is not None:  # as they were when that run read them
         known = {} if test is None else stamps_of([spec.test_source or ""])
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
-    blank = labeled.unlabeled if labeled else 0
     warnings = (
-        *[f"{blank:,} rows have no label in '{resolved.settings.column}'"][: min(1, blank)],
+        *unlike,
         *sources.pool.warnings,
         *intake.warnings_of_test(sources.pool, sources.test),
         *intake.no_encoder(resolved),
@@ -413,8 +413,10 @@ def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[in
     return audit, further
 
 
-def _model_labels(settings: Settings, sources: Sources, column: Dataset | None) -> tuple[int, ...]:
-    """The class that a model gave each item, -1 for none; empty where no such labels are given.
+def _model_labels(
+    settings: Settings, sources: Sources, column: Dataset | None
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The class that a model gave each item, -1 for none, and warnings; empty without such labels.
 
     Raises:
         SettingsError: the run is of another kind.
@@ -422,7 +424,7 @@ def _model_labels(settings: Settings, sources: Sources, column: Dataset | None) 
     """
     dataset = sources.pool
     if settings.model_labels is None:
-        return ()
+        return (), ()
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN
     from stacksl.runs.session.said import load_said
@@ -431,13 +433,15 @@ def _model_labels(settings: Settings, sources: Sources, column: Dataset | None) 
     named = settings.class_names and settings.refit and settings.features != GIVEN
     if settings.column is not None and ranked and settings.refit:
         if column is None:  # of a run whose items are taken
-            return sources.said
+            return sources.said, ()
         if dataset.answers and dataset.answers == column.answers:
             raise DataError(
                 f"the column '{settings.column}' is the same as the answers in every row: name the"
                 " labels to be judged with --model-labels, or the answers with --label-column"
             )
-        return tuple(column.answers.get(item.id, -1) for item in dataset.items)
+        blank = (f"{column.unlabeled:,} rows have no label in '{settings.column}'",)
+        labels = tuple(column.answers.get(item.id, -1) for item in dataset.items)
+        return labels, blank * bool(column.unlabeled)
     if settings.column is not None or not (
         ranked and named and make_features(settings.features, classes=dataset.classes).reads_text
     ):
@@ -446,8 +450,7 @@ def _model_labels(settings: Settings, sources: Sources, column: Dataset | None) 
             " labels and class names: give --mode pool and leave out --model, --no-class-names and"
             " features of your own, or leave out --model-labels"
         )
-    labels = load_said(settings.model_labels, dataset, settings, sources.dataset.items)
-    return tuple(labels.tolist())
+    return load_said(settings.model_labels, dataset, settings, sources.dataset.items)
 
 
 # Arguments ----------------------------------------------------------------------------------------

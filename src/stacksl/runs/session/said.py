@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from stacksl.data import Dataset
 from stacksl.errors import DataError, StackslError
 from stacksl.ledger.ledger import Ledger
-from stacksl.runs.items.reading import read_like
+from stacksl.report.wording import plural
+from stacksl.runs.items.reading import read_like, strange
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -20,8 +18,8 @@ from stacksl.types import Item
 
 def load_said(
     source: str, train: Dataset, settings: Settings, items: Sequence[Item]
-) -> NDArray[np.int64]:
-    """The class that a model gave each of the `items`, (n,), −1 for none, by their prompts.
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The class that a model gave each of the `items`, −1 for none, by their prompts; warnings.
 
     Args:
         source: the folder of a run that the model labeled, or a file with the prompts and the
@@ -33,21 +31,26 @@ def load_said(
     Raises:
         DataError: it cannot be read, its classes are others, or it labels none of the items.
     """
-    path = Path(source)
+    path, warnings = Path(source), tuple[str, ...]()
     if path.is_dir():
         labels = _bought(path, train)
     else:
         dataset = read_like(source, train, settings, "file of a model's labels")
         texts = {item.id: item.prompt for item in dataset.items}
         labels = {texts[id]: label for id, label in dataset.answers.items()}
-    classes = np.array([labels.get(item.prompt, -1) for item in items], dtype=np.int64)
-    if not (classes >= 0).any():
+        if unlike := dataset.unknown:
+            warnings = (
+                f"{plural(len(unlike), 'label')} in {path.name} left out as none of the"
+                f" {len(train.classes or ())} classes: {strange(unlike, train.classes or ())}",
+            )
+    classes = tuple(labels.get(item.prompt, -1) for item in items)
+    if max(classes, default=-1) < 0:
         what = "model's run" if path.is_dir() else "file of a model's labels"
         raise DataError(
             f"the {what} {path.name} should have prompts of the data with one of its classes each,"
             " got none: make it from the same file"
         )
-    return classes
+    return classes, warnings
 
 
 def _bought(path: Path, train: Dataset) -> dict[str, int]:
