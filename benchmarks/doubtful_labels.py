@@ -191,7 +191,7 @@ def measure(name: str, table: Table, right: float, seed: int) -> dict[str, Any]:
         "wrong": int(wrong.sum()),
         "flagged": [int(doubt.flagged.sum()), int((doubt.flagged & wrong).sum())],
         "errors": errors,
-        "audits": list(redrawn(table, column, doubt.sure, seed)),
+        "audits": list(redrawn(table, column, doubt.held_out, seed)),
     }
 
 
