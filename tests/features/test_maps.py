@@ -56,19 +56,6 @@ ITEMS = [
 ]
 
 
-def test_candidates_have_an_encoder_of_their_own() -> None:
-    """A text that is a prompt here and a candidate there is encoded by both."""
-    same, queries, documents = Lengths(4), Lengths(4), Lengths(4)
-    documents.identity = "lengths 2"
-    queries.documents = documents
-    block = TextMap(queries, None).transform(ITEMS, progress=lambda done, total: None)
-    assert queries.seen == ["shared prompt", "yes"]
-    assert documents.seen == ["yes", "no", "perhaps", "never", "shared prompt"]
-    assert np.array_equal(block.phi[:], TextMap(same, None).transform(ITEMS).phi[:])
-    assert TextMap(queries, None).fingerprint != TextMap(same, None).fingerprint
-    assert TextMap(queries, ("yes", "no")).fingerprint == TextMap(same, ("yes", "no")).fingerprint
-
-
 def test_each_distinct_text_is_encoded_once() -> None:
     encoder = Lengths()
     block = TextMap(encoder, None).transform(ITEMS)

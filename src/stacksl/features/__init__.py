@@ -38,7 +38,7 @@ def _sentences(name: str, classes: Classes) -> FeatureMap:
         )
     if name == MINILM:
         return TextMap(MiniLM(), classes)
-    return TextMap(SentenceEncoder(name, role="query" if classes is None else "class"), classes)
+    return TextMap(SentenceEncoder(name), classes)
 
 
 def _given(name: str, classes: Classes) -> FeatureMap:

@@ -26,9 +26,6 @@ class Encoder(Protocol):
     Attributes:
         spec: what a user writes to get it, such as `hashing`.
         bias: the constant column that class features get, 0 for none.
-
-    One that reads candidates in another way than prompts has the encoder of these as its attribute
-    `documents`.
     """
 
     spec: str

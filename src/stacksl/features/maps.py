@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +13,11 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Block, LazyRows, SharedBlock
 from stacksl.engine import on_ray
 from stacksl.errors import FeatureError
-from stacksl.features.encoders import Encoder, Progress, Vectors
+from stacksl.features.encoders import Encoder, Progress
 from stacksl.features.rows import WEIGHTS, class_rows, pair_block, pair_columns, widths
 from stacksl.types import Item
 
 MANY = 1 << 16  # items above which the rows of a pool are not held in memory
-Text: TypeAlias = tuple[bool, str]
-"""A text, and whether it is one that the encoder of documents reads."""
 
 
 class FeatureMap(Protocol):
@@ -106,12 +103,6 @@ class TextMap:
         return self.encoder.dim + (self.encoder.bias > 0.0)
 
     @property
-    def documents(self) -> Encoder:
-        """The encoder of candidates: that of prompts, or its `documents`."""
-        encoder: Encoder = getattr(self.encoder, "documents", self.encoder)
-        return encoder
-
-    @property
     def truncated(self) -> int:
         """How many distinct texts the encoder has truncated so far."""
         return self.encoder.truncated
@@ -127,12 +118,12 @@ class TextMap:
 
     def fit(self, items: Sequence[Item]) -> None:
         """Fit the encoder on the distinct texts that the rows read."""
-        self.encoder.fit(list(dict.fromkeys(text for _, text in self._texts(items))))
+        self.encoder.fit(list(dict.fromkeys(self._texts(items))))
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
         """The float32 features of `items`; see `FeatureMap.transform`."""
         texts, places = _distinct(self._texts(items))
-        vectors = self._encoded(texts, progress)
+        vectors = self.encoder.encode(texts, progress)
         if not np.isfinite(vectors).all():
             bad = {texts[n] for n in np.flatnonzero(~np.isfinite(vectors).all(axis=1))}
             name = next(item.id for item in items if not bad.isdisjoint(self._texts([item])))
@@ -168,38 +159,18 @@ class TextMap:
             return f"class rows 1: {encoded} to {self.dim}, bias {self.encoder.bias}; {identity}"
         products, differences = widths(encoded)
         rows = f"pair rows 1: {encoded} to {products}+{differences}, {WEIGHTS}"
-        documents = f"; {self.documents.identity}" if self._differ else ""
-        return f"{rows}; {identity}{documents}"
+        return f"{rows}; {identity}"
 
     @property
     def _mark(self) -> NDArray[np.uint8]:
         return np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8).copy()
 
-    @property
-    def _differ(self) -> bool:
-        """Whether candidates are encoded in another way than prompts."""
-        return self.classes is None and self.documents is not self.encoder
-
-    def _texts(self, items: Sequence[Item]) -> Iterator[Text]:
+    def _texts(self, items: Sequence[Item]) -> Iterator[str]:
         """The texts that are encoded: of each item the prompt, then for pairs its candidates."""
-        differ = self._differ
         for item in items:
-            yield False, item.prompt
+            yield item.prompt
             if self.classes is None:
-                yield from ((differ, candidate) for candidate in item.candidates)
-
-    def _encoded(self, texts: Sequence[Text], progress: Progress | None) -> Vectors:
-        """The vectors (m, e) of distinct texts, each by the encoder of its kind."""
-        if not self._differ:
-            return self.encoder.encode([text for _, text in texts], progress)
-        vectors = np.empty((len(texts), self.encoder.dim), np.float32)
-        done = 0
-        for encoder, kind in ((self.encoder, False), (self.documents, True)):
-            places = [n for n, (document, _) in enumerate(texts) if document is kind]
-            shown = progress and partial(_shifted, progress, done, len(texts))
-            vectors[places] = encoder.encode([texts[n][1] for n in places], shown)
-            done += len(places)
-        return vectors
+                yield from item.candidates
 
 
 def transformed(
@@ -241,12 +212,8 @@ class _Transformed(LazyRows):
         return np.asarray(block.h, np.float32)
 
 
-def _shifted(progress: Progress, before: int, total: int, done: int, _: int) -> None:
-    progress(before + done, total)
-
-
-def _distinct(texts: Iterable[Text]) -> tuple[list[Text], NDArray[np.int64]]:
+def _distinct(texts: Iterable[str]) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct texts in order of appearance, and for each text its place among them."""
-    places: dict[Text, int] = {}
+    places: dict[str, int] = {}
     index = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
     return list(places), index

@@ -60,11 +60,6 @@ class MiniLM(CachedEncoder):
         self.threads = threads or encoder_threads() or _cores()
         self._folder = find_minilm()
 
-    @property
-    def documents(self) -> MiniLM:
-        """This encoder: the model makes no difference between queries and documents."""
-        return self
-
     @cached_property
     def identity(self) -> str:
         """The hash of weights, tokenizer and the way of encoding, independent of the path."""

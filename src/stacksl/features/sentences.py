@@ -17,7 +17,7 @@ from stacksl.core.threads import waits_asleep
 from stacksl.errors import FeatureError
 from stacksl.features.cache import CachedEncoder, Entry
 from stacksl.features.encoders import Vectors, encoder_threads, in_batches, unit
-from stacksl.features.weights import Role, find_weights, folder_hash, role_prompt
+from stacksl.features.weights import classification_prompt, find_weights, folder_hash
 
 _ROWS = 16  # of every batch; the first is the filler that sets its length
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 2**15)
@@ -32,7 +32,6 @@ class SentenceEncoder(CachedEncoder):
 
     Args:
         name: a folder, or a name on the Hugging Face hub.
-        role: what the texts are, for a model that declares prompts; "" for its default prompt.
         threads: of torch while it encodes; default `$STACKSL_ENCODER_THREADS`, else 2, or 1 where
             torch was loaded before with threads that spin. Another number may change last bits.
 
@@ -45,29 +44,18 @@ class SentenceEncoder(CachedEncoder):
 
     gpu = True
 
-    def __init__(self, name: str, *, role: Role = "", threads: int | None = None) -> None:
-        super().__init__(f"sentences:{name}", name=name, role=role)
-        self.role = role
+    def __init__(self, name: str, *, threads: int | None = None) -> None:
+        super().__init__(f"sentences:{name}", name=name)
         self.threads = threads or _threads()
         self._folder = find_weights(name)
         self._fillers: dict[int, str] = {}
-        self._first: SentenceEncoder | None = None  # which has the model
 
     @cached_property
     def identity(self) -> str:
         """The hash of weights, tokenizer, settings and prompt, independent of the folder's path."""
-        prompt = "" if self._prompt is None else f"; {self.role} prompt: {self._prompt}"
+        prompt = "" if self._prompt is None else f"; class prompt: {self._prompt}"
         text = f"sentences 1: {folder_hash(self._folder)}{prompt}"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-    @cached_property
-    def documents(self) -> SentenceEncoder:
-        """The same model for documents; this encoder where it makes no difference between them."""
-        if self.role != "query":
-            return self
-        other = SentenceEncoder(self.spec.partition(":")[2], role="document", threads=self.threads)
-        other._first, other._cut = self, self._cut  # one model, and a text that is cut counts once
-        return self if self._prompt is None and other._prompt is None else other
 
     @cached_property
     def dim(self) -> int:
@@ -149,8 +137,8 @@ class SentenceEncoder(CachedEncoder):
 
     @cached_property
     def _prompt(self) -> str | None:
-        """What the model puts before texts of this role; None where that is its default."""
-        return role_prompt(self._folder, self.role)
+        """What the model puts before a text; None for its default prompt."""
+        return classification_prompt(self._folder)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -161,8 +149,6 @@ class SentenceEncoder(CachedEncoder):
 
     @cached_property
     def _model(self) -> Any:
-        if self._first is not None:
-            return self._first._model
         from sentence_transformers import SentenceTransformer
 
         try:

