@@ -221,7 +221,7 @@ def test_a_forwarded_report_has_no_person_path_or_column(said, tmp_path: Path, s
     (place / f"{CANARY}test.csv").write_text(held, encoding="utf-8")
     run = place / f"{CANARY}run"
     words = ["--labeler", "file", "--annotators", ",".join(people), "--sheets", "csv"]
-    words += ["--price", f"{people[0]}=3,{people[1]}=2", "--set", "sheets.overlap=6"]
+    words += ["--price", "3", "--set", "sheets.overlap=6"]
     words += ["--classes", place / f"{CANARY}classes.txt", "--prompt-column", header[1]]
     words += ["--set", f"sheets.dir={place / CANARY}sheets", "--audit", "4", "--budget", "30"]
     words += ["--test", place / f"{CANARY}test.csv"]

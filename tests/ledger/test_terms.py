@@ -53,27 +53,6 @@ def test_a_budget_is_never_below_what_is_spent(book, decision):
     assert (ledger.accounts.left, ledger.post([decision(3)])[0].status) == (0, "refused")
 
 
-def test_a_raised_price_holds_for_new_leases_alone(book, decision, path):
-    ledger = book(budget=3, money=30, price=10)
-    ledger.post([decision(1)])
-    ledger.set_budget(3, 35, {"price": 12})
-    assert (ledger.accounts.price, ledger.accounts.left) == (12, 2)
-    ledger.post([decision(2), decision(3)])
-    assert [each.price for each in ledger.open_purchases()] == [10, 12, 12]
-    with pytest.raises(LabelerError, match="at most the 10 micro-units reserved, got 12"):
-        ledger.take([Answer("q0", 0, 1, 1, "carol", 12)])
-    ledger.take([Answer("q1", 0, 1, 1, "carol", 12)])
-    with pytest.raises(LabelerError, match="the price of a label should be a whole number"):
-        ledger.set_budget(3, 35, {"price": 12.5})
-    with pytest.raises(LedgerCorrupt, match="its price is -1"):
-        ledger.set_budget(3, 35, {"price": -1})
-    assert (ledger.accounts.price, ledger.accounts.spent_money) == (12, 34)
-    ledger.close()
-    with Ledger.open(path) as again:
-        assert (again.accounts.price, again.accounts.spent_money) == (12, 34)
-        again.verify({"a file": again.head})
-
-
 def test_an_overspending_budget_row_is_found(book, decision, path):
     from stacksl.ledger.accounts import Accounts
     from stacksl.ledger.events import Entry

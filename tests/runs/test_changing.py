@@ -12,6 +12,7 @@ from stacksl.api import Run, run
 from stacksl.cli.verbs.ls import _shown as status_shown
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
+from stacksl.labelers.protocol import Request
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.spec import RunSpec
 
@@ -49,21 +50,29 @@ def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
     expect_sound(done)
 
 
-def test_money_left_by_who_costs_less_buys_more(tmp_path: Path) -> None:
-    who = {"annotators": "anna,ben", "price": "anna=3,ben=2"}
-    done = play(begin(tmp_path, budget="$30", **who))
-    assert done.status()["money"] == {"price": 3.0, "budget": 30.0, "spent": 25.0}
-    for shown in (shown_run(done), status_shown(done, done.status())):
-        assert "$25.00 of $30.00" in shown
-        assert f"stacksl change {done.path} --budget '$30'" in shown
-    assert done.change(budget="$30", later=True).labels == 11
-    play(done.resume())
-    assert (done.status()["spent"], done.status()["left"]) == (11, 0)
-    assert 27 <= done.status()["money"]["spent"] <= 28
-    for name, settings in (("counted", {"budget": 10}), ("all", {"count": 11, "budget": "$33"})):
+def test_money_left_by_answers_that_cost_less_buys_more(tmp_path: Path) -> None:
+    def cheap(request: Request) -> tuple[str, int]:
+        return gold(request.prompt), 2
+
+    def bought_by(name: str, count: int, budget: str | int) -> Run:
         (tmp_path / name).mkdir()
-        other = play(begin(tmp_path / name, **{**who, **settings}))
-        assert "stacksl change" not in shown_run(other), "labels were meant, or none is left"
+        data, classes = write_pool(tmp_path / name, count), str(write_classes(tmp_path / name))
+        wanted = {"classes": classes, "mode": "pool", "class_names": False, "audit": 0}
+        out = tmp_path / name / "run"
+        return run(data, labeler=cheap, price=3, budget=budget, out=out, **wanted)
+
+    done = bought_by("money", 60, "$30")
+    assert done.status()["money"] == {"price": 3.0, "budget": 30.0, "spent": 20.0}
+    for shown in (shown_run(done), status_shown(done, done.status())):
+        assert "$20.00 of $30.00" in shown
+        assert "change(budget='$30', labeler=...)" in shown
+    assert done.change(budget="$30", later=True).labels == 13
+    done.resume(labeler=cheap)
+    assert (done.status()["spent"], done.status()["left"]) == (13, 0)
+    assert done.status()["money"]["spent"] == 26.0
+    for name, count, budget in (("counted", 60, 10), ("all", 11, "$33")):
+        other = bought_by(name, count, budget)
+        assert "change(" not in shown_run(other), "labels were meant, or none is left"
     expect_sound(done)
 
 

@@ -259,7 +259,7 @@ def test_a_dry_run_says_what_is_done_with_the_column(
     data = write(tmp_path, [{k: v for k, v in row.items() if k != "truth"} for row in tickets()])
     words = ["run", str(data), "--model-labels", "gpt", "--annotators", "anna,ben", "--dry-run"]
     words += ["--features", "hashing", "--out", str(tmp_path / "run"), "--audit", "40"]
-    prices = ["--price", "anna=0.50,ben=0.75"]
+    prices = ["--price", "0.75"]
     for more, told in (([], False), (["--budget", "100"], True), (prices, False)):
         assert call([*words, *more]) == 0
         said = capsys.readouterr().out

@@ -27,7 +27,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def people(folder: Path, **more: Any) -> Run:
     wanted = {
         "annotators": "anna,ben",
-        "price": "anna=0.5,ben=0.2",
+        "price": "0.5",
         "audit": 5,
         "sheets.overlap": 3,
     }
@@ -55,7 +55,7 @@ def test_who_when_and_price_are_in_every_format(done: Run, tmp_path: Path) -> No
     assert {row["labeler"] for row in table} == {"annotator 1", "annotator 2"}
     assert {(r["labeler"], r["price"]) for r in table} == {
         ("annotator 1", 0.5),
-        ("annotator 2", 0.2),
+        ("annotator 2", 0.5),
     }
     kept = ("label", "labeler", "time", "price", "purpose")
     wanted = sorted([tuple(row[k] for k in kept) for row in table])

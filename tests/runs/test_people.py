@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -101,24 +100,6 @@ def test_rows_of_two_are_two_purchases_and_one_lesson(tmp_path: Path, mode: str)
     assert facts.budget.answered == 19
     assert (facts.asking.agreement.n, facts.asking.agreement.agreed) == (5, 0)
     assert "0.0% of 5 rows" in (waiting.path / "report.html").read_text()
-    expect_sound(waiting)
-
-
-def test_prices_by_annotator_are_promised_at_the_highest(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, price="anna=3,ben=2.50", budget=12, **TWO)
-    assert waiting.status()["money"] == {"price": 3.0, "budget": 36.0, "spent": 18.0}
-    ben = next(path for path in sheets(waiting) if "ben" in path.name)
-    waiting.answer(fill(ben))
-    assert waiting.status()["money"]["spent"] == 3 * 3.0 + 3 * 2.5 + 3 * 3.0
-    play(waiting)
-    paid = Counter({"anna": 0, "ben": 0})
-    for row in bought(waiting):
-        paid[str(row["labeler"])] += int(str(row["price"]))
-        assert row["price"] == {"anna": 3_000_000, "ben": 2_500_000}[str(row["labeler"])]
-    assert waiting.status()["money"]["spent"] == paid.total() / 1e6 < 36.0
-    facts = facts_of(waiting)
-    assert {cost.labeler: cost.money for cost in facts.asking.costs} == dict(paid)
-    assert facts.budget.price is None
     expect_sound(waiting)
 
 

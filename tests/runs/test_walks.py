@@ -49,7 +49,7 @@ class Walk:
             sheets={"overlap": 0 if second_look else 3},
             seed=seed,
             annotators="anna,ben,carl",
-            price="anna=3,ben=2,carl=1",
+            price="3",
             **({"audit": 10, "second_look": True} if second_look else {"audit": 5}),
         )
 
@@ -129,10 +129,9 @@ def expect_laws(walk: Walk) -> None:
     assert len(lessons) == len(set(lessons))
     measuring = {row["item"] for row in rows if row["purpose"] == "audit"}
     assert not measuring & set(lessons)
-    prices = {"anna": 3_000_000, "ben": 2_000_000, "carl": 1_000_000, None: 3_000_000}
     for row in charged:
         unpaid = row["state"] in ("released", "late")
-        assert row["price"] == (0 if unpaid else prices[row["labeler"]])  # type: ignore[index]
+        assert row["price"] == (0 if unpaid else 3_000_000)
         assert row["answer"] is None or 0 <= int(str(row["answer"])) < len(CLASSES)
     expect_asked_once(walk)
     expect_sound(walk.run)

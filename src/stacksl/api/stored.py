@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.data import Dataset
-from stacksl.errors import RunError
+from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.runs.items.intake import again_in_memory
@@ -448,7 +448,7 @@ class Run:
         owned: str | Path | Sequence[str | Path] = (),
         classes: str | Sequence[str] | Mapping[str, str] = (),
         reopen: bool = False,
-        annotators: str | Sequence[str] | Mapping[str, object] = (),
+        annotators: str | Sequence[str] = (),
         later: bool = False,
         dry_run: bool = False,
         agreed: Outcome | None = None,
@@ -469,8 +469,7 @@ class Run:
             classes: names of classes to add, or names with descriptions. Answers of none of the
                 classes whose right text is such a name are learned, and free.
             reopen: buy one more label of each other item answered with none of the classes.
-            annotators: names to add, or names with the price of an answer. They get rows that are
-                handed out from now on.
+            annotators: names to add. They get rows that are handed out from now on.
             later: only record the change; `resume` continues the run.
             dry_run: return the outcome, and write nothing.
             agreed: the outcome of `dry_run` that the user agreed to; no more is bought than that.
@@ -483,21 +482,24 @@ class Run:
             progress: called with the progress of the run.
 
         Raises:
-            SettingsError: a value that is wrong, or that budget, items or prices do not allow.
+            SettingsError: a value that is wrong, or that budget or items do not allow.
             DataError: a file cannot be read as the run's own was, or has ids that are taken.
             RunError: the run has not asked for a label yet, or does not allow the change.
         """
         from stacksl.runs.changes.change import Change, change_run, preview
 
+        if isinstance(annotators, Mapping):
+            raise SettingsError(
+                "annotators should be names, got names with values: a label has one price, whoever"
+                " answers it, so give the names alone"
+            )
         wanted = Change(
             None if budget is None else str(budget),
             tuple(str(Path(file).absolute()) for file in _several(items)),
             tuple(str(Path(file).absolute()) for file in _several(owned)),
             dict(classes) if isinstance(classes, Mapping) else dict.fromkeys(_several(classes), ""),
             reopen,
-            {name: None if price is None else str(price) for name, price in annotators.items()}
-            if isinstance(annotators, Mapping)
-            else dict.fromkeys(_several(annotators)),
+            tuple(_several(annotators)),
             labeler if isinstance(labeler, str) else None,
             stop_when,
             flattened(settings or {}),

@@ -283,10 +283,9 @@ class OpenRun:
             return "gone"
         if not _fits(reply, self.sheets.question(row).options):
             return "refused"
-        price = self.sheets.prices.of(row.annotator)
         try:
-            [receipt] = self.ledger.take([self.sheets.answer(reply, row, price)])
-        except LabelerError:  # such as a price above the lease's: one answer stops no run
+            [receipt] = self.ledger.take([self.sheets.answer(reply, row)])
+        except LabelerError:  # one answer stops no run
             return "refused"
         self._note([receipt])
         self.people.pace[annotator].answer()
@@ -453,7 +452,7 @@ class OpenRun:
                 rows(name),
                 self._answered[name],
                 self._skipped[name],
-                self._answered[name] * self.sheets.prices.of(name) if priced else 0,
+                self._answered[name] * self.session.spec.budget.price if priced else 0,
                 self.people.pace[name].an_hour,
                 *self._agreement.get(name, (0, 0)),
                 next((state for state, names in states.items() if name in names), ""),

@@ -123,7 +123,7 @@ def _budget(site: Site, act: Act) -> dict[str, Any]:
 
 def _annotator(site: Site, act: Act) -> dict[str, Any]:
     player, name = site.player, (act.name or "").strip()
-    wanted = Change(annotators={name: act.value or None})
+    wanted = Change(annotators=(name,))
     _done(player.do(lambda: change_run(player.folder, wanted), closes=True))
     return {"state": "done", "link": site.access.link(name), "name": name}
 

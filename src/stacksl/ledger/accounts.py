@@ -227,8 +227,7 @@ class Accounts:
                     raise impossible(entry, f"its money is {money!r}, not a whole number")
                 if labels < self.spent or (money is not None and money < self.spent_money):
                     raise impossible(entry, "it is below what is spent")
-                price = price_of(entry, entry.payload.get("price", self.price))
-                self.budget, self.money, self.price = labels, money, price
+                self.budget, self.money = labels, money
             case "class_added":
                 size = whole_of(entry, "size")
                 if entry.number != self.classes_added + 1 or size <= (self.classes or 0):

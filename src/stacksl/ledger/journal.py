@@ -221,7 +221,7 @@ class Journal(LedgerReader):
         """Change what may be spent from here on, as a `budget` row.
 
         The payload holds the `detail` (JSON values) too: what else changes with it, such as the
-        learner's budget and rounds or the `price` at which labels are reserved.
+        learner's budget and rounds.
 
         Raises:
             LedgerError: below what is spent or reserved.
@@ -230,8 +230,6 @@ class Journal(LedgerReader):
         money = None if money is None else whole(money, "the budget in money", _COUNTED)
         if clash := sorted({"budget", "money"}.intersection(detail)):
             raise LedgerError(f"the detail of a budget may not name {' or '.join(clash)} again")
-        if "price" in detail:
-            detail = {**detail, "price": whole(detail["price"], "the price of a label", _COUNTED)}
         with self.together():
             spent, paid = self.accounts.spent, self.accounts.spent_money
             if labels < spent:

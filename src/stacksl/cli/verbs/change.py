@@ -49,10 +49,7 @@ Reopen = Annotated[
 ]
 AddAnnotator = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME[=PRICE]",
-        help="One more person, who gets rows from now on.",
-    ),
+    typer.Option(metavar="NAME", help="One more person, who gets rows from now on."),
 ]
 NewLabeler = Annotated[
     str | None,
@@ -155,7 +152,7 @@ def change(
         "owned": owned or (),
         "classes": _classes(add_class or [], description or []),
         "reopen": reopen,
-        "annotators": dict(map(_annotator, add_annotator or [])),
+        "annotators": add_annotator or (),
         "labeler": labeler,
         "stop_when": stop_when,
         "settings": dict(map(setting_of, set_ or [])),
@@ -235,11 +232,6 @@ def _classes(names: list[str], descriptions: list[str]) -> dict[str, str]:
     if len(set(names)) < len(names):
         raise SettingsError("--add-class got the same name twice: give each class once")
     return dict(zip(names, [*descriptions, *[""] * (len(names) - len(descriptions))], strict=True))
-
-
-def _annotator(text: str) -> tuple[str, str | None]:
-    name, equals, price = text.partition("=")
-    return name.strip(), price.strip() if equals else None
 
 
 def _bought(offered: Outcome, reopen: bool) -> list[str]:

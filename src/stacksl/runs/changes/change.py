@@ -6,7 +6,7 @@ follows from the ledger's rows when the run is resumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,11 +35,10 @@ from stacksl.runs.session.language import expect_room
 from stacksl.runs.session.model_labels import asks_local, asks_model, expect_within_price
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
-from stacksl.runs.settings.budget import accuracy_mark, parse_prices, promised_share
+from stacksl.runs.settings.budget import accuracy_mark, promised_share
 from stacksl.runs.settings.conflicts import conflicts, unknown_names
 from stacksl.runs.settings.resolve import unknown_setting, validated
 from stacksl.runs.settings.terms import (
-    expect_payable,
     fresh_audit,
     left_to_train,
     most_paid,
@@ -61,8 +60,8 @@ TRAINING = {
 class Change:
     """A change of a run; its parts may be combined, and are the arguments of `Run.change`.
 
-    A class has the description "" where nothing is said of it, and an annotator the price None
-    where all answers have one price; `training` are settings by dotted name.
+    A class has the description "" where nothing is said of it; `training` are settings by dotted
+    name.
     """
 
     budget: str | None = None
@@ -70,7 +69,7 @@ class Change:
     owned: tuple[str, ...] = ()
     classes: Mapping[str, str] = field(default_factory=dict)
     reopen: bool = False
-    annotators: Mapping[str, str | None] = field(default_factory=dict)
+    annotators: tuple[str, ...] = ()
     labeler: str | None = None
     stop_when: str | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -192,7 +191,6 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     if change.budget is not None:
         wanted = replace(wanted, now=new_terms(wanted, ledger, change.budget, drop=change.drop))
         expect_items(wanted, ledger)
-    expect_payable(wanted, ledger, spec.budget.price)
     if change.owned and promised_share(wanted.settings.stop_when) is not None:
         raise SettingsError(
             "stop_when with right=R does not go with labels that you have, which nobody checks:"
@@ -240,7 +238,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         mapped=mapped,
         measured=measured,
         again=again,
-        price=None if spec.budget.money is None else wanted.budget.price,
+        price=None if spec.budget.money is None else spec.budget.price,
         left=left_to_train(wanted, ledger),
         annotators=tuple(annotators_of(wanted.settings.annotators)),
         outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),
@@ -383,11 +381,8 @@ def _with_settings(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
     return replace(spec, resolved=replace(spec.resolved, settings=settings, origin=origin))
 
 
-def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
-    """The spec with more annotators, who get rows that are assigned from now on.
-
-    Labels are reserved at the highest price of all annotators, which a new one may raise.
-    """
+def _with_annotators(spec: RunSpec, added: Sequence[str]) -> RunSpec:
+    """The spec with more annotators, who get rows that are assigned from now on."""
     if not added:
         return spec
     settings = spec.settings
@@ -396,26 +391,8 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
             f"the labels of the run {spec.folder.path} come from '{settings.labeler}', not from"
             " people: annotators are added to runs with --labeler file"
         )
-    names = annotators_of(settings.annotators)
-    known = parse_prices(settings.price)
-    prices = {name: price for name, price in added.items() if price is not None}
-    if prices and settings.price is None:
-        raise SettingsError(
-            f"{', '.join(prices)} should have no price, since this run counts labels and not"
-            " money: give only the names"
-        )
-    if missing := [name for name in added if name not in prices and known.by]:
-        raise SettingsError(
-            f"annotators of this run have prices of their own: give {missing[0]}=PRICE"
-        )
-    text = settings.price
-    if text is not None and (prices or known.by):
-        entries = text.split(",") if "=" in text else [f"{name}={text}" for name in names]
-        entries += [f"{name}={prices.get(name, text)}" for name in added]
-        text = ",".join(entries)
-    wanted = _with_settings(spec, {"annotators": ",".join([*names, *added]), "price": text})
-    price = max(spec.budget.price, parse_prices(text).most)
-    return replace(wanted, budget=replace(spec.budget, price=price))
+    names = [*annotators_of(settings.annotators), *added]
+    return _with_settings(spec, {"annotators": ",".join(names)})
 
 
 # On disk --------------------------------------------------------------------------------------
@@ -440,9 +417,6 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         report["set"] = [f"{name}={value}" for name, value in chosen.items()]
     if change.annotators:
         chosen["annotators"] = wanted.settings.annotators
-        if wanted.settings.price is not None:
-            chosen["price"] = wanted.settings.price
-            values["price_micro"] = wanted.budget.price
         if len(annotators_of(spec.settings.annotators)) == 1:
             values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
     if change.labeler is not None:

@@ -33,7 +33,6 @@ from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
 from stacksl.runs.finish.own_items import disagreements, roles, uses
 from stacksl.runs.loop.game import Examples, Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
-from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.spec import RunSpec, versions
 from stacksl.runs.storage.status import unanswered_warning, unimproved
 from stacksl.types import copied
@@ -145,7 +144,7 @@ def _budget(spec: RunSpec, game: Game) -> f.Budget:
         left=ledger.accounts.left,
         rounds=len(seen),
         horizon=len(seen) + unseen,
-        price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
+        price=spec.budget.price if priced else None,
         money=ledger.accounts.money,
         spent_money=ledger.accounts.spent_money if priced else None,
         owned=owned_labels(game.examples),

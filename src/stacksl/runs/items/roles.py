@@ -138,7 +138,7 @@ def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[i
 
 
 def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -> None:
-    """Enter a changed budget, price or number of items, and lease the audit of the change.
+    """Enter a changed budget or number of items, and lease the audit of the change.
 
     Args:
         spec: the run, with its new budget, for which `expect_items` has found items.
@@ -151,15 +151,11 @@ def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -
     free = _free(spec, ledger, order)
     known = [int(row.payload["items"]) for row in ledger.rows() if row.event == "budget"]
     items = known[-1] if known else first
-    price, before = (
-        spec.budget.price,
-        (ledger.accounts.budget, ledger.accounts.money, ledger.accounts.price, items),
-    )
-    if before != (terms.labels, terms.money, price, len(order)):
+    before = (ledger.accounts.budget, ledger.accounts.money, items)
+    if before != (terms.labels, terms.money, len(order)):
         rounds = ledger.accounts.last_round + len(free) - max(0, wanted)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
-        dearer = {} if price == ledger.accounts.price else {"price": price}
-        ledger.set_budget(terms.labels, terms.money, {**detail, **dearer})
+        ledger.set_budget(terms.labels, terms.money, detail)
     if wanted > 0:
         ids = [item.id for item in spec.dataset.items]
         passed = frozenset(range(len(ids))) - frozenset(free)

@@ -23,7 +23,6 @@ from stacksl.labelers.sheets.writing import write_howto, write_sheet
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
 from stacksl.ledger.queries import LedgerReader
-from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET
@@ -67,7 +66,6 @@ class SheetLabeler:
         self.row = {item.id: index for index, item in enumerate(self.items)}
         table = spec.folder.resolved()
         self.away = without_rows(table, ledger)
-        self.prices = parse_prices(spec.settings.price)
         # the number of the last sheet written while there was one annotator
         self._alone = int(table.get("sheets_alone", 0))
         self._secret = int(table[SECRET], 16)
@@ -110,17 +108,15 @@ class SheetLabeler:
                     f"{path}: this sheet has no answer, and {newer} has its open rows now: fill in"
                     " that one"
                 )
-        price = {name: self.prices.of(name) for name in {row.annotator for row in rows}}
-        pairs = [(reply, handed[reply.key]) for reply in replies]
-        answers = [self.answer(reply, row, price[row.annotator]) for reply, row in pairs]
+        answers = [self.answer(reply, handed[reply.key]) for reply in replies]
         self._answers += answers
         return Sheets(tuple(answers), tuple(faults), empty)
 
-    def answer(self, reply: Reply, row: Handed, price: int) -> Answer:
-        """A reply as the answer to the lease of its row, at the `price` of its annotator."""
+    def answer(self, reply: Reply, row: Handed) -> Answer:
+        """A reply as the answer to the lease of its row."""
         index = None if reply.position is None else row.order[reply.position]
         key, who = (row.item, row.slot, row.token), row.annotator
-        return Answer(*key, index, who, price, reply.said, reply.text, reply.note)
+        return Answer(*key, index, who, self.spec.budget.price, reply.said, reply.text, reply.note)
 
     def answers(self) -> list[Answer]:
         """The answers read since the last call, in the order in which they were bought.
@@ -173,7 +169,6 @@ class SheetLabeler:
         run's secret, so that neither tells which rows belong to the audit.
         """
         who = annotators_of(self.settings.annotators)
-        price = {name: self.prices.of(name) for name in who}
         load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
         had_rows = Counter(handed.annotator for handed in known)
         had = [(handed.item, handed.slot, handed.annotator) for handed in known]
@@ -191,20 +186,14 @@ class SheetLabeler:
             again = names[0] in self.away or (request.item, names[0]) in {(i, n) for i, _, n in had}
             if again and (request.item, request.slot) in looks:
                 continue  # nobody may look at it: the run ends its lease
-            paid = [person for person in names if price[person] <= request.price]
-            name = min(paid or names, key=lambda person: (load[person], had_rows[person]))
-            lease: Purchase = request
-            if not paid:  # leased at the present price, which `change` has checked
-                self.ledger.free([request])
-                leases = {(p.item, p.slot): p for p in self.ledger.open_purchases()}
-                lease = leases[request.item, request.slot]
+            name = min(names, key=lambda person: (load[person], had_rows[person]))
             key = new_key(number, rng, taken)
-            had.append((lease.item, lease.slot, name))
+            had.append((request.item, request.slot, name))
             taken.add(key)
             load[name] += 1
             had_rows[name] += 1
-            order = self._order(name, lease.item)
-            rows.append(Handed(key, lease.item, lease.slot, lease.token, name, sheet, order))
+            order = self._order(name, request.item)
+            rows.append(Handed(key, request.item, request.slot, request.token, name, sheet, order))
         return rows
 
     def _order(self, annotator: str, item: str) -> tuple[int, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from itertools import pairwise
@@ -36,42 +35,6 @@ class Budget:
         return self.labels * self.price if self.money is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What one answer costs, in micro-units: `by` annotator where they differ, `most` at most."""
-
-    most: int
-    by: Mapping[str, int] = field(default_factory=dict)
-
-    def of(self, annotator: str) -> int:
-        """What an answer of this one costs."""
-        return self.by.get(annotator, self.most)
-
-
-def parse_prices(text: Decimal | float | str | None) -> Prices:
-    """The prices that `text` means: one for all, or NAME=PRICE with commas between.
-
-    Raises:
-        SettingsError: a price that is none, or a name that comes twice.
-
-    >>> parse_prices("anna=3,ben=2").of("ben"), parse_prices("2.50").of("ben")
-    (2000000, 2500000)
-    """
-    if text is None:
-        return Prices(0)
-    if "=" not in str(text):
-        return Prices(micro_units(text))
-    pairs = [part.partition("=") for part in str(text).split(",")]
-    names = [name.strip() for name, _, _ in pairs]
-    if not all(names) or len(set(names)) < len(names):
-        raise SettingsError(
-            "prices should be one NAME=PRICE for each annotator, such as anna=3,ben=2, not"
-            f" '{text}'"
-        )
-    by = {name: micro_units(price) for name, (_, _, price) in zip(names, pairs, strict=True)}
-    return Prices(max(by.values()), by)
-
-
 def micro_units(amount: Decimal | float | str) -> int:
     """`amount` of money as integer micro-units.
 
@@ -91,7 +54,6 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
 
     Below 1 it is a fraction of the items (decimal arithmetic, rounded down), 1.0, 100% or ``all``
     every label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label.
-    Where prices differ by annotator, every label is counted at the highest.
 
     Raises:
         SettingsError: for anything else, a fraction that comes to no label, or more labels than
@@ -100,7 +62,7 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
     >>> parse_budget("0.1", 2001, None).labels, parse_budget("all", 9, None).labels
     (200, 9)
     """
-    label_price = parse_prices(price).most
+    label_price = 0 if price is None else micro_units(price)
     word = str(text).strip()
     if word.startswith("$"):
         return _money_budget(word, items, price, label_price)

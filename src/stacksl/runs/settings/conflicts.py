@@ -112,14 +112,7 @@ def _of_learning(settings: Settings) -> list[str]:
 
 def _of_people(settings: Settings, people: bool) -> list[str]:
     faults: list[str] = []
-    named = [part.partition("=")[0].strip() for part in (settings.price or "").split(",")]
-    by_name = "=" in (settings.price or "")
     if not people:
-        if by_name:
-            faults.append(
-                "prices by name belong to people who answer by file: give one price, such as"
-                " --price 2.50, or --labeler file"
-            )
         return faults
     names = [name.strip() for name in settings.annotators.split(",")]
     plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
@@ -127,11 +120,6 @@ def _of_people(settings: Settings, people: bool) -> list[str]:
         faults.append(
             "annotators should be different names without spaces, with commas between, such"
             " as anna,ben"
-        )
-    if by_name and sorted(named) != sorted(names):
-        faults.append(
-            f"expected a price for each of the annotators {', '.join(names)}, got"
-            f" {', '.join(named)}: give --price NAME=PRICE for each"
         )
     looks = settings.second_look or "accuracy" in (settings.stop_when or "")
     if looks and (len(names) < 2 or settings.audit == 0):

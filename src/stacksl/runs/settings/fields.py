@@ -326,7 +326,7 @@ class Settings(Group):
     budget: str = "0.1"
     """The most labels: 10% (the default), 0.1, 500, '$40' or all."""
     price: str | None = None
-    """The price of a label, such as 2.50, or anna=3,ben=2."""
+    """The price of a label, such as 2.50."""
     labeler: str = "oracle"
     """Who answers: oracle (the file's own answers, the default), file (people), openai:MODEL (at
     --url) or hf:NAME (on this machine)."""

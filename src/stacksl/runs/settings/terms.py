@@ -9,7 +9,6 @@ from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
-from stacksl.report.wording import money, plural
 from stacksl.runs.items.roles import corpus_of
 from stacksl.runs.settings.budget import accuracy_mark, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
@@ -69,27 +68,6 @@ def further_labels(settings: Settings, labels: int, audit: int) -> int:
     if wanted is None:
         wanted = labels >= second_look.SMALLEST or accuracy_mark(settings.stop_when) is not None
     return second_look.reserved(audit, labels) if people and wanted else 0
-
-
-def expect_payable(spec: RunSpec, ledger: Ledger, before: int) -> None:
-    """Check that the budget pays every label without an answer at a price above that `before`.
-
-    Labels that are promised keep their price; but where nobody who answers at that price is
-    left, they are promised again.
-
-    Raises:
-        SettingsError: it does not.
-    """
-    price, labels, (answered, paid) = spec.budget.price, spec.terms.labels, _paid(ledger)
-    left, needed = (spec.terms.money or 0) - paid, (labels - answered) * price
-    if price > before and needed > left:
-        raise SettingsError(
-            f"{plural(labels - answered, 'label')} of this run without an answer may cost"
-            f" {money(price)} each then, {money(needed)}, but {money(left)} of the budget are left:"
-            f" add --budget {labels} (at most {money(labels * price)}), --budget"
-            f" '{money(spec.terms.money or 0)}' for fewer labels, or a price of at most"
-            f" {money(before)}"
-        )
 
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
