@@ -259,7 +259,7 @@ def audits() -> Iterator[dict[str, Any]]:
     Both audits are drawn from 3,000 rows without replacement.
     """
     rng = generator(0, "watching/audits")
-    for accuracy in (0.85, 0.9):
+    for accuracy in (0.85, 0.9, 0.8, 0.7):
         right = [round(ROWS * each) for each in (accuracy, accuracy - 0.1)]
         for first in FIRST_AUDITS:
             before = rng.hypergeometric(right[0], ROWS - right[0], first, DRAWS)

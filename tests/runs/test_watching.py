@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from pathlib import Path
@@ -256,6 +257,17 @@ def test_the_page_shows_the_record() -> None:
     module = benchmark("watching")
     for name, table in (("watching", module.table), ("watching_audits", module.power_table)):
         assert shown("docs/watching.md", name) == table(record("watching")).strip()
+
+
+def test_the_page_names_the_accuracies_from_which_a_fall_is_seldom_found() -> None:
+    page = (Path(__file__).parents[2] / "docs/watching.md").read_text(encoding="utf-8")
+    rows = record("watching")["audits"]
+    for row in (row for row in rows if (row["first"], row["new"]) == (400, 300)):
+        said = re.search(rf"(\.\d+)\s+from {100 * row['accuracy']:.0f}%", page)
+        assert said, row
+        assert float(said[1]) == round(row["said"], 3)
+        assert abs(row["found"] - row["said"]) < 0.02, "as often as in the simulation"
+    assert f"{100 * min(row['false'] for row in rows):.1f} to" in page
 
 
 def test_confidence_is_compared_where_no_row_made_the_features(tmp_path: Path) -> None:
