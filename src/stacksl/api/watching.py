@@ -32,6 +32,7 @@ FEWEST = 50  # new rows that are compared, and rows held out that answers are co
 MOST = 10_000  # rows of the run whose vectors are compared, and new rows: the first, the newest
 GROUPS, EXAMPLES = 3, 3  # of rows where the run has few; of a group
 AUDITS = (60, 300)  # new rows of an audit, of which it is told what they would find
+FIRST_AUDITS, USUAL = (50, 100, 200), 0.9  # rows of a first audit, and the accuracy that it found
 SEED = 0  # of the order in which rows of the run are compared: the same at every look
 
 Rows = NDArray[np.int64]
@@ -103,6 +104,20 @@ def stated(folder: RunFolder, now: tuple[int, int] | None = None) -> dict[str, A
         return {**about, "p": float(watching.fall_p(before, now))}
     accuracy, n = before[0] / before[1], before[1]
     return {**about, "found": {str(m): watching.fall_found(accuracy, n, m) for m in AUDITS}}
+
+
+def falls_found(spec: RunSpec) -> dict[str, float]:
+    """How probably a planned audit finds a fall of ten points from `USUAL`, with another audit.
+
+    The keys are how many rows the other one has: an audit of new rows later, or, where a column's
+    labels are judged, the first audit. There are none where the run has no audit.
+    """
+    size, column = spec.audit, spec.settings.column
+    if not size or spec.test is not None:
+        return {}
+    if column is None:
+        return {str(new): watching.fall_found(USUAL, size, new) for new in AUDITS}
+    return {str(first): watching.fall_found(USUAL, first, size) for first in FIRST_AUDITS}
 
 
 def audited_since(folder: RunFolder, later: RunFolder) -> dict[str, Any]:
