@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -211,6 +212,9 @@ def test_what_cannot_be_handed_over_is_refused(
     facts = read_facts(run.folder)
     refused = {
         "fitted on a run's own texts.*classes, a refit and 'hashing'": classes.run.model,
+        "another encoder runs on torch, .*, a refit and 'sentences:other'": replace(
+            run.model, features=SimpleNamespace(spec="sentences:other")
+        ),
         "classes, a refit and 'given'": replace(run.model, features=GivenFeatures(3)),
         "classes, no refit and 'sentences:minilm'": replace(run.model, head=None),
         "options for each item, a refit and": pairs.run.model,

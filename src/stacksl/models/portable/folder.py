@@ -37,7 +37,8 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
         kind = "classes" if model.classes else "options for each item"
         raise SettingsError(
             "--model expects classes, a refit at the end, and the features 'sentences:minilm'"
-            f" ('hashing' is fitted on a run's own texts), but this run has {kind},"
+            " ('hashing' is fitted on a run's own texts, and another encoder runs on torch, with"
+            f" layers that stacksl does not convert to ONNX), but this run has {kind},"
             f" {'a' if head else 'no'} refit and '{model.features.spec}': run again with these, or"
             " use `stacksl predict`"
         )
