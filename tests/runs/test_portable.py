@@ -237,7 +237,10 @@ def test_a_package_that_is_missing_is_named(mixed, tmp_path, monkeypatch) -> Non
     monkeypatch.delitem(sys.modules, "stacksl.models.portable.use", raising=False)
     monkeypatch.delattr("stacksl.models.portable.use", raising=False)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtra, match=r"needs the extra 'minilm': pip install"):
+    needed = (
+        r"onnxruntime and tokenizers, and onnxruntime is not installed: pip install onnxruntime"
+    )
+    with pytest.raises(MissingExtra, match=needed):
         stacksl.load(out)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.features.minilm import MiniLM
-from stacksl.features.weights import MINILM, file_hash
+from stacksl.features.weights import file_hash
 from stacksl.files import formats
 from stacksl.files.atomic import whole_folder
 from stacksl.lm.export.folder import expect_empty
@@ -74,7 +74,7 @@ def load(folder: str | Path) -> Any:
 
     Raises:
         RunError: there is no model, it is damaged, or another version of stacksl wrote it.
-        MissingExtra: ONNX Runtime or the tokenizer is not installed (the extra `minilm`).
+        MissingExtra: onnxruntime or tokenizers is not installed.
     """
     folder, path = Path(folder), Path(folder) / PORTABLE
     try:
@@ -90,5 +90,8 @@ def load(folder: str | Path) -> Any:
     try:
         from stacksl.models.portable import use
     except ImportError as fault:
-        raise MissingExtra.of("a model that was handed over", MINILM) from fault
+        raise MissingExtra(
+            "stacksl.load runs the model with onnxruntime and tokenizers, and"
+            f" {fault.name or 'one of them'} is not installed: pip install onnxruntime tokenizers"
+        ) from fault
     return use.Model(folder)
