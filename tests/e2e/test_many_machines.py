@@ -35,8 +35,11 @@ TEXTS = [
 @pytest.fixture
 def cluster(monkeypatch) -> Iterator[Any]:
     """A cluster of two nodes with a CPU each; `second` is the one that holds no driver."""
+    from ray._private import ray_constants
     from ray.cluster_utils import Cluster
 
+    # On Linux a node else has the machine's address in its network, which no test may use.
+    monkeypatch.setattr(ray_constants, "ENABLE_RAY_CLUSTER", False)
     monkeypatch.setenv("STACKSL_NO_CACHE", "1")  # in the actors as well
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
