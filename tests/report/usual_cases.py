@@ -183,7 +183,7 @@ def usual() -> Facts:
         contested=contested(20),
         refit=refit(),
         settings=settings(),
-        versions=(Named("stacksl", "0.1.0"), Named("python", "3.11.9"), Named("numpy", "2.3.1")),
+        versions=(Named("stacksl", "0.2.0"), Named("python", "3.11.9"), Named("numpy", "2.3.1")),
         fingerprints=(
             Named("features", "53aa51172d142c89d9012cce15ae4d6c"),
             Named("ledger", "9f" * 32),
