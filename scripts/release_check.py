@@ -6,7 +6,9 @@ Wheels and source archives of stacksl and stacksl-lab are built. For each Python
 this machine, the core's wheel is installed into an empty environment, outside the checkout, and
 plays the run of the built-in sample; with the first of them the source archive and the laboratory
 are installed as well. Each extra is resolved together with the core. The licenses of all that the
-core brings are listed, and pip-audit compares its versions with the advisories that are known.
+core brings are listed, and those of the weights and data that docs/benchmarks.md names; a file of
+weights or data in a wheel that is not named there is a failure. pip-audit compares the versions
+with the advisories that are known.
 
 The exit status is 1 where a check failed; what could not be checked here is said at the end.
 """
@@ -19,12 +21,15 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 LARGEST = 2_000_000  # bytes of a wheel without weights and data sets
+PAGE = ROOT / "docs" / "benchmarks.md"  # with the table of weights and data
+OURS = (".py", ".typed", ".j2", ".css", ".js", "MLmodel", "python_env.yaml", "requirements.txt")
 LICENSES = """
 from importlib.metadata import distributions
 for each in sorted(distributions(), key=lambda each: each.name.lower()):
@@ -81,6 +86,29 @@ def build(out: Path, inside: Path) -> list[Path]:
     return wheels + archives
 
 
+def weights_and_data(wheels: list[Path], page: str) -> str:
+    """The page's table of weights and data with their licenses, and the files in the wheels.
+
+    Raises:
+        Failed: a wheel has a file that is no code and no template, and is not in the table.
+    """
+    _, _, part = page.partition("## Licenses of weights and data")
+    part, _, _ = part.partition("\n## ")
+    rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
+    said = {name: (where, license) for name, where, license in rows[1:]}
+    lines = [f"          {name}: {license} ({where})" for name, (where, license) in said.items()]
+    for wheel in wheels:
+        for file in zipfile.ZipFile(wheel).namelist():
+            if file.endswith(OURS) or ".dist-info/" in file:
+                continue
+            place = file.rpartition("/")[0] + "/"
+            known = [license for where, license in said.values() if f"`{place}`" in where]
+            if not known:
+                raise Failed(f"{file} in {wheel.name} has no license in {PAGE.relative_to(ROOT)}")
+            lines.append(f"          {file} in {wheel.name}: {known[0]}")
+    return "\n".join(["their licenses", *lines])
+
+
 def main() -> None:
     """Check everything, and say what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -119,6 +147,8 @@ def main() -> None:
         for extra in project["optional-dependencies"]:
             check(f"extra {extra}", run, *dry, f"{core}[{extra}]")
         print(f"        licenses of the core and what it brings:\n{run(first, '-c', LICENSES)}")
+        table = PAGE.read_text(encoding="utf-8")
+        check("weights and data", weights_and_data, [core, lab], table)
         audit = environment(space / "audit", str(first))
         run(audit, "-m", "pip", "install", "--quiet", "pip-audit")
         site = run(first, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
