@@ -55,6 +55,7 @@ from stacksl.models.promise import (
     calibrated_wrong,
     left_wrong,
     look_now,
+    may_end,
 )
 from stacksl.models.promise import Stage as Known
 from stacksl.models.second_look import MOST as MOST_ANSWERS
@@ -232,11 +233,12 @@ class Delivered(NamedTuple):
     broken: bool | None
 
 
-@lru_cache(maxsize=100_000)
-def look_of(stages: tuple[Known, ...], *rest: Any) -> Look | None:
+@lru_cache(maxsize=400_000)
+def look_of(
+    stages: tuple[Known, ...], *rest: Any, reach: bool = False, looked: bool = False
+) -> Look | None:
     """`look_now`, which many draws ask for alike."""
-    people, rows, allowed, factor, errors = rest
-    return look_now(stages, people, rows, allowed, people + rows, factor, errors)
+    return look_now(stages, *rest, reach=reach, looked=looked)
 
 
 bound = lru_cache(maxsize=100_000)(left_wrong)
@@ -290,11 +292,17 @@ def delivered(
         wrong_rows, errors = expected_of(place, doubled)
         stages.append(Known(labels, round(wrong_rows, 1), round(errors, 3)))
         rate = max(stages[-1].errors, round(doubled.rate, 3)) if error else None
-        known = (labels, n - labels, allowed, round(factor, 2), rate)
         if error and WORTH * stages[-1].errors * labels > allowed:
             break
-        look = look_of(tuple(stages[-4:]), *known) if len(stages) > 2 else None
+        if len(stages) < 3:
+            continue
+        # at most a label for each row, two where people err; a tenth is kept for third answers
+        left = ((2 * n if error else n) - labels - spent) * (9 if error else 10) // 10 // 25 * 25
+        known = (tuple(stages[-4:]), labels, n - labels, allowed, left, round(factor, 2), rate)
+        look = look_of(*known)
         if look is None:
+            if (looked or may_end(labels, n)) and look_of(*known, reach=True) is None:
+                break
             continue
         looked += 1
         own, rest = bought[:labels], np.setdiff1d(np.arange(n), bought[:labels])
@@ -324,6 +332,10 @@ def delivered(
         expected = factor * stages[-1].expected * look.audit / (n - labels)
         factor *= min(4.0, max(1.0, (wrong + 1) / (expected + 1)))
         if looked == LOOKS:
+            break
+        left = ((2 * n if error else n) - labels - spent) * (9 if error else 10) // 10 // 25 * 25
+        known = (*known[:4], left, round(factor, 2), rate)
+        if look_of(*known, reach=True, looked=True) is None:
             break
     return Delivered(n, None)
 

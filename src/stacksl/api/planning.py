@@ -16,6 +16,7 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.models.audit import audit_size
+from stacksl.report.wording import money, percent, plural
 from stacksl.runs.items import intake
 from stacksl.runs.items.reading import (
     answered,
@@ -29,7 +30,7 @@ from stacksl.runs.items.stored import stamps_of
 from stacksl.runs.settings.budget import Budget, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
-from stacksl.runs.settings.terms import further_labels
+from stacksl.runs.settings.terms import further_labels, most_each
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
 
@@ -171,8 +172,33 @@ def prepare(
         *intake.warnings_of_test(sources.pool, sources.test),
         *intake.no_encoder(resolved),
         *intake.without_threshold(resolved),
+        *_before_a_look(spec),
     )
     return Plan(spec, labeler, warnings, named=out is not None, rows=rows)
+
+
+def _before_a_look(spec: RunSpec) -> tuple[str, ...]:
+    """A warning where the budget is likely to end before a look at the table can be paid."""
+    from stacksl.models.promise import first_look
+    from stacksl.runs.finish.promising import doubted
+
+    if (share := promised_share(spec.settings.stop_when)) is None:
+        return ()
+    rows, labels, price = len(spec.sources.pool.items), spec.budget.labels, spec.budget.price
+    first = first_look(share, rows, doubted=doubted(spec.settings), bad=0.25)
+    if first is not None and first <= labels:
+        return ()
+    if first is None or first > most_each(spec.settings) * rows:
+        return (
+            f"a look that shows that {percent(share)} of {plural(rows, 'row')} are right probably"
+            " takes more answers than a budget may have: ask for a lower share",
+        )
+    cost = f" for {money(first * price)}" if spec.budget.money is not None else ""
+    return (
+        f"a budget of {plural(labels, 'label')} probably ends before a look at the table, and"
+        f" nothing is promised then: the first look takes some {first:,} labels{cost}, those before"
+        " it included, if the model makes a quarter of the errors that are allowed",
+    )
 
 
 def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Resolved, Budget]:
@@ -191,7 +217,8 @@ def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Reso
         labels = min(rows, audit + further_labels(resolved.settings, 2 * audit, audit))
         alone = {"audit": audit, "budget": str(labels + (labels == 1))}  # 1 is all
         resolved = resolved.with_defaults(alone, "model_labels")
-    budget = parse_budget(resolved.settings.budget, sources.available, resolved.settings.price)
+    each, price = most_each(resolved.settings), resolved.settings.price
+    budget = parse_budget(resolved.settings.budget, sources.available, price, each=each)
     if filed:
         resolved = intake.for_file(resolved, sources.pool, budget.labels)
     if resolved.settings.server.batch_api and resolved.settings.mode == "stream":

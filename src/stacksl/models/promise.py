@@ -32,6 +32,7 @@ FEWEST = 30  # rows of an audit
 SAMPLES = (30, 60, 100, 150, 200, 300, 400, 600, 800, 1_200)  # rows of people that are asked again
 GUESSED, WEIGHT = 0.03, 33  # people's rate of errors before it is known, and in how many answers
 BEFORE, AHEAD = 3, (1, 2, 3, 4, 6, 8, 12, 16, 20)  # stages that a forecast is from, and is for
+ENOUGH = 10  # stages of the usual size before a run may end without a look
 SUREST = 0.995  # that an answer of a model is taken to be, if it learned labels of people who err
 PULL = 0.5  # of the slope of a calibration toward 1, in squared units of labels' log-likelihood
 
@@ -94,6 +95,20 @@ def _good_size(bad: int, rows: int, allowed: int) -> int | None:
     return sizes[index] if index < len(sizes) else None
 
 
+def first_look(share: float, rows: int, *, doubted: bool, bad: float) -> int | None:
+    """The labels that the first look at a table of so many rows takes, those before it included.
+
+    None where no look is likely to show the `share`. It is taken to come after three refits, when
+    the model makes the share `bad` of the errors that are allowed. Where people are `doubted` they
+    are taken to err as often as is guessed.
+    """
+    rows = min(rows, 10_000)  # a look at more rows is hardly larger, and takes long to compute
+    before, allowed = min(rows, 3 * step_of(rows)), allowed_wrong(share, rows)
+    part, errors = rows - before, GUESSED if doubted else None
+    look = planned(bad * allowed * part / rows, before, part, allowed, errors) if part else None
+    return None if look is None else before + look.labels
+
+
 def expected_look(
     share: float, rows: int, labels: int, price: int | None = None, answers: int = 1
 ) -> str:
@@ -104,8 +119,10 @@ def expected_look(
     takes so many `answers`.
     """
     part, most = max(1, rows - labels // 2), max(1, labels // 2 // answers)
-    allowed = allowed_wrong(share, part)
-    least = least_audit(part, allowed)
+    allowed, level = allowed_wrong(share, part), MODEL / LOOKS
+    least = 1 + bisect_left(
+        range(1, part + 1), True, key=lambda n: shows(0, n, part, allowed, level)
+    )
 
     def so_many(n: int) -> str:
         return f"{n:,}" if price is None else f"{n:,} rows for {money(n * price * answers)}"
@@ -124,14 +141,6 @@ def expected_look(
     return (
         f"{wanted} ({part:,} here) are right: {so_many(least)} if none of them is wrong{enough}"
         + ", two answers to each audited row; rows of people are asked again, too" * (answers > 1)
-    )
-
-
-def least_audit(rows: int, allowed: int) -> int:
-    """The fewest of the model's rows, none of them wrong, that leave so many wrong at most."""
-    level = MODEL / LOOKS
-    return 1 + bisect_left(
-        range(1, rows + 1), True, key=lambda n: shows(0, n, rows, allowed, level)
     )
 
 
@@ -274,6 +283,15 @@ def step_of(rows: int) -> int:
     return min(100, max(25, rows // 32))
 
 
+def may_end(labels: int, rows: int) -> bool:
+    """Whether a run without a look ends if none is in reach: its forecasts rest on enough labels.
+
+    >>> may_end(250, 600), may_end(900, 4_000)
+    (True, False)
+    """
+    return labels >= ENOUGH * step_of(rows)
+
+
 def allowed_wrong(right: float, rows: int) -> int:
     """How many of the rows of a table may be wrong.
 
@@ -294,10 +312,13 @@ def look_now(
     *,
     reach: bool = False,
     looked: bool = False,
+    batch: int = 0,
 ) -> Look | None:
     """What to look at now; None where buying goes on, which comes cheaper, or nothing will do.
 
-    What a later model would expect wrong follows from the last `BEFORE` stages.
+    What a later model would expect wrong follows from the last `BEFORE` stages. Such a forecast may
+    be too good, so buying goes on only while a look of the present size can still be paid at the
+    next two stages.
 
     Args:
         stages: of the run so far.
@@ -309,16 +330,19 @@ def look_now(
         errors: see `planned`.
         reach: whether any is wanted that can be paid, now or after more labels.
         looked: whether the last stage had a look, so that the next one is of a later model.
+        batch: the labels that are bought at a time; a stage has as many at least.
     """
     if len(stages) < 3 or not rows:
         return None
     (first, before, _), (labels, now, _) = stages[max(0, len(stages) - 1 - BEFORE)], stages[-1]
-    step = step_of(people + rows)
+    step = max(step_of(people + rows), batch)
     fall = min(0.9, max(0.5, (now / max(before, 1e-9)) ** (step / (labels - first))))
     look = planned(factor * now, people, rows, allowed, errors)
     payable = look is not None and look.answers <= left and not looked
     if payable == reach:
         return look if payable else None
+    if look is not None and payable and look.answers + 2 * step > left:
+        return look
     most = left if look is None or reach else look.answers - 1
     for extra in (step * steps for steps in AHEAD if step * steps < min(left, rows)):
         expected = factor * now * fall ** (extra / step)

@@ -506,13 +506,14 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
     if facts.asking.disagreements:
         steps.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
     left = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
-    if added := min(100, left):
+    promised = any(r.name == "stop_when" and r.value.startswith("right") for r in facts.settings)
+    if (added := min(100, left, facts.data.items - budget.labels)) > 0 and not promised:
         drawn = added >= NEW_AUDIT and bool(outside(facts)) and facts.column is None
         audited = ", with an audit of all rows that are left" * drawn
         wanted = {"budget": budget.labels + added}
         change = change_call(facts.run, wanted, python=facts.method.python)
         steps.append((f"Buy {added} more{audited}", change))
-    if facts.audit and not (waits or facts.audit.trained_on or facts.language):
+    if facts.audit and not (waits or facts.audit.trained_on or facts.language or promised):
         steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     steps.append(("Forward this page without texts", f"stacksl report {run} --no-text"))
     return steps

@@ -180,7 +180,10 @@ def _left_out(task: Task, rejected: int) -> list[str]:
 def _shown(result: dict[str, Any]) -> str:
     task, table = result["task"] or {}, result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
-    blank = table and f", {count(table['blank'])} of them without a label" * bool(table["blank"])
+    blank = table and (
+        f", {count(table['blank'])} of them ambiguous, broken or unusable, without a label"
+        * bool(table["blank"])
+    )
     with_labels = blank or " with labels"
     rows = [
         ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')}{with_labels}"),

@@ -147,7 +147,7 @@ def _shown(run: Run, result: Mapping[str, Any]) -> str:
             ("Accuracy on the test set", measured(result["test"])),
             ("Labels you had", (result.get("column") or {}).get("sentence")),
             ("By the audit", measured(result["audit"])),
-            ("Stop rule", result["stopped"] or None),
+            ("Stop rule", result["stopped"] or result["stop_when"]),
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),
             ("Go on with", result.get("resume")),

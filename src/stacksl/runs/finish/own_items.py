@@ -93,10 +93,11 @@ def least_sure(game: Game, unanswered: Rest) -> tuple[Contested, ...]:
     return tuple(contested)
 
 
-def own_items(game: Game, tested: Tested, unanswered: Rest) -> OwnItems:
+def own_items(game: Game, tested: Tested, unanswered: Rest, *, promised: bool) -> OwnItems:
     """The final model on the items without an answer, judged by the audit or the test file.
 
-    The audit takes precedence, since its items are like the run's own.
+    The audit takes precedence, since its items are like the run's own. Where the table is
+    `promised`, its looks say what is right in it.
     """
     corpus, classes = game.corpus, game.corpus.items[0].candidates
     judged = tested.audited or tested.evaluation
@@ -109,7 +110,7 @@ def own_items(game: Game, tested: Tested, unanswered: Rest) -> OwnItems:
     choices: tuple[tuple[float, int], ...] = ()
     if all(item.candidates == classes for item in corpus.items):
         totals = class_totals(human := _human(game), unanswered.said, gold, predicted, classes)
-        if source == "audit" and len(unanswered.rows):
+        if source == "audit" and len(unanswered.rows) and not promised:
             rows = len(human) + len(unanswered.rows)
             choices = table_choices(confidence, right, unanswered.sure, unanswered.bought, rows)
     return OwnItems(

@@ -28,16 +28,16 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import Setting
 from stacksl.models.audit import Audit
 from stacksl.models.promise import (
-    FEWEST,
     LOOKS,
     MODEL,
     PEOPLE,
     WORTH,
     Look,
     allowed_wrong,
-    least_audit,
+    first_look,
     left_wrong,
     look_now,
+    may_end,
 )
 from stacksl.models.second_look import MOST, Verdict, settled
 from stacksl.report.wording import change_call, count, money, percent, plural
@@ -47,6 +47,7 @@ from stacksl.runs.loop.linear_trainer import doubled_of, linear_trainer
 from stacksl.runs.session.assignment import FILE, annotators_of, free_people
 from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.terms import most_each
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET
 
@@ -180,21 +181,27 @@ def next_look(
     allowed = table.allowed if share is None else allowed_wrong(share, table.rows)
     rows = table.people, table.model, allowed - table.dropped - table.unlabeled
     looked = bool(before) and stages[-1].labels <= before[-1]["labels"]
-    return look_now(stages, *rows, left, factor, errors, reach=reach, looked=looked)
+    batch = spec.settings.open_questions
+    return look_now(stages, *rows, left, factor, errors, reach=reach, looked=looked, batch=batch)
 
 
 def unpayable(spec: RunSpec, game: Game) -> bool:
-    """Whether a look was taken, and no other that may pass can be paid, now or later."""
+    """Whether no look that may pass can be paid, now or later; not before enough was learned."""
     stages = linear_trainer(game).stages
-    return len(stages) > 2 and bool(looks(game.ledger)) and not next_look(spec, game, reach=True)
+    known = len(stages) > 2 and may_end(stages[-1].labels, len(spec.sources.pool.items))
+    known = known or bool(looks(game.ledger))
+    return known and not next_look(spec, game, reach=True)
 
 
 def looks_left(ledger: LedgerReader) -> str:
     """What is said before a run that promises a share goes on."""
-    drawn = last_drawn(ledger)
+    drawn, before = last_drawn(ledger), looks(ledger)
     left = LOOKS if drawn is None else LOOKS - drawn.number
     more = "after a look labels are bought only while another that may show the share can be paid"
-    return f"{left} of {LOOKS} looks at the table are left; {more if left else 'nothing is bought'}"
+    said = f"{left} of {LOOKS} looks at the table are left; {more if left else 'nothing is bought'}"
+    if before and not ledger.accounts.reached and ledger.accounts.asked == before[-1]["asked"]:
+        said += f"; {_shown_by(before[-1])} can be promised only until a label is bought"
+    return said
 
 
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
@@ -327,8 +334,9 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
         f" {count(look['audit'])} rows of {drawn} drawn at random {count(look['wrong'])}"
-        f" {'was' if look['wrong'] == 1 else 'were'} wrong, so at most {count(look['left'])} of all"
-        f" are{parts * (look['left'] > of_model)}. Such a promise holds in 95 of 100 runs.{meant}"
+        f" {'was' if look['wrong'] == 1 else 'were'} wrong or unclear, so at most"
+        f" {count(look['left'])} of all are{parts * (look['left'] > of_model)}. Such a promise"
+        f" holds in 95 of 100 runs.{meant}"
     )
 
 
@@ -352,7 +360,10 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     before, why, accounts = looks(game.ledger), last_look(spec, game.ledger), game.ledger.accounts
     own = {"python": "labeler" in spec.folder.read_state()}
     if not before:
-        why = "The budget was spent before an audit that could show it was worth its price."
+        why = "No look at the table was taken" + " before the budget was spent" * (
+            not accounts.left
+        )
+        why += "."
     elif since := accounts.asked - before[-1]["asked"]:
         why += f" It does not judge the present model, which has {plural(since, 'more answer')}."
     elif (rule := _shown_by(before[-1])) != "right=0%":
@@ -369,25 +380,23 @@ def _next_budget(
     spec: RunSpec, game: Game, share: float, table: Table, own: Mapping[str, bool]
 ) -> str:
     """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
-    accounts, stages, before = game.ledger.accounts, linear_trainer(game).stages, looks(game.ledger)
-    if len(stages) < 3:
-        rows = max(min(FEWEST, table.model), least_audit(table.model, table.allowed))
-        answers = rows * (2 if doubted(spec.settings) else 1)
-        return (
-            " The model's errors are estimated after three refits: give a larger budget. A look"
-            f" takes at least {plural(answers, 'answer')} as well."
-        )
-    more = table.rows - accounts.spent - accounts.left  # that a larger budget could buy
-    shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
-    shares = [share, *(lower / 100 for lower in range(99, 49, -1) if shown < lower / 100 < share)]
-    kept = ""
+    accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
+    most = most_each(spec.settings) * table.rows
+    if len(linear_trainer(game).stages) < 3:
+        first = first_look(share, table.rows, doubted=doubted(spec.settings), bad=0.5)
+        if first is None or first > most:
+            return " No budget is likely to pay a look that shows it: ask for a lower share."
+        call = change_call("RUN", {"budget": _budget(spec, first)}, **own)
+        return f" A first look is expected with `{call}`, or with somewhat more."
     if accounts.left and unpayable(spec, game):
         kept = (
             f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."
         )
-    for lower in shares:
+    more = most - accounts.spent - accounts.left  # that a larger budget could buy
+    shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
+    for lower in (share, *(n / 100 for n in range(99, 49, -1) if shown < n / 100 < share)):
         if look := next_look(spec, game, more, reach=True, share=lower):
-            wanted: dict[str, object] = {"budget": accounts.spent + look.labels}
+            wanted = {"budget": _budget(spec, accounts.spent + look.labels)}
             if lower == share:
                 what = (
                     f" A look at this share {'is expected' if look.before else 'can be paid'} with"
@@ -399,7 +408,16 @@ def _next_budget(
                     f" a look at {100 * lower:.0f}% is expected with"
                 )
             return f"{kept}{what} `{change_call('RUN', wanted, **own)}`."
-    return f"{kept} Too few rows are left to pay for {'another' if before else 'a'} look."
+    return (
+        f"{kept} Too few rows are left to pay for {'another' if before else 'a'} look: the table"
+        " can be exported without a promise, or people label the other rows."
+    )
+
+
+def _budget(spec: RunSpec, labels: int) -> str:
+    """A budget of so many labels, in money where the run's is."""
+    price = spec.budget.price if spec.budget.money is not None else 0
+    return money(labels * price) if price else str(labels)
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
@@ -412,9 +430,9 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
     bad += f" and {last['differ']} of {last['sample']} of people" * bool(last["sample"])
     return (
         f"Look {last['drawn']} of {LOOKS} showed that at least {_shown_by(last)[6:]} of the"
-        f" {plural(last['of'], 'row')} are right: {bad} were wrong, so at most {count(model)}"
-        f" errors of {part} and {count(last['left'] - model)} of people (or unclear) are"
-        f" left. What limits the share most: {part if 2 * model > last['left'] else 'people'}."
+        f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
+        f" {count(model)} errors of {part} and {count(last['left'] - model)} of people (or unclear)"
+        f" are left. What limits the share most: {part if 2 * model > last['left'] else 'people'}."
     )
 
 

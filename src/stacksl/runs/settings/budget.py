@@ -49,11 +49,14 @@ def micro_units(amount: Decimal | float | str) -> int:
     return int(value * MICRO)
 
 
-def parse_budget(text: str | float, items: int, price: Decimal | float | str | None) -> Budget:
+def parse_budget(
+    text: str | float, items: int, price: Decimal | float | str | None, *, each: int = 1
+) -> Budget:
     """The budget that `text` means for a run over `items` usable items.
 
     Below 1 it is a fraction of the items (decimal arithmetic, rounded down), 1.0, 100% or ``all``
-    every label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label.
+    every label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label. A
+    count or money may buy `each` labels of an item.
 
     Raises:
         SettingsError: for anything else, a fraction that comes to no label, or more labels than
@@ -65,8 +68,8 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
     label_price = 0 if price is None else micro_units(price)
     word = str(text).strip()
     if word.startswith("$"):
-        return _money_budget(word, items, price, label_price)
-    labels = _labels(word, items)
+        return _money_budget(word, items * each, price, label_price)
+    labels = _labels(word, items, each)
     return Budget(labels, None if price is None else labels * label_price, label_price)
 
 
@@ -159,7 +162,7 @@ def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
     return tuple(sorted(counts))
 
 
-def _labels(word: str, items: int) -> int:
+def _labels(word: str, items: int, each: int) -> int:
     if word.lower() == "all":
         return items
     fault = f"the budget must be {FORMS}, not '{word}'"
@@ -179,10 +182,10 @@ def _labels(word: str, items: int) -> int:
         return items
     if percent or value != value.to_integral_value():
         raise SettingsError(fault)
-    if value > items:
+    if value > items * each:
+        most = f"the {items} usable items" if each == 1 else f"{each} for each of {items} items"
         raise SettingsError(
-            f"the budget of {word} labels is above the {items} usable items: give at most {items},"
-            " or 'all'"
+            f"the budget of {word} labels is above {most}: give at most {items * each}, or 'all'"
         )
     return int(value)
 

@@ -27,12 +27,13 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     """
     waits, usable = ledger.open_purchases(), _usable(spec, ledger)
     spent = ledger.accounts.spent - len(waits) * drop
-    wanted = parse_budget(text, usable, spec.settings.price)
+    each = most_each(spec.settings)
+    wanted = parse_budget(text, usable, spec.settings.price, each=each)
     if text.strip().startswith("$"):
         answered, paid = _paid(ledger)  # some answers cost less than the most
         left = (wanted.money or 0) - paid
         if left >= 0:
-            wanted = replace(wanted, labels=min(usable, answered + left // wanted.price))
+            wanted = replace(wanted, labels=min(usable * each, answered + left // wanted.price))
     if wanted.labels < spent:
         end = f", or withdraw the {len(waits)} open ones with --free --drop (in Python drop=True)"
         end += f" and give at least {spent - len(waits)}"
@@ -52,6 +53,15 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
         further = max(further, used + 2 * column.second.askable)  # these come first
     most = wanted.labels - spent + used
     return Terms(wanted.labels, wanted.money, audits, max(used, min(further, most)))
+
+
+def most_each(settings: Settings) -> int:
+    """The labels that a budget may have for each item: two where people's errors are checked.
+
+    They are part of a promise about a table that two people or more answer.
+    """
+    people = settings.labeler == "file" and "," in settings.annotators
+    return 2 if people and promised_share(settings.stop_when) is not None else 1
 
 
 def further_labels(settings: Settings, labels: int, audit: int) -> int:

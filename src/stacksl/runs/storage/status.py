@@ -81,6 +81,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             *unimproved(state),
             *differing(table.get("files", {})),
         ],
+        "stop_when": table.get("stop_when"),
         "stopped": stopped and of_run(stopped, str(folder.path)),
         "sheets": waits,
         "differing": state.get("differing", []),
