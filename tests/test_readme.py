@@ -39,10 +39,24 @@ def test_the_table_is_made_from_the_committed_rows(name: str, page: str) -> None
         ("language_model_table", "language_model", "docs/lm.md"),
         ("normalization_choice", "normalization_choice", "docs/lm.md"),
         ("stacked_scores", "stacked_scores", "docs/lm.md"),
+        ("reply_filters", "reply_filters", "docs/answering.md"),
     ],
 )
 def test_the_table_is_made_from_the_committed_record(name: str, kept: str, page: str) -> None:
     _stands_on(benchmark(name).table(record(kept)), page)
+
+
+def test_the_record_of_readers_is_of_the_replies_that_are_tested() -> None:
+    kept = record("reply_filters")
+    ours = [row for row in kept["rows"] if row["reader"] == "stacksl"]
+    assert ours == benchmark("reply_filters").rows_of_ours(), "replies changed: measure again"
+    for row in kept["rows"]:
+        [own] = [each for each in ours if each["form"] == row["form"]]
+        assert (row["named"], row["none"]) == (own["named"], own["none"])
+        assert row["right"] + row["wrong"] + row["lost"] == row["named"]
+    page = (ROOT / "docs/answering.md").read_text(encoding="utf-8")
+    versions = kept["versions"]
+    assert f"lm-eval {versions['lm_eval']}, Instructor {versions['instructor']})" in page
 
 
 def test_what_a_label_buys_is_made_from_the_committed_records() -> None:
