@@ -97,7 +97,7 @@ def validated(mode: str, shown: Sequence[str], *, letters: bool) -> Reader:
     from openai.types.chat import ChatCompletion
 
     values = list(LETTERS[: len(shown)]) if letters else list(shown)
-    choice = Enum("choice", [(f"option_{n}", value) for n, value in enumerate(values)], type=str)  # type: ignore[misc]
+    choice = Enum("choice", [(f"option_{n}", value) for n, value in enumerate(values)], type=str)
     answer = pydantic.create_model("Answer", answer=(choice, ...))
 
     def read(said: str) -> int | None:
