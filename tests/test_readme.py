@@ -40,6 +40,7 @@ def test_the_table_is_made_from_the_committed_rows(name: str, page: str) -> None
         ("normalization_choice", "normalization_choice", "docs/lm.md"),
         ("stacked_scores", "stacked_scores", "docs/lm.md"),
         ("reply_filters", "reply_filters", "docs/answering.md"),
+        ("near_duplicates", "near_duplicates", "docs/lm.md"),
     ],
 )
 def test_the_table_is_made_from_the_committed_record(name: str, kept: str, page: str) -> None:
@@ -57,6 +58,17 @@ def test_the_record_of_readers_is_of_the_replies_that_are_tested() -> None:
     page = (ROOT / "docs/answering.md").read_text(encoding="utf-8")
     versions = kept["versions"]
     assert f"lm-eval {versions['lm_eval']}, Instructor {versions['instructor']})" in page
+
+
+def test_every_pool_of_copies_was_measured_and_the_sentences_are_true() -> None:
+    kept, script = record("near_duplicates"), benchmark("near_duplicates")
+    cells = {(row["pool"], row["copies"], row["seed"]) for row in kept["rows"]}
+    seeds = {"random": script.SEEDS, "close": 1, "all": 1}
+    assert cells == {(p, c, s) for p, n in seeds.items() for c in script.COPIES for s in range(n)}
+    assert len(kept["rows"]) == len(cells)
+    assert kept["taken_for_twins"] == 0
+    rule = {(row["copies"], row["rule"] == row["labels"]) for row in kept["rows"]}
+    assert {copy for copy, whole in rule if not whole} == {"another first word"}
 
 
 def test_what_a_label_buys_is_made_from_the_committed_records() -> None:
