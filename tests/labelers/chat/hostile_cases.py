@@ -38,8 +38,11 @@ def expect_books(run: stacksl.Run) -> Counter[str]:
     """Each label is charged what its calls cost, each open one is reserved; how they stand."""
     rows = read_calls(run.path / "run.db")
     costs: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+    payers: dict[int, tuple[str, int]] = {}
     for row in rows:
-        costs[row["item"], row["slot"]][row["call"]] = row.get("cost", row.get("most"))
+        item, slot = row.get("payer", (row["item"], row["slot"]))
+        payer = payers.setdefault(row["call"], (item, slot))
+        costs[payer][row["call"]] = row.get("cost", row.get("most"))
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         ledger.verify()
         found, most, paid = ledger.export(), ledger.accounts.price, 0

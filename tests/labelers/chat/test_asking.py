@@ -64,7 +64,7 @@ def test_nothing_is_sent_without_consent(tmp_path, capsys) -> None:
         assert "and of up to 40 items whose labels you own, to check the model" in said
         prices = ("--set", "server.input_price=1", "--set", "server.output_price=1")
         assert call(command(tmp_path, server.url, "--owned", str(owned), *prices)) == 2
-        assert "you own" not in capsys.readouterr().err
+        assert "and of up to 30 items whose labels you own" in capsys.readouterr().err
         assert call(command(tmp_path, server.url, "--dry-run", "--json")) == 0
         shown = json.loads(capsys.readouterr().out)["request"]
         assert shown["url"] == f"{server.url}/chat/completions"

@@ -54,6 +54,7 @@ class Calls:
         self._database, self._secret, self._lock = database, secret, threading.Lock()
         self._answers: dict[str | tuple[str, int], Kept] = {}  # by content, and by purchase
         self._costs: dict[tuple[str, int], dict[int, int]] = {}
+        self.payers: dict[tuple[str, int], tuple[str, int]] = {}  # labels that pay for others
         self._sent: dict[int, Mapping[str, Any]] = {}
         self.in_batches: dict[int, Mapping[str, Any]] = {}  # calls in a `batch` without an end
         self.count = 0
@@ -76,8 +77,8 @@ class Calls:
         return bool(self.ways)
 
     def cost(self, item: str, slot: int) -> int:
-        """What the calls for a label cost at most, in micro-units."""
-        return sum(self._costs.get((item, slot), {}).values())
+        """What the calls that a label pays for cost at most, in micro-units."""
+        return sum(self._costs.get(self.payers.get((item, slot), (item, slot)), {}).values())
 
     def sent(self, item: str, slot: int, question: Question, most: int) -> int:
         """Record that a question is about to be sent and may cost `most`; its number."""
@@ -92,6 +93,7 @@ class Calls:
                 row = {"call": number, "item": item, "slot": slot, "way": question.way}
                 row |= {"order": list(question.order), "shots": list(question.shots)}
                 row |= {"most": most, "time": _now(), "request": dict(question.body)}
+                row |= {"payer": self.payers[item, slot]} if (item, slot) in self.payers else {}
                 rows.append(row | extra)
             self._write(*rows)
             return [*numbers]
@@ -108,7 +110,9 @@ class Calls:
 
     def _apply(self, row: Mapping[str, Any]) -> None:
         call, purchase = int(row["call"]), (str(row["item"]), int(row["slot"]))
-        costs = self._costs.setdefault(purchase, {})
+        if "payer" in row:
+            self.payers[purchase] = (str(row["payer"][0]), int(row["payer"][1]))
+        costs = self._costs.setdefault(self.payers.get(purchase, purchase), {})
         if "request" in row:
             self.count = max(self.count, call)
             if body := row["request"]:  # an erased one is empty

@@ -60,8 +60,8 @@ class ChatLabeler:
         calls: the record of all calls.
         at_once: how many calls are made at a time.
         nearby: examples and nearest classes.
-        check: asks what it likes before the session's first label; why its answers speak against
-            going on, if they do. None where it had ended before.
+        check: asks about owned items before labels: why their answers speak against going on, empty
+            where they do not, None where some are missing. None where it had ended before.
         batched: whether questions go in batches, but the first ones and those that one refused.
     """
 
@@ -89,6 +89,7 @@ class ChatLabeler:
         self._in_a_row, self._unnamed = 0, 0
         self._first: list[tuple[int, int] | None] | None = None if calls.answered else []
         self._check = check
+        self._checked: dict[str, Answer] = {}
         self._repeats = check is not None and calls.answered  # a check that was cut off
         if calls.thinks and questions.limit is None:
             self._questions = replace(questions, limit=THOUGHT)
@@ -107,9 +108,10 @@ class ChatLabeler:
         """
         if self._halt.is_set() or not self._open:
             return []
-        check, self._check = self._check, None
-        if check is not None:
-            if why := check(self._answers_to):
+        if self._check is not None:
+            if (why := self._check(self._about_owned)) is not None:
+                self._check = None
+            if why:
                 self._stop(why)
             if self._halt.is_set():
                 return []
@@ -125,6 +127,23 @@ class ChatLabeler:
         given = [by_key[key] for key in self._open if key in by_key]
         self._open = {key: request for key, request in self._open.items() if key not in by_key}
         return given
+
+    def _about_owned(self, requests: Sequence[Request]) -> list[Answer]:
+        """The answers about owned items so far.
+
+        Where calls cost money, each label pays for one before its own: two were reserved.
+        """
+        asked = [request for request in requests if request.item not in self._checked]
+        if self._questions.rates.cost(1, 1):
+            payers = [r for r in self._open.values() if not self._calls.cost(r.item, r.slot)]
+            for n, (payer, request) in enumerate(zip(payers, asked, strict=False)):
+                self._calls.payers[request.item, request.slot] = (payer.item, payer.slot)
+                shots = self._nearby.shots(payer.item)
+                own = self._questions.dearest(payer.prompt, payer.candidates, shots)
+                asked[n] = replace(request, price=payer.price - own)
+            asked = asked[: len(payers)]
+        self._checked |= {answer.item: answer for answer in self._answers_to(asked)}
+        return list(self._checked.values())
 
     def _answers_to(self, requests: Sequence[Request]) -> list[Answer]:
         groups: dict[tuple[str, tuple[str, ...]], list[Request]] = {}
@@ -201,6 +220,8 @@ class ChatLabeler:
             most = self._questions.most(asked[way].body)
             spent = self._calls.cost(request.item, request.slot)
             if spent + most > request.price and most > 0:
+                if request.purpose == "owned":
+                    return None  # another label may pay later
                 if spent:
                     return self._broken(request, CHARGED)
                 self._stop(

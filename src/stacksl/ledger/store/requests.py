@@ -25,14 +25,20 @@ def write_request(store: Store, row: Mapping[str, Any]) -> None:
 def erase_requests(store: Store, item: str) -> Digests:
     """Remove the calls about an item, and the content of those that had it as an example.
 
-    The cost of the latter stays. In the open transaction; gives the digests from now on.
+    The cost of the latter stays, and of calls that another item's label pays for. In the open
+    transaction; gives the digests from now on.
     """
     rows, left = read_requests(store), list[tuple[int, str]]()
     shown = {row["call"] for _, row in rows if item in row.get("shots", ())}
-    erased = [(place, row) for place, row in rows if row["item"] == item or row["call"] in shown]
+    paid = {r["call"]: r["payer"] for _, r in rows if r["item"] == item and "payer" in r}
+    about = {r["call"] for _, r in rows if item in (r["item"], r.get("payer", [""])[0])}
+    erased = [(place, row) for place, row in rows if row["call"] in shown | about]
     for place, row in erased:
         store.connection.execute("DELETE FROM requests WHERE place = ?", (place,))
-        if row["item"] == item:
+        if row["call"] in paid:
+            row["item"], row["slot"] = paid[row["call"]]
+            row.pop("payer", None)
+        elif row["call"] in about:
             continue
         if "request" in row:
             row |= {"request": {}, "shots": [shot for shot in row["shots"] if shot != item]}

@@ -161,7 +161,7 @@ def consent_needed(spec: RunSpec) -> str | None:
         return None
     count = spec.sources.available
     sent = f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
-    if spec.settings.server.input_price is None and (judging := len(_judging(spec))):
+    if judging := len(_judging(spec)):
         sent += f" and of up to {judging} items whose labels you own, to check the model"
     return sent
 
@@ -302,8 +302,7 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     key = os.environ.get(KEY)
     endpoint = Endpoint(str(settings.server.url), key, settings.server.timeout)
     calls = Calls(spec.folder.database, key)
-    unjudged = settings.server.input_price is None and JUDGED not in recorded
-    check = partial(disagreement, spec) if unjudged else None
+    check = None if JUDGED in recorded else partial(disagreement, spec)
     concurrency, batched = settings.server.concurrency, settings.server.batch_api
     labeler = ChatLabeler(endpoint, prompts, calls, concurrency, near, check, batched=batched)
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
@@ -311,11 +310,11 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
 
 
 def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]) -> str | None:
-    """Why a model's answers about owned items speak against it; None where they do not.
+    """Why a model's answers about owned items speak against it; empty where they do not.
 
     It is of no use where one class named for every item would be right more often. Few items show
-    nothing. That all were answered is noted in the run; where some were not, the next session asks
-    again.
+    nothing. That all were answered is noted in the run; where some were not it gives None, and is
+    asked again.
 
     Args:
         spec: the run.
@@ -328,12 +327,12 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
         return None
     spec.note({JUDGED: len(answers)})
     if not answers:
-        return None
+        return ""
     right = sum(owned[answer.item] == answer.index for answer in answers)
     most = wilson(right, len(answers))[1]
     largest = max(Counter(owned.values()).values()) / len(owned)
     if most >= largest:
-        return None
+        return ""
     return (
         f"it agrees with {right} of {len(answers)} labels that you own (95% interval: at most"
         f" {most:.0%}), and one class for every item would agree with {largest:.0%}: `resume`"
@@ -348,7 +347,8 @@ def _judging(spec: RunSpec) -> list[Item]:
     items = [item for row, item in rows if item.id in owned and row not in erased]
     if spec.dataset.classes is None or len(items) < LEAST_KNOWN:
         return []
-    drawn = generator(spec.settings.seed, "known").permutation(len(items))[:MOST_KNOWN]
+    most = LEAST_KNOWN if spec.settings.server.input_price else MOST_KNOWN  # labels pay for them
+    drawn = generator(spec.settings.seed, "known").permutation(len(items))[:most]
     return [items[n] for n in drawn]
 
 

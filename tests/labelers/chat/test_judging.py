@@ -1,0 +1,142 @@
+"""A model with prices is judged by labels that are owned; the labels that it gives pay for that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stacksl
+from stacksl.cli.entry import call
+from stacksl.labelers.chat.calls import Calls, read_calls
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.session.model_labels import JUDGED, LEAST_KNOWN
+from stacksl.runs.storage.folder import RunFolder
+
+from ...ledgers import accounts_of
+from .chat_server import Behavior, Handler, Server, completion, letter_of, right, serving, wanted_of
+from .hostile_cases import NAMES, PRICED, expect_books, status
+
+
+def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
+    """48 labels of 60 texts, ten open at a time, next to 40 that are owned."""
+    owned = folder / "owned.csv"
+    rows = [f"owned {n} of {NAMES[n % 3]},{NAMES[n % 3]}\n" for n in range(40)]
+    owned.write_text("text,label\n" + "".join(rows))
+    given: dict[str, Any] = {
+        "server.url": server.url,
+        "server.allow_send": True,
+        "server.concurrency": 1,
+        "budget": 48,
+        "open_questions": 10,
+        **PRICED,
+        **settings,
+    }
+    texts = [f"text {n} of {NAMES[n % 3]}" for n in range(60)]
+    return stacksl.run(
+        texts, classes=NAMES, labeler="openai:m", owned=str(owned), out=folder / "run", **given
+    )
+
+
+def wrong(handler: Handler, body: dict[str, Any], number: int) -> None:
+    """Name another class than the text's."""
+    other = NAMES[(NAMES.index(wanted_of(body)) + 1) % 3]
+    handler.send(200, completion(f'{{"answer": "{letter_of(body, other)}"}}'))
+
+
+def about_owned(server: Server) -> int:
+    return sum("owned " in body["messages"][0]["content"] for body in server.bodies)
+
+
+def test_a_model_that_agrees_with_no_label_pauses_the_run(tmp_path: Path) -> None:
+    with serving(wrong) as server:
+        run = begin(server, tmp_path)
+        assert about_owned(server) == LEAST_KNOWN
+        assert len(server.bodies) == LEAST_KNOWN + 20  # ten labels a turn pay for ten questions
+        shown = run.status()
+        assert shown["state"] == "waiting"
+        assert "it agrees with 0 of 30 labels that you own" in shown["sheets"][0]["why"]
+        expect_books(run)
+        run.resume()
+        assert len(server.bodies) == LEAST_KNOWN + 48
+    assert run.status()["state"] == "finished"
+    assert expect_books(run) == {"label": 40 + 48}
+
+
+def test_a_model_that_agrees_goes_on_and_is_charged_for_all_calls(tmp_path: Path) -> None:
+    with serving(right) as server:
+        run = begin(server, tmp_path)
+        assert len(server.bodies) == LEAST_KNOWN + 48
+    assert run.status()["state"] == "finished"
+    expect_books(run)
+    assert RunFolder(run.path).resolved()[JUDGED] == LEAST_KNOWN
+    rows = read_calls(run.path / "run.db")
+    paid = [row for row in run.labels().rows if row["purpose"] == "train"]
+    assert sum(row["cost"] for row in rows if "cost" in row) == round(
+        1e6 * sum(row["price"] for row in paid)
+    )
+
+
+def fails(after: int, until: int) -> Behavior:
+    """Right, but for some requests, which are lost."""
+    lost = status(500)
+
+    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
+        (lost if after < number <= until else right)(handler, body, number)
+
+    return behave
+
+
+@pytest.mark.parametrize("lost", [1, 2, 9])
+def test_lost_calls_are_charged_and_count_for_nothing(lost: int, tmp_path: Path) -> None:
+    """Three in a row stop the session; the next one goes on where it was, with the same payers."""
+    with serving(fails(4, 4 + lost)) as server:
+        run = begin(server, tmp_path)
+        for _ in range(6):
+            expect_books(run)
+            if run.status()["state"] == "finished":
+                break
+            run.resume()
+    assert run.status()["state"] == "finished"
+    assert RunFolder(run.path).resolved()[JUDGED] == LEAST_KNOWN
+    assert about_owned(server) <= LEAST_KNOWN + lost
+
+
+def test_a_price_with_room_for_one_call_leaves_the_model_unjudged(tmp_path: Path) -> None:
+    with serving(wrong) as server:
+        run = begin(server, tmp_path, price="0.08")
+        assert about_owned(server) == 0
+        assert len(server.bodies) == 48
+    assert run.status()["state"] == "finished"
+    assert expect_books(run)["broken"] == 0
+
+
+@pytest.mark.parametrize("whose", ["owned", "payer"])
+def test_a_forgotten_item_leaves_the_calls_of_both(whose: str, tmp_path: Path) -> None:
+    """What an open label has to pay stays; the text and the id of the forgotten item do not."""
+    with serving(fails(4, 9)) as server:
+        run = begin(server, tmp_path)
+        file = run.path / "run.db"
+        first = next(row for row in read_calls(file) if "payer" in row)
+        item = first["item"] if whose == "owned" else first["payer"][0]
+        text = next(
+            line
+            for line in first["request"]["messages"][0]["content"].split("\n")
+            if line.startswith("owned")
+        )
+        cost = Calls(file).cost(*first["payer"])
+        assert cost > 0
+        forget(run.path, item)
+        left = json.dumps(read_calls(file))
+        assert f'"{item}"' not in left
+        assert text not in left
+        if whose == "owned":
+            expect_books(run)
+            assert Calls(file).cost(*first["payer"]) == cost
+        else:
+            assert accounts_of(run).paid == cost
+        run.resume()
+        assert run.status()["state"] == "finished"
+        assert call(["ledger", "verify", str(run.path)]) == 0
