@@ -239,6 +239,15 @@ def test_a_label_whose_price_has_no_room_for_a_thought_is_a_sentence(tmp_path: P
     assert f"--set server.answer_tokens={THOUGHT}" in run.status()["sheets"][0]["why"]
 
 
+def test_a_larger_price_has_room_for_a_thought(tmp_path: Path) -> None:
+    with serving(thinks) as server:
+        run = begin(server, tmp_path / "run", price="2", **{"server.concurrency": 1})
+        lengths = [body["max_tokens"] for body in server.bodies]
+    assert lengths == [8 + SPACE, *[THOUGHT] * 6]
+    assert run.status()["state"] == "finished"
+    assert expect_books(run) == {"label": 6}
+
+
 def test_a_thought_cut_at_the_users_limit_is_broken_and_says_so(tmp_path: Path) -> None:
     with serving(thinks) as server:
         run = begin(
