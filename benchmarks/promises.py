@@ -55,7 +55,6 @@ from stacksl.models.promise import (
     calibrated_wrong,
     left_wrong,
     look_now,
-    may_end,
 )
 from stacksl.models.promise import Stage as Known
 from stacksl.models.second_look import MOST as MOST_ANSWERS
@@ -301,7 +300,8 @@ def delivered(
         known = (tuple(stages[-4:]), labels, n - labels, allowed, left, round(factor, 2), rate)
         look = look_of(*known)
         if look is None:
-            if (looked or may_end(labels, n)) and look_of(*known, reach=True) is None:
+            half = 2 * labels >= (2 * n if error else n)  # of the budget
+            if (looked or half) and look_of(*known, reach=True) is None:
                 break
             continue
         looked += 1

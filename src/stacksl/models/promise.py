@@ -32,7 +32,6 @@ FEWEST = 30  # rows of an audit
 SAMPLES = (30, 60, 100, 150, 200, 300, 400, 600, 800, 1_200)  # rows of people that are asked again
 GUESSED, WEIGHT = 0.03, 33  # people's rate of errors before it is known, and in how many answers
 BEFORE, AHEAD = 3, (1, 2, 3, 4, 6, 8, 12, 16, 20)  # stages that a forecast is from, and is for
-ENOUGH = 10  # stages of the usual size before a run may end without a look
 SUREST = 0.995  # that an answer of a model is taken to be, if it learned labels of people who err
 PULL = 0.5  # of the slope of a calibration toward 1, in squared units of labels' log-likelihood
 
@@ -281,15 +280,6 @@ def step_of(rows: int) -> int:
     [25, 62, 100]
     """
     return min(100, max(25, rows // 32))
-
-
-def may_end(labels: int, rows: int) -> bool:
-    """Whether a run without a look ends if none is in reach: its forecasts rest on enough labels.
-
-    >>> may_end(250, 600), may_end(900, 4_000)
-    (True, False)
-    """
-    return labels >= ENOUGH * step_of(rows)
 
 
 def allowed_wrong(right: float, rows: int) -> int:

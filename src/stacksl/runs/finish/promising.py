@@ -37,7 +37,6 @@ from stacksl.models.promise import (
     first_look,
     left_wrong,
     look_now,
-    may_end,
 )
 from stacksl.models.second_look import MOST, Verdict, settled
 from stacksl.report.wording import change_call, count, money, percent, plural
@@ -186,11 +185,13 @@ def next_look(
 
 
 def unpayable(spec: RunSpec, game: Game) -> bool:
-    """Whether no look that may pass can be paid, now or later; not before enough was learned."""
-    stages = linear_trainer(game).stages
-    known = len(stages) > 2 and may_end(stages[-1].labels, len(spec.sources.pool.items))
-    known = known or bool(looks(game.ledger))
-    return known and not next_look(spec, game, reach=True)
+    """Whether no look that may pass can be paid, now or later.
+
+    Early forecasts are poor, so before a first look half of the budget is spent.
+    """
+    accounts, stages = game.ledger.accounts, linear_trainer(game).stages
+    known = bool(looks(game.ledger)) or 2 * accounts.spent >= accounts.budget
+    return known and len(stages) > 2 and not next_look(spec, game, reach=True)
 
 
 def looks_left(ledger: LedgerReader) -> str:
