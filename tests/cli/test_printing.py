@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,3 +65,11 @@ def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() 
     found = {"expected": [], "now": None, "labels": 25, "rests_on": "", "reason": ""}
     assert f"in steps of {EVERY}: smaller ones would show" in shown_forecast(found, ls.STEPS)
     assert "steps" not in shown_forecast(found)
+
+
+@pytest.mark.parametrize(("rows", "offered"), [(79, False), (80, True)])
+def test_an_audit_of_added_rows_is_offered_where_a_budget_has_one(rows: int, offered: bool) -> None:
+    audit = {"accuracy": 0.9, "interval": [0.8, 0.95], "n": 50, "rows": 600, "rows_after": rows}
+    said = measured(audit) or ""
+    assert f"without {rows} of 600 rows that were added after it was drawn" in said
+    assert said.endswith("has an audit of all rows that are left)") == offered

@@ -172,6 +172,7 @@ def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: P
     told = "The audit says nothing about 20 of 130 rows and 1 of 4 classes that were added after it"
     assert told in page
     assert told in card
+    assert all("; a budget of 80 labels more has an audit of all" in text for text in (page, card))
     assert "20 of 130 rows and 1 class that were added" in shown_run(done)
     assert "with an audit of all rows that are left" in page
     done.report(text=False)

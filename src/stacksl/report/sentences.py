@@ -22,6 +22,7 @@ from stacksl.report.quality import (
     OwnItems,
 )
 from stacksl.report.wording import (
+    NEW_AUDIT,
     change_call,
     clear_of,
     count,
@@ -36,7 +37,6 @@ from stacksl.report.wording import (
     spread,
 )
 
-NEW_AUDIT = 80  # labels added to a finished run from which some of them are a new audit
 NOT_KNOWN = (
     "Its accuracy on new items is not known: there was neither an audit (--audit N) nor a test"
     " file (--test FILE)."
@@ -127,7 +127,21 @@ def outside(facts: Facts) -> str:
     parts = [f"{count(audit.rows_after)} of {plural(audit.rows, 'row')}"] * (audit.rows_after > 0)
     if after := audit.classes_after:
         parts.append(f"{count(after)} of {plural(facts.data.classes or after, 'class', 'classes')}")
-    return f"The audit says nothing about {' and '.join(parts)} that were added after it was drawn."
+    told = f"The audit says nothing about {' and '.join(parts)} that were added after it was drawn"
+    offer = f"; a budget of {NEW_AUDIT} labels more has an audit of all rows that are left"
+    drawn = _free(facts) >= NEW_AUDIT and facts.column is None and not _promises(facts)
+    return f"{told}{offer * drawn}."
+
+
+def _promises(facts: Facts) -> bool:
+    """Whether the run promises a share of its table."""
+    return any(r.name == "stop_when" and r.value.startswith("right") for r in facts.settings)
+
+
+def _free(facts: Facts) -> int:
+    """How many more labels a larger budget can buy."""
+    left = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
+    return min(left, facts.data.items - facts.budget.labels)
 
 
 def _audited(audit: AuditResult) -> str:
@@ -505,9 +519,8 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
     steps.append(("Label new items", f"stacksl predict {run} new.csv --out labeled.csv"))
     if facts.asking.disagreements:
         steps.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
-    left = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
-    promised = any(r.name == "stop_when" and r.value.startswith("right") for r in facts.settings)
-    if (added := min(100, left, facts.data.items - budget.labels)) > 0 and not promised:
+    promised = _promises(facts)
+    if (added := min(100, _free(facts))) > 0 and not promised:
         drawn = added >= NEW_AUDIT and bool(outside(facts)) and facts.column is None
         audited = ", with an audit of all rows that are left" * drawn
         wanted = {"budget": budget.labels + added}

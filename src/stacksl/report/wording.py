@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping
 
 MICRO = 1_000_000
+NEW_AUDIT = 80  # labels added to a finished run from which some of them are a new audit
 # C0 and C1 controls but tab and newline, and lone surrogates: HTML and UTF-8 have no place for them
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
