@@ -41,7 +41,7 @@ from stacksl.models.promise import (
     step_of,
 )
 from stacksl.runs.finish import forecasting
-from stacksl.runs.settings.budget import right_share, stop_rule
+from stacksl.runs.settings.budget import parse_budget, right_share, stop_rule
 
 from ..benchmarks import ROOT, benchmark, record
 from ..ledgers import bought, handed_rows, rows_of
@@ -199,8 +199,9 @@ def test_a_look_is_taken_while_it_can_be_paid() -> None:
     assert look_now(*rows, now.answers + 2 * step_of(3_000)) is None
     assert look_now(*rows, now.answers + 2 * step_of(3_000) - 1) == now
     later = look_now(*rows, 2_000, reach=True, looked=True, batch=200)
-    assert later is not None
-    assert later.before == 200
+    assert later == now._replace(before=200), "paid for even if the model stays as it is"
+    assert later.labels == now.answers + 200
+    assert now._replace(sample=10).labels * 9 // 10 >= 2 * now.audit + 10
     assert look_now(*rows, 100, reach=True, looked=True) is None
 
 
@@ -240,6 +241,14 @@ def test_the_rule_is_read_in_percent_and_as_a_share() -> None:
         with pytest.raises(SettingsError, match="right=R such as right=97%"):
             stop_rule(text)
     assert allowed_wrong(0.97, 999) == 29
+
+
+def test_a_budget_may_have_commas_between_thousands() -> None:
+    assert parse_budget("$1,338.00", 5_000, "1.50") == parse_budget("$1338", 5_000, "1.50")
+    assert parse_budget("1,200", 5_000, None).labels == 1_200
+    for text in ("$1,5", "1,20", "1,2000"):
+        with pytest.raises(SettingsError, match="the budget"):
+            parse_budget(text, 5_000, "1.50")
 
 
 def test_a_dry_run_names_the_audit_and_its_price() -> None:
@@ -495,7 +504,9 @@ def test_new_rows_are_labeled_where_the_audit_shows_it(tmp_path: Path, promised:
     assert all((row["label"] is None) == (row["confidence"] is None) for row in table)
     with pytest.raises(SettingsError, match="at most 99%.* got '99.5%'"):
         right_share("99.5%")
-    with pytest.raises(RunError, match="labels 98% of rows .* none of at least 99% .* a lower one"):
+    with pytest.raises(
+        RunError, match="labels 98% of rows .* no such share passed .* give 9.% with"
+    ):
         made.predict(str(path), right=0.98)
     with pytest.raises(RunError, match="which are not like new ones"):
         promised.predict(str(path), right=0.9)
@@ -558,6 +569,9 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run
     assert last["reached"]
     bad, rows = wrong_of(made, tmp_path / "table.csv", made.path.parent / "pool-0-0.csv")
     assert bad <= last["left"] <= allowed_wrong(0.85, rows)
+    table = Counter(row["label"] for row in read_rows(tmp_path / "table.csv"))
+    totals = {row.name: row.human + row.predicted for row in facts_of(made).own.totals}
+    assert totals == {name: table[name] for name in totals}, "the report counts the table's labels"
     pairs = Counter((row.item, row.annotator) for row in handed_rows(made))
     assert max(pairs.values()) == 1, "nobody is asked a row twice"
     assert "as the one who answered would say" not in made.status()["stopped"]
@@ -583,6 +597,28 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
     limits = "the model" if model > people else "people"
     assert said.endswith(f"What limits the share most: {limits}.")
     assert said in shown_run(made)
+
+
+@pytest.mark.parametrize(
+    "meanwhile", [{"budget": 380}, {"budget": 400}, {"away": "ben"}, {"free": True, "drop": True}]
+)
+def test_a_change_during_a_look_leaves_it_whole(meanwhile: dict[str, Any], tmp_path: Path) -> None:
+    """Nobody errs, so every row of the look is right once two people have answered it."""
+    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben,carl,dora"})
+    while not bought(made, purpose="audit"):
+        answer_all(made, truth)
+    if "budget" in meanwhile:
+        made.change(**meanwhile)
+    else:
+        while not any(row.slot == 1 for row in handed_rows(made)):
+            answer_all(made, truth)  # until second answers are out
+        made.people(**meanwhile)
+    play(made, truth)
+    last = looks(made)[0]
+    if "drop" not in meanwhile:  # else audited rows have no second answer
+        assert last["wrong"] == 0
+    assert last["differ"] == 0
+    expect_sound(made)
 
 
 def test_what_people_err_too_often_for_is_said_and_not_bought(tmp_path, monkeypatch) -> None:

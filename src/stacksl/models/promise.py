@@ -229,7 +229,8 @@ class Look(NamedTuple):
     @property
     def labels(self) -> int:
         """How many labels pay for it, those before it and third answers included."""
-        return self.before + (-(-10 * self.answers // 9) if self.sample else self.answers)
+        labels = self.before + self.answers
+        return -(-10 * labels // 9) if self.sample else labels
 
 
 def planned(
@@ -338,5 +339,8 @@ def look_now(
         expected = factor * now * fall ** (extra / step)
         later = planned(expected, people + extra, rows - extra, allowed, errors)
         if later is not None and later.answers + extra <= most:
-            return later._replace(before=extra) if reach else None
+            if not reach:
+                return None
+            sure = look is not None and look.answers + extra <= most  # the model may stay as it is
+            return (look if look and sure else later)._replace(before=extra)
     return None if reach else look

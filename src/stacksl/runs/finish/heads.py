@@ -32,7 +32,6 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
-from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 
 CURVE = (0.1, 0.25, 0.5)  # shares of the labels at which the curve is drawn, besides all of them
@@ -121,11 +120,10 @@ class HeadEnding:
     def with_rest(self, facts: Facts, tested: Tested) -> Facts:
         """The facts with what the final model says of the items without an answer."""
         unanswered = rest_of(self.game, self.policies)
-        promised = promised_share(self.spec.settings.stop_when) is not None
         return replace(
             facts,
             contested=least_sure(self.game, unanswered),
-            own=own_items(self.game, tested, unanswered, promised=promised),
+            own=own_items(self.spec, self.game, tested, unanswered),
             more=more_labels(self.spec, self.game),
         )
 

@@ -17,11 +17,14 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labeled_share, table_choices
+from stacksl.models.second_look import settled
 from stacksl.report.facts import Contested
 from stacksl.report.quality import ClassTotal, Disagreement, Gain, Named, OwnItems
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
+from stacksl.runs.finish.promising import answers_by_item
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
+from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 
 WANTED = (0.8, 0.9, 0.95, 0.97, 0.99)  # accuracies
@@ -93,12 +96,13 @@ def least_sure(game: Game, unanswered: Rest) -> tuple[Contested, ...]:
     return tuple(contested)
 
 
-def own_items(game: Game, tested: Tested, unanswered: Rest, *, promised: bool) -> OwnItems:
+def own_items(spec: RunSpec, game: Game, tested: Tested, unanswered: Rest) -> OwnItems:
     """The final model on the items without an answer, judged by the audit or the test file.
 
-    The audit takes precedence, since its items are like the run's own. Where the table is
-    `promised`, its looks say what is right in it.
+    The audit takes precedence, since its items are like the run's own. Where a share of the table
+    is promised, its looks say what is right in it.
     """
+    promised = promised_share(spec.settings.stop_when) is not None
     corpus, classes = game.corpus, game.corpus.items[0].candidates
     judged = tested.audited or tested.evaluation
     none = np.zeros(0, dtype=np.int64)
@@ -109,7 +113,9 @@ def own_items(game: Game, tested: Tested, unanswered: Rest, *, promised: bool) -
     totals: tuple[ClassTotal, ...] = ()
     choices: tuple[tuple[float, int], ...] = ()
     if all(item.candidates == classes for item in corpus.items):
-        totals = class_totals(human := _human(game), unanswered.said, gold, predicted, classes)
+        totals = class_totals(
+            human := _human(spec, game), unanswered.said, gold, predicted, classes
+        )
         if source == "audit" and len(unanswered.rows) and not promised:
             rows = len(human) + len(unanswered.rows)
             choices = table_choices(confidence, right, unanswered.sure, unanswered.bought, rows)
@@ -123,10 +129,14 @@ def own_items(game: Game, tested: Tested, unanswered: Rest, *, promised: bool) -
     )
 
 
-def _human(game: Game) -> NDArray[np.int64]:
-    """The label of each item that has one, for any purpose."""
+def _human(spec: RunSpec, game: Game) -> NDArray[np.int64]:
+    """The label of each item that has one, for any purpose: on which two people agree, if any."""
     row = game.corpus.row
     labels = {at: label for at, label, _ in game.examples.bought}
+    for item, verdicts in answers_by_item(spec, game.ledger).items():
+        agreed = settled(verdicts)
+        if agreed is not None and agreed[1] is not None:
+            labels[row[item]] = agreed[1]
     for item, answer in game.ledger.audited().items():
         if item in row and answer.index is not None:
             labels[row[item]] = answer.index

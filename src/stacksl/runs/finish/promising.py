@@ -207,7 +207,7 @@ def looks_left(ledger: LedgerReader) -> str:
 
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
     """How many rows of people with one answer are wrong at a `rate` of errors."""
-    return rate * sum(len(answers) == 1 for answers in _answers(spec, game.ledger).values())
+    return rate * sum(len(answers) == 1 for answers in answers_by_item(spec, game.ledger).values())
 
 
 def unreachable(spec: RunSpec, game: Game) -> bool:
@@ -228,7 +228,7 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     values |= {"further_now": further} if further else {}
     values |= {} if now.money is None else {"money_now": now.money}
     wanted, drawn = replace(spec, now=now), last_drawn(ledger)
-    frame = [item for item, answers in _answers(spec, ledger).items() if len(answers) == 1]
+    frame = [item for item, answers in answers_by_item(spec, ledger).items() if len(answers) == 1]
     secret = int(spec.folder.resolved()[SECRET], 16)
     rng = generator(secret, "promise", 0 if drawn is None else drawn.number)
     sample = [frame[place] for place in rng.permutation(len(frame))[: look.sample]]
@@ -241,7 +241,7 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     return wanted
 
 
-def _answers(spec: RunSpec, ledger: LedgerReader) -> Answers:
+def answers_by_item(spec: RunSpec, ledger: LedgerReader) -> Answers:
     """The answers that count to each item that trains, by one person each, by slot."""
     answers: Answers = {}
     for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
@@ -253,11 +253,25 @@ def _answers(spec: RunSpec, ledger: LedgerReader) -> Answers:
     return answers
 
 
+def _sampled(ledger: LedgerReader, look: Drawn) -> set[str | None]:
+    """The items of people that a look drew."""
+    reserved = ledger.rows(look.seq, only=("reserved",))
+    return {row.item for row in reserved if row.purpose == "train" and row.slot == 1}
+
+
 def unsettled(spec: RunSpec, game: Game) -> list[str]:
     """The sampled items to ask one more person of, as long as the budget pays for it."""
     ledger = game.ledger
-    answers = _answers(spec, ledger).items()
-    due = [i for i, verdicts in answers if 1 < len(verdicts) < MOST and settled(verdicts) is None]
+    answers, look = answers_by_item(spec, ledger), last_drawn(ledger)
+    drawn = set() if look is None else _sampled(ledger, look)
+    waits = {row.item for row in ledger.open_purchases()}
+    due = [
+        item
+        for item, verdicts in answers.items()
+        if (len(verdicts) > 1 or item in drawn - waits)  # one answer: the second was withdrawn
+        and len(verdicts) < MOST
+        and settled(verdicts) is None
+    ]
     free, _ = free_people(spec, ledger, due)
     return [item for item in due if free[item]][: ledger.accounts.left]
 
@@ -286,9 +300,8 @@ def judged(
     elif doubted(spec.settings):  # nobody answered a row again: nothing is known to be right
         wrong = divided = len(ids)
     if doubted(spec.settings):
-        reserved = game.ledger.rows(look.seq, only=("reserved",))
-        drawn = {row.item for row in reserved if row.purpose == "train" and row.slot == 1}
-        answers = _answers(spec, game.ledger)
+        drawn = _sampled(game.ledger, look)
+        answers = answers_by_item(spec, game.ledger)
         sample = len(drawn)
         right = sum(settled(given) == given[0] for item, given in answers.items() if item in drawn)
         differ = sample - right
@@ -418,7 +431,7 @@ def _next_budget(
 def _budget(spec: RunSpec, labels: int) -> str:
     """A budget of so many labels, in money where the run's is."""
     price = spec.budget.price if spec.budget.money is not None else 0
-    return money(labels * price) if price else str(labels)
+    return money(labels * price).replace(",", "") if price else str(labels)
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -67,6 +68,8 @@ def parse_budget(
     """
     label_price = 0 if price is None else micro_units(price)
     word = str(text).strip()
+    if re.fullmatch(r"\$?\d{1,3}(,\d{3})+(\.\d+)?", word):
+        word = word.replace(",", "")
     if word.startswith("$"):
         return _money_budget(word, items * each, price, label_price)
     labels = _labels(word, items, each)

@@ -47,6 +47,8 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
     used = ledger.accounts.further - drop * sum(w.purpose == "audit" and w.slot > 0 for w in waits)
     further = further_labels(spec.settings, wanted.labels, sum(audits))
+    if promised_share(spec.settings.stop_when) is not None:
+        further = max(further, spec.terms.further)  # of a look that may be under way
     facts = shown_facts(spec.folder)
     column = facts and facts.column and facts.column.audit
     if column and column.second:
