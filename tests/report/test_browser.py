@@ -93,7 +93,7 @@ def test_words_stand_out_from_the_paper(visit, made):
     facts = made["usual"]()
     agrees, differs, *_ = facts.contested
     rows = (replace(agrees, label=agrees.choice), replace(differs, label="another"))
-    judged = replace(facts, column=ColumnFacts("intent", 9, 2, 0, 0, None, ()), contested=rows)
+    judged = replace(facts, column=ColumnFacts("intent", 9, 9, 2, 0, 0, None, ()), contested=rows)
     page, _, _ = visit(judged)
     assert page.evaluate(CONTRAST) >= 4.5
 

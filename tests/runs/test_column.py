@@ -129,14 +129,43 @@ def test_the_rows_bought_are_the_doubtful_ones_in_that_order(made: Any) -> None:
 def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) -> None:
     run, rows = made
     table = label_own(run, None)
-    assert table.columns[-3:] == ("label", "confidence", "source")
+    assert table.columns[-4:] == ("label", "confidence", "source", "doubtful")
     assert [row["ticket_id"] for row in table.rows] == [row["ticket_id"] for row in rows]
     for row in table.rows:
         human = row["source"] == "human"
         assert row["label"] == row["truth" if human else "gpt"]
         assert (row["confidence"] is None) == human
         assert human or (row["source"] == "column" and 0 < row["confidence"] <= 1)
+        assert (row["doubtful"] is None) == human
     assert sum(row["source"] == "human" for row in table.rows) == 80
+    column, marked = facts_of(run)["column"], [row["doubtful"] for row in table.rows]
+    assert (column["flagged"], column["unasked"]) == (marked.count(True), len(rows) - 80)
+
+
+def test_the_table_marks_the_doubtful_labels(made: Any, tmp_path: Path) -> None:
+    run = judged(str(write(tmp_path, made[1])), tmp_path / "run", budget=40)
+    table, column = label_own(run, None), facts_of(run)["column"]
+    sure = [
+        [row["confidence"] for row in table.rows if row["doubtful"] is said]
+        for said in (True, False)
+    ]
+    assert len(sure[0]) == column["flagged"] > 0
+    assert sum(map(len, sure)) == column["unasked"] == COUNT - 40
+    assert np.mean(sure[0]) < np.mean(sure[1])
+
+
+def test_audited_rows_of_a_column_are_held_out(made: Any) -> None:
+    """Neither the column's label of them nor people's is learned."""
+    found = made[0].evaluate([f"a new message about cards {n}" for n in range(60)])
+    assert found["held_out"] == 40
+
+
+def test_labels_of_a_model_are_told_where_they_are_evaluated(made: Any, tmp_path: Path) -> None:
+    table = label_own(made[0], None)
+    path = tmp_path / "labeled.csv"
+    pd.DataFrame(table.rows).to_csv(path, index=False)
+    with pytest.warns(UserWarning, match="this is no accuracy but agreement with that model"):
+        made[0].evaluate(str(path))
 
 
 def test_the_owner_sees_the_columns_label_of_every_row_that_was_asked(made: Any) -> None:

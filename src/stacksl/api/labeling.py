@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_table
 from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.models.second_look import settled
@@ -260,10 +262,16 @@ def column_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
         return {}
     with run.ledger as ledger:
         saved, _ = ledger.latest_arrays()
-    sure = [] if saved is None else saved.arrays[DOUBT + "sure"].tolist()
+    arrays = {} if saved is None else saved.arrays
+    sure, flagged = (arrays.get(DOUBT + name, np.zeros(0)) for name in ("sure", "flagged"))
+    doubts = zip(sure.tolist(), flagged.tolist(), strict=True)
+    labels = zip(spec.dataset.items, spec.sources.said, doubts, strict=False)
     return {
-        item.id: {"label": item.candidates[at], "confidence": round(right, 6), "source": "column"}
-        for item, at, right in zip(spec.dataset.items, spec.sources.said, sure, strict=False)
+        item.id: {
+            **{"label": item.candidates[at], "confidence": round(right, 6), "source": "column"},
+            "doubtful": bool(doubtful),
+        }
+        for item, at, (right, doubtful) in labels
         if at >= 0
     }
 
@@ -307,13 +315,14 @@ def threshold_of(run: Run, right: float | str) -> float:
     thresholds = [share.threshold for share in tested if share.threshold]
     if not thresholds:
         shares, least = [share.wanted for share in facts.own.shares], tested[0].wanted
-        lower = "a lower one with --right, or " * (least > min(shares))
+        passed = [share.wanted for share in facts.own.shares if share.threshold]
+        lower = f"{100 * max(passed):g}% with --right, which passed, or " if passed else ""
         raise RunError(
-            f"nothing shows that this model labels {100 * wanted:g}% of rows correctly: of the"
-            f" tested shares ({', '.join(f'{100 * share:g}%' for share in shares)}) none of at"
-            f" least {100 * least:g}% passed on {facts.own.measured} measured items, and"
+            f"nothing shows that this model labels {100 * wanted:g}% of rows correctly: on"
+            f" {facts.own.measured} measured items {'no' if not passed else 'no such'} share passed"
+            f" of those tested ({', '.join(f'{100 * share:g}%' for share in shares)}), and"
             f" {100 * least:g}% takes at least {fewest(least)} items without an error: give"
-            f" {lower}a run with a larger audit, or leave --right out"
+            f" {lower}a run with a better model or a larger audit, or leave --right out"
         )
     return thresholds[0]
 
@@ -338,7 +347,8 @@ def said_of(row: Mapping[str, Any]) -> dict[str, Any]:
 def _labeled(
     columns: Sequence[str], rows: Sequence[Sourced], labels: Mapping[str, Mapping[str, Any]]
 ) -> Labeled:
-    added = [*ADDED, *(["abstain"] if any("abstain" in row for row in labels.values()) else [])]
+    more = ("abstain", "doubtful")
+    added = [*ADDED, *(name for name in more if any(name in row for row in labels.values()))]
     prefix = _prefix(added, columns, BEFORE)
     names = {name: prefix + name for name in added}
     labeled_rows = []

@@ -282,6 +282,12 @@ class Run:
         if not dataset.answers and not dataset.unknown:
             with self.ledger as ledger:
                 return {**run, **watch(RunSpec.open(folder), ledger, model, dataset, progress)}
+        if {"confidence", "source"} <= {*dataset.unused}:
+            warnings.warn(
+                "the file has columns 'confidence' and 'source', as `stacksl predict` writes them:"
+                " if a model gave its labels, this is no accuracy but agreement with that model",
+                stacklevel=2,
+            )
         outcome = evaluate(model, dataset, progress)
         return {**run, **outcome.row(), "stated": stated(folder, (outcome.correct, outcome.scored))}
 

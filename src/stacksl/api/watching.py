@@ -152,7 +152,7 @@ def _rows(spec: RunSpec, ledger: Ledger) -> tuple[Sequence[Item], Rows, Rows]:
     corpus, facts = corpus_of(spec), shown_facts(spec.folder)
     give_roles(spec, corpus, ledger)
     learned = facts is not None and facts.audit is not None and facts.audit.trained_on > 0
-    drawn = [] if learned or spec.settings.column is not None else corpus.drawn
+    drawn = [] if learned else corpus.drawn
     first = generator(SEED, "watching/rows").permutation(len(spec.sources.pool.items))[:MOST]
     held = np.array(sorted({*corpus.compared, *drawn}), dtype=np.int64)
     return corpus.items, first[corpus.usable[first]], held[corpus.usable[held]]

@@ -187,12 +187,13 @@ class ColumnClass:
 class ColumnFacts:
     """The labels that the data had in a column, as people judged them.
 
-    `flagged` are doubtful. People named a class for so many in doubt that were `asked`, and
-    `changed` some.
+    Nobody was asked about `unasked` of them, of which so many as are `flagged` are doubtful. People
+    named a class for so many in doubt that were `asked`, and `changed` some.
     """
 
     name: str
     labeled: int
+    unasked: int
     flagged: int
     asked: int
     changed: int

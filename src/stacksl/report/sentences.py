@@ -98,9 +98,12 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
         if audit.passed_over:  # the most doubtful were mended before
             where = "table's labels that people had not been asked about"
         words = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
-    words += f" {count(column.flagged)} of {plural(column.labeled, 'label')} are doubtful."
+    words += f" Of {plural(column.unasked, 'label')} that nobody was asked about"
+    words += f" {count(column.flagged)} are doubtful; the exported table marks them."
     if column.asked:
-        words += f" People were asked about the {count(column.asked)} most doubtful and changed"
+        words += (
+            f" People named a class for {count(column.asked)} of the most doubtful, and changed"
+        )
         words += f" {count(column.changed)} of them."
     if audit is not None and (second := audit.second) is not None:
         rate, low, high = second.errors

@@ -49,7 +49,8 @@ def people(folder: RunFolder) -> list[Annotator]:
         bought, standing = ledger.export(), ledger.standing
         audited = ledger.audited_by_all().values()
     twice, wrong = Counter[str](), Counter[str]()
-    for answers in audited:
+    three = len({answer.labeler for answers in audited for answer in answers}) > 2
+    for answers in audited if three else ():  # of two people nobody is outvoted
         if (agreed := settled([answer.word for answer in answers])) is not None:
             twice.update(answer.labeler for answer in answers)
             wrong.update(answer.labeler for answer in answers if answer.word != agreed)

@@ -229,10 +229,13 @@ def column_facts(spec: RunSpec, game: Game, audited: Audited, size: int) -> Colu
             own = answers.get(item, []) if item in spec.sources.usable else []
             given[labels[row]].append([(answer.said, answer.index) for answer in own])
     second = audited.second if audited.measures == "accuracy" else None
+    rest = game.corpus.unbought(game.ledger.bought())
+    rest = [row for row in rest if row < len(labels) and labels[row] >= 0]
     return ColumnFacts(
         name=str(spec.settings.column),
         labeled=sum(label >= 0 for label in spec.sources.said),
-        flagged=int(doubt.flagged.sum()),
+        unasked=len(rest),
+        flagged=int(doubt.flagged[rest].sum()),
         asked=len(asked),
         changed=sum(int(doubt.label[row] != label) for row, label in asked),
         audit=audit_fact(audited),
