@@ -206,11 +206,11 @@ def test_a_look_is_taken_while_it_can_be_paid() -> None:
 
 
 def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
-    first = [first_look(0.85, 400, doubted=doubted, bad=0.25) for doubted in (False, True)]
+    first = [first_look(0.85, 400, people=people, bad=0.25) for people in (1, 3)]
     assert first[0] is not None
     assert first[1] is not None
     assert 75 < first[0] < first[1] < 400
-    given = {**PEOPLE, "annotators": "anna,ben", "price": "2", "labeler": "file"}
+    given = {**PEOPLE, "annotators": "anna,ben,carl", "price": "2", "labeler": "file"}
     given |= {"classes": str(write_classes(tmp_path))}
     del given["count"]
     pool = write_pool(tmp_path, 400)
@@ -218,6 +218,8 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
     assert any(f"takes some {first[1]} labels for ${2 * first[1]}.00" in w for w in plan.warnings)
     rich = prepare(pool, settings={**given, "budget": first[1]})
     assert not any("before a look" in warning for warning in rich.warnings)
+    two = prepare(pool, settings={**given, "annotators": "anna,ben", "stop_when": "right=95%"})
+    assert any("a lower share or for a third annotator" in warning for warning in two.warnings)
     given |= {"budget": "all", "stop_when": "right=97%"}
     hard = prepare(write_pool(tmp_path, 40, seed=1), settings=given)
     assert any("takes more answers than a budget may" in warning for warning in hard.warnings)

@@ -180,18 +180,19 @@ def prepare(
 def _before_a_look(spec: RunSpec) -> tuple[str, ...]:
     """A warning where the budget is likely to end before a look at the table can be paid."""
     from stacksl.models.promise import first_look
-    from stacksl.runs.finish.promising import doubted
+    from stacksl.runs.finish.promising import crew
 
     if (share := promised_share(spec.settings.stop_when)) is None:
         return ()
     rows, labels, price = len(spec.sources.pool.items), spec.budget.labels, spec.budget.price
-    first = first_look(share, rows, doubted=doubted(spec.settings), bad=0.25)
+    first = first_look(share, rows, people=(people := crew(spec.settings)), bad=0.25)
     if first is not None and first <= labels:
         return ()
     if first is None or first > most_each(spec.settings) * rows:
         return (
             f"a look that shows that {percent(share)} of {plural(rows, 'row')} are right probably"
-            " takes more answers than a budget may have: ask for a lower share",
+            " takes more answers than a budget may have: ask for a lower share"
+            f"{' or for a third annotator' * (people == 2)}",
         )
     cost = f" for {money(first * price)}" if spec.budget.money is not None else ""
     return (

@@ -37,6 +37,7 @@ from stacksl.models.promise import (
     first_look,
     left_wrong,
     look_now,
+    split_of,
 )
 from stacksl.models.second_look import MOST, Verdict, settled
 from stacksl.report.wording import change_call, count, money, percent, plural
@@ -121,6 +122,11 @@ def doubted(settings: Settings) -> bool:
     return settings.labeler == FILE and len(annotators_of(settings.annotators)) > 1
 
 
+def crew(settings: Settings) -> int:
+    """How many people answer; 1 for a program."""
+    return len(annotators_of(settings.annotators)) if doubted(settings) else 1
+
+
 def last_drawn(ledger: LedgerReader) -> Drawn | None:
     """The last look whose rows were drawn."""
     rows = [row for row in ledger.rows(only=("settings",)) if "look" in row.payload]
@@ -168,19 +174,21 @@ def next_look(
     before, stages = looks(game.ledger), linear_trainer(game).stages
     if not stages:
         return None
-    factor = 1.0
+    factor, rate = 1.0, max(stages[-1].errors, doubled_of(game.ledger).rate)
+    split = split_of(crew(spec.settings), rate)
     for look in {look["drawn"]: look for look in before}.values():
-        expected = factor * look["expected"] * look["audit"] / max(1, look["rows"])
+        share_wrong = look["expected"] / max(1, look["rows"]) + split
+        expected = factor * share_wrong * look["audit"]
         factor *= min(4.0, max(1.0, (look["wrong"] + 1) / (expected + 1)))
     table, left, errors = Table.of(spec, game), game.ledger.accounts.left + more, None
     if doubted(spec.settings):
-        rate = max(stages[-1].errors, doubled_of(game.ledger).rate)
         errors = of_people(spec, game, rate) / max(1, table.people)
         left = left * 9 // 10  # the rest is for third answers
     allowed = table.allowed if share is None else allowed_wrong(share, table.rows)
     rows = table.people, table.model, allowed - table.dropped - table.unlabeled
     looked = bool(before) and stages[-1].labels <= before[-1]["labels"]
     batch = spec.settings.open_questions
+    stages = [s._replace(expected=s.expected + split * (table.rows - s.labels)) for s in stages]
     return look_now(stages, *rows, left, factor, errors, reach=reach, looked=looked, batch=batch)
 
 
@@ -397,9 +405,12 @@ def _next_budget(
     accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
     most = most_each(spec.settings) * table.rows
     if len(linear_trainer(game).stages) < 3:
-        first = first_look(share, table.rows, doubted=doubted(spec.settings), bad=0.5)
+        first = first_look(share, table.rows, people=crew(spec.settings), bad=0.5)
         if first is None or first > most:
-            return " No budget is likely to pay a look that shows it: ask for a lower share."
+            third = " or for a third annotator" * (crew(spec.settings) == 2)
+            return (
+                f" No budget is likely to pay a look that shows it: ask for a lower share{third}."
+            )
         call = change_call("RUN", {"budget": _budget(spec, first)}, **own)
         return f" A first look is expected with `{call}`, or with somewhat more."
     if accounts.left and unpayable(spec, game):
@@ -447,6 +458,8 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
         f" {count(model)} errors of {part} and {count(last['left'] - model)} of people (or unclear)"
         f" are left. What limits the share most: {part if 2 * model > last['left'] else 'people'}."
+        + " A row on which two people differ counts as wrong; a third annotator would settle it."
+        * (crew(spec.settings) == 2)
     )
 
 
