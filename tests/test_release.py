@@ -25,7 +25,9 @@ finally:
 
 def wheel(path: Path, packages: Path, *more: str) -> Path:
     """A wheel of all files of `packages`, without their contents, and of `more`."""
-    files = [file for file in packages.rglob("*") if file.is_file() and file.suffix != ".pyc"]
+    files = [
+        file for file in packages.rglob("*") if file.is_file() and "__pycache__" not in file.parts
+    ]
     with zipfile.ZipFile(path, "w") as archive:
         for name in (*(file.relative_to(packages).as_posix() for file in files), *more):
             archive.writestr(name, "")
