@@ -260,6 +260,11 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
         assert "There was no second look at the model's answers" in text
         assert "Nobody was asked again" not in text
     assert "People err in an estimated 0.0% of answers" in done.status()["column"]["sentence"]
+    before = done.status()
+    done.change(stop_when="right=97%")
+    after = done.status()
+    assert after["column"]["sentence"] == before["column"]["sentence"], "no look was taken yet"
+    assert (after["state"], after["spent"], after["out"]) == ("finished", before["spent"], 0)
 
 
 def test_status_says_of_how_many_clear_rows_a_share_is(

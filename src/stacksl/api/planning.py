@@ -16,7 +16,6 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.models.audit import audit_size
-from stacksl.report.wording import money, percent, plural
 from stacksl.runs.items import intake
 from stacksl.runs.items.reading import (
     answered,
@@ -172,34 +171,16 @@ def prepare(
         *intake.warnings_of_test(sources.pool, sources.test),
         *intake.no_encoder(resolved),
         *intake.without_threshold(resolved),
-        *_before_a_look(spec),
+        *_of_a_promise(spec),
     )
     return Plan(spec, labeler, warnings, named=out is not None, rows=rows)
 
 
-def _before_a_look(spec: RunSpec) -> tuple[str, ...]:
-    """A warning where the budget is likely to end before a look at the table can be paid."""
-    from stacksl.models.promise import first_look
-    from stacksl.runs.finish.promising import crew
+def _of_a_promise(spec: RunSpec) -> tuple[str, ...]:
+    from stacksl.runs.finish.promising import before_a_look
 
-    if (share := promised_share(spec.settings.stop_when)) is None:
-        return ()
-    rows, labels, price = len(spec.sources.pool.items), spec.budget.labels, spec.budget.price
-    first = first_look(share, rows, people=(people := crew(spec.settings)), bad=0.25)
-    if first is not None and first <= labels:
-        return ()
-    if first is None or first > most_each(spec.settings) * rows:
-        return (
-            f"a look that shows that {percent(share)} of {plural(rows, 'row')} are right probably"
-            " takes more answers than a budget may have: ask for a lower share"
-            f"{' or for a third annotator' * (people == 2)}",
-        )
-    cost = f" for {money(first * price)}" if spec.budget.money is not None else ""
-    return (
-        f"a budget of {plural(labels, 'label')} probably ends before a look at the table, and"
-        f" nothing is promised then: the first look takes some {first:,} labels{cost}, those before"
-        " it included, if the model makes a quarter of the errors that are allowed",
-    )
+    said = before_a_look(spec, spec.budget.labels)
+    return (said,) if said else ()
 
 
 def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Resolved, Budget]:

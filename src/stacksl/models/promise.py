@@ -94,17 +94,17 @@ def _good_size(bad: int, rows: int, allowed: int) -> int | None:
     return sizes[index] if index < len(sizes) else None
 
 
-def first_look(share: float, rows: int, *, people: int, bad: float) -> int | None:
+def first_look(share: float, rows: int, *, people: int) -> int | None:
     """The labels that the first look at a table of so many rows takes, those before it included.
 
     None where no look is likely to show the `share`. It is taken to come after three refits, when
-    the model makes the share `bad` of the errors that are allowed. Of two `people` or more each is
+    the model makes half of the errors that are allowed. Of two `people` or more each is
     taken to err as often as is guessed.
     """
     rows = min(rows, 10_000)  # a look at more rows is hardly larger, and takes long to compute
     before, allowed = min(rows, 3 * step_of(rows)), allowed_wrong(share, rows)
     part, errors = rows - before, GUESSED if people > 1 else None
-    expected = bad * allowed * part / rows + split_of(people, GUESSED) * part
+    expected = allowed / 2 * part / rows + split_of(people, GUESSED) * part
     look = planned(expected, before, part, allowed, errors) if part else None
     return None if look is None else before + look.labels
 

@@ -19,7 +19,7 @@ from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.finish.forecasting import expect_stop_rule
-from stacksl.runs.finish.promising import looks_left
+from stacksl.runs.finish.promising import before_a_look, last_drawn, looks_left
 from stacksl.runs.items.roles import (
     audit_rows,
     corpus_of,
@@ -219,6 +219,8 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     measures = None if change.budget is None else what_measures(terms, before)
     if promised_share(wanted.settings.stop_when) is not None:
         measures = looks_left(ledger)
+        if last_drawn(ledger) is None and (said := before_a_look(wanted, terms.labels)):
+            measures = f"{measures}; {said}"
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)

@@ -213,6 +213,28 @@ def looks_left(ledger: LedgerReader) -> str:
     return said
 
 
+def before_a_look(spec: RunSpec, labels: int) -> str:
+    """A warning where a budget of so many labels may end before a look can be paid; else empty."""
+    if (share := promised_share(spec.settings.stop_when)) is None:
+        return ""
+    rows, price, people = len(spec.sources.pool.items), spec.budget.price, crew(spec.settings)
+    first = first_look(share, rows, people=people)
+    if first is not None and first <= labels:
+        return ""
+    if first is None or first > most_each(spec.settings) * rows:
+        return (
+            f"a look that shows that {percent(share)} of {plural(rows, 'row')} are right probably"
+            " takes more answers than a budget may have: ask for a lower share"
+            f"{' or for a third annotator' * (people == 2)}"
+        )
+    cost = f" for {money(first * price)}" if spec.budget.money is not None else ""
+    return (
+        f"a budget of {plural(labels, 'label')} may end before a look at the table, and nothing is"
+        f" promised then: the first look takes some {first:,} labels{cost}, those before it"
+        " included, if the model makes half of the errors that are allowed"
+    )
+
+
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
     """How many rows of people with one answer are wrong at a `rate` of errors."""
     return rate * sum(len(answers) == 1 for answers in answers_by_item(spec, game.ledger).values())
@@ -405,14 +427,15 @@ def _next_budget(
     accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
     most = most_each(spec.settings) * table.rows
     if len(linear_trainer(game).stages) < 3:
-        first = first_look(share, table.rows, people=crew(spec.settings), bad=0.5)
+        first = first_look(share, table.rows, people=crew(spec.settings))
         if first is None or first > most:
             third = " or for a third annotator" * (crew(spec.settings) == 2)
             return (
                 f" No budget is likely to pay a look that shows it: ask for a lower share{third}."
             )
         call = change_call("RUN", {"budget": _budget(spec, first)}, **own)
-        return f" A first look is expected with `{call}`, or with somewhat more."
+        known = "it is estimated better after three refits"
+        return f" A first look probably takes at least `{call}`; {known}."
     if accounts.left and unpayable(spec, game):
         kept = (
             f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."

@@ -286,7 +286,8 @@ class Session(Game):
         audit = measured(self.spec, self)
         if audit is not None and doubted(self.spec.settings):
             number, parts = 0 if look is None else look.number, (self.spec, self, self._features)
-            due, audit = look_again(*parts, audit, record.facts, number, every=True)
+            every = look is not None  # an audit before the first look has its own second look
+            due, audit = look_again(*parts, audit, record.facts, number, every=every)
         if look is None:
             record.facts["stopped"] = promise_of(self.spec, self)
             return self._ended(record, audit, due)
