@@ -490,6 +490,20 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
     expect_sound(made)
 
 
+def test_a_run_that_learned_under_another_rule_is_told_of_more_than_it_has(tmp_path: Path) -> None:
+    """Its errors are not estimated yet: a first look comes on top of what it spent."""
+    given = {**PEOPLE, "annotators": "anna,ben,carl", "stop_when": None, "budget": 120, "audit": 0}
+    made = play(begin(tmp_path, **given), truth)
+    made.change(stop_when="right=85%")
+    command = re.search(r"--budget (\d+)`", made.status()["stopped"])
+    assert command
+    assert 240 < int(command[1]) <= 800
+    made.change(budget=int(command[1]))
+    play(made, truth)
+    assert looks(made)
+    expect_sound(made)
+
+
 def test_new_rows_are_labeled_where_the_audit_shows_it(tmp_path: Path, promised: Run) -> None:
     known = {item.id: ANSWERS[item.id] for item in ITEMS[:400]}
     made = run(ITEMS[:400], known, out=tmp_path / "run", budget=250, audit=120, mode="pool", seed=1)

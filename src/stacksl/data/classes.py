@@ -99,6 +99,7 @@ def read_classes(path: str | Path) -> Classes:
 
 
 _EXAMPLES = "examples"
+_NAMES = ("class", "label", "topic", "category", "intent")  # headers that mean the name
 _HEADERS = (
     ["name"],
     ["name", "description"],
@@ -169,7 +170,9 @@ def _lines(place: Path) -> Iterator[_Line]:
         cells = [one_line(cell) for cell in row]
         if not any(cells):
             continue
-        if number == 1 and (head := [cell.strip().casefold() for cell in cells]) in _HEADERS:
+        head = [cell.strip().casefold() for cell in cells]
+        head[:1] = ["name"] if head[0] in _NAMES else head[:1]
+        if number == 1 and head in _HEADERS:
             columns = head
         elif _EXAMPLES not in columns:
             description = (", " if separator == "," else " ").join(cells[1:]).strip()

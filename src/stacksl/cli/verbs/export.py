@@ -181,7 +181,7 @@ def _shown(result: dict[str, Any]) -> str:
     task, table = result["task"] or {}, result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
     blank = table and (
-        f", {count(table['blank'])} of them ambiguous, broken or unusable, without a label"
+        f", {count(table['blank'])} of them none of these, ambiguous, broken or unusable: no label"
         * bool(table["blank"])
     )
     with_labels = blank or " with labels"

@@ -361,8 +361,12 @@ def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
     money, budget = result["money"], str(run.folder.resolved().get("budget"))
     if result["state"] != "finished" or result["stopped"] or not (money and budget[0] == "$"):
         return None
-    known, enough = shown_facts(run.folder), money["budget"] - money["spent"] >= money["price"]
-    if not (known and enough) or "never asked for" not in [row.name for row in known.data.roles]:
+    known, labels = shown_facts(run.folder), 0
+    if money["price"]:  # only labels that cost less than planned leave money for more
+        labels = result["spent"] + int((money["budget"] - money["spent"]) // money["price"])
+    if not (known and labels > result["budget"]) or "never asked for" not in [
+        row.name for row in known.data.roles
+    ]:
         return None
     wanted = {"budget": f"${money['budget']:f}".rstrip("0").rstrip(".")}
     return change_call(str(run.path), wanted, python=known.method.python)

@@ -38,6 +38,7 @@ from stacksl.models.promise import (
     left_wrong,
     look_now,
     split_of,
+    step_of,
 )
 from stacksl.models.second_look import MOST, Verdict, settled
 from stacksl.report.wording import change_call, count, money, percent, plural
@@ -433,6 +434,8 @@ def _next_budget(
             return (
                 f" No budget is likely to pay a look that shows it: ask for a lower share{third}."
             )
+        if accounts.spent >= 3 * step_of(table.rows):  # learned under another rule
+            first = min(most, accounts.spent + first)
         call = change_call("RUN", {"budget": _budget(spec, first)}, **own)
         known = "it is estimated better after three refits"
         return f" A first look probably takes at least `{call}`; {known}."
