@@ -133,6 +133,8 @@ def prepare(
     Raises:
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
+    from stacksl.runs.finish.promising import before_a_look
+
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     copied, labeled = (data if isinstance(data, RunSpec) else None), None
     if copied is None or copied.settings.model_labels != resolved.settings.model_labels:
@@ -171,16 +173,9 @@ def prepare(
         *intake.warnings_of_test(sources.pool, sources.test),
         *intake.no_encoder(resolved),
         *intake.without_threshold(resolved),
-        *_of_a_promise(spec),
+        *filter(None, [before_a_look(spec, spec.budget.labels)]),
     )
     return Plan(spec, labeler, warnings, named=out is not None, rows=rows)
-
-
-def _of_a_promise(spec: RunSpec) -> tuple[str, ...]:
-    from stacksl.runs.finish.promising import before_a_look
-
-    said = before_a_look(spec, spec.budget.labels)
-    return (said,) if said else ()
 
 
 def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Resolved, Budget]:

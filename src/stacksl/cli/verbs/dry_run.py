@@ -120,8 +120,10 @@ def _expected_fall(spec: RunSpec) -> str | None:
 
     when = "before" if spec.settings.column is not None else "later"
     cases = ", in ".join(f"{percent(part, 0)} with {n}" for n, part in falls_found(spec).items())
-    told = f"a fall of ten points from {percent(USUAL, 0)} is found in {cases} rows audited {when}"
-    return told if cases else None
+    sentence = (
+        f"a fall of ten points from {percent(USUAL, 0)} is found in {cases} rows audited {when}"
+    )
+    return sentence if cases else None
 
 
 def _request(spec: RunSpec) -> dict[str, Any] | None:
