@@ -123,7 +123,8 @@ def test_a_refitted_model_is_measured_by_the_rows_that_were_judged() -> None:
     assert found.accuracy[0] == pytest.approx(p - w * r)
     r = (1 + 1 - 1) / 16  # the low end, where the open row is wrong
     spread = (1 + 1 + 1) / 16 - r * r
-    e, variance = p - w * r, p * (1 - p) / 100 + w**2 * spread / 16 * (1 - 16 / 80)
+    e = p - w * r
+    variance = e * (1 - e) / 100 + w**2 * spread / 16 * (1 - 16 / 80)
     number = e * (1 - e) / variance
     assert found.accuracy[1] == pytest.approx(wilson(e * number, number)[0])
     assert found.accuracy[0] != pytest.approx(then.accuracy[0])
@@ -139,7 +140,7 @@ def found_at(**more: int) -> SecondLook:
 def test_the_estimate_is_the_formula_of_the_page() -> None:
     p, share, r = (80 + 5) / 100, 0.8, 1 / 16
     e = p - share * r
-    variance = p * (1 - p) / 100 + share**2 * r * (1 - r) / 16 * (1 - 16 / 80)
+    variance = e * (1 - e) / 100 + share**2 * r * (1 - r) / 16 * (1 - 16 / 80)
     number = e * (1 - e) / variance
     assert 5 < number < 100
     assert estimated(found_at(), 5) == pytest.approx((e, *wilson(e * number, number)))

@@ -2,10 +2,11 @@
 
 Rows where people and the final model differ are asked of further people until two of them agree,
 and so is a random fifth of the rows where they agree: of the N_a rows that agree, k are asked
-again, and a share r of those turns out wrong. With W = N_a/n the accuracy is p − W·r, where p
-counts every row that agrees as right; its variance is p(1 − p)/n + W²·r(1 − r)/k·(1 − k/N_a). A row
-on which no two people agree is open: wrong at the low end of the interval, right at the high end.
-The model has no vote: errors of people that follow the model's would be confirmed by it.
+again, and a share r of those turns out wrong. With W = N_a/n the accuracy is e = p − W·r, where p
+counts every row that agrees as right; its variance is e(1 − e)/n + W²·r(1 − r)/k·(1 − k/N_a): that
+of n rows whose truth is known, and that of the sample among them. A row on which no two people
+agree is open: wrong at the low end of the interval, right at the high end. The model has no vote:
+errors of people that follow the model's would be confirmed by it.
 """
 
 from __future__ import annotations
@@ -252,7 +253,7 @@ def corrected(
 
     Args:
         value, variance: of the estimate e₀ from `n` rows, which counts those that agree as right.
-            A variance of 0, where all rows do, is taken as e(1 − e)/n.
+            The variance grows by (e(1 − e) − e₀(1 − e₀))/n, since rows that agree vary too.
         look: has the number of these, N_a, and of the k sampled, of which so many are `wrong`,
             less those `regained`.
 
@@ -262,9 +263,8 @@ def corrected(
     """
     if look.sampled:
         share, rate = look.agreeing / n, wrong / look.sampled
-        value = min(1.0, max(0.0, value - share * rate))
-        if variance <= 0:  # all rows alike are no proof that none differs
-            variance = value * (1 - value) / n
+        counted, value = value, min(1.0, max(0.0, value - share * rate))
+        variance += max(0.0, value * (1 - value) - counted * (1 - counted)) / n
         spread = rate * (1 - rate) + 2 * regained / look.sampled
         variance += share**2 * spread / look.sampled * (1 - look.sampled / look.agreeing)
     return value, rows_of(value, variance, n)
