@@ -456,6 +456,7 @@ def compiled(case: Case) -> Iterator[Row]:
     worker, items = opened(case, case.scored, dtype="bfloat16")
     some, training, plain = lessons(items[: case.learned]), recipe(case), list[float]()
     worker.sums(items[:BLOCK])  # reads the weights and checks the path
+    worker.train(some[:1], replace(training, epochs=1), 0, 0)  # else scoring leaves the adapter out
     model = worker.adapter.model
     for kind in ("plain", "compiled"):
         if kind == "compiled":
@@ -499,13 +500,13 @@ def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
         own = {"pass": what, "items": count, "tokens": tokens, "seconds": seconds}
         return {**row, **own, "estimated": planned, "measured": peak()}
 
-    tokens = sum(map(row_tokens, items))
+    tokens, some = sum(map(row_tokens, items)), lessons(items[: case.learned])
+    worker.train(some[:1], replace(recipe(case), epochs=1), 0, 0)  # the adapter is left out before
     for what, read in (("score", worker.sums), ("score, states", worker.states)):
         peak()
         begun = time.monotonic()
         read(items)
         yield timed(what, len(items), tokens, time.monotonic() - begun, needs.scoring.total)
-    some = lessons(items[: case.learned])
     for again in (False, True) if batch_tokens == 4096 else ():
         training = replace(recipe(case), gradient_checkpointing=again)
         needs = estimate(worker.base.config, items, replace(choices, training=training))

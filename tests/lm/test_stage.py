@@ -113,3 +113,31 @@ def test_opening_reads_no_weights(folder: Path, monkeypatch: pytest.MonkeyPatch)
     stage.sums(many(1))
     assert (len(read), stage.likelihood.used) == (1, {"sums": "packed"})
     assert loading.identify(folder, base.config) == known
+
+
+def test_an_adapter_takes_part_in_scoring_once_it_moved(folder: Path, tmp_path: Path) -> None:
+    """Before, its layers would add zeros: not a bit changes without them."""
+    stage, items = opened(folder), many(3)
+    passes = list[str]()
+    for name, module in stage.adapter.model.named_modules():
+        if name.endswith("lora_A.default"):
+            module.register_forward_hook(lambda *_: passes.append("A"))
+    before = stage.states(items)
+    assert not passes
+    with torch.no_grad():
+        read = stage.likelihood.sums_and_states(items)
+    assert passes, "the layers are there"
+    for (sums, states), *with_zeros in zip(before, *read, strict=True):
+        assert np.array_equal(sums, with_zeros[0].numpy())
+        assert np.array_equal(states, with_zeros[1].numpy())
+    assert all(parameter.requires_grad for parameter in stage.adapter.parameters())
+    passes.clear()
+    with torch.no_grad():
+        stage.adapter.parameters()[-1].add_(1.0)
+    moved = stage.states(items)
+    assert passes
+    assert not np.array_equal(moved[0][0], before[0][0])
+    # an adapter that the run starts from is no zero
+    stage.adapter.save(tmp_path / "start")
+    other = opened(folder, lora=LoraSettings(rank=2, start=str(tmp_path / "start")))
+    assert np.array_equal(other.states(items)[0][0], moved[0][0])

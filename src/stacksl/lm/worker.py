@@ -7,6 +7,7 @@ and with them its last bits, are the same for any number of processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -101,7 +102,11 @@ class Worker:
         """What is read of each item, block by block, each process its share of the blocks."""
         pieces = blocks(len(items), BLOCK)
         share = self.processes.share(len(pieces))
-        mine = [self._block([items[i] for i in pieces[number]], what) for number in share]
+        model = self.likelihood.model
+        # an adapter that begins at zero changes no bit until it moves, and its layers take time
+        left_out = self.adapter.initial and not self.start
+        with model.disable_adapter() if left_out else nullcontext():
+            mine = [self._block([items[i] for i in pieces[number]], what) for number in share]
         return [result for piece in self.processes.gather(mine) for result in piece]
 
     def _block(self, block: Sequence[TokenItem], what: What) -> list[Numbers]:
