@@ -140,14 +140,18 @@ def last_drawn(ledger: LedgerReader) -> Drawn | None:
 def open_look(ledger: LedgerReader) -> Drawn | None:
     """The look that is to be judged: its rows were drawn, or what it is judged by has changed.
 
-    A correction changes its model, a change of the run the share or the budget. No label was bought
-    since then.
+    A correction changes its model, a change of the run the share or the budget, and a person who
+    joined can settle rows on which others differ. No row to learn from was asked for since then.
     """
     look, looked = last_drawn(ledger), looks(ledger)
     if look is None or not looked or looked[-1]["drawn"] != look.number:
         return look
+    *_, judged_at = (row.seq for row in ledger.rows(only=("looked",)))
+    since = list(ledger.rows(judged_at, only=("reserved", "settings")))
     changed = ledger.accounts.reached != looked[-1]["reached"]
-    return look if changed and ledger.accounts.asked == looked[-1]["asked"] else None
+    changed |= not looked[-1]["reached"] and any("joined" in row.payload for row in since)
+    learning = any(row.purpose == "train" and not row.slot for row in since)
+    return look if changed and not learning else None
 
 
 def looks(ledger: LedgerReader) -> list[Mapping[str, Any]]:
@@ -477,6 +481,10 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         return ""
     last, part = before[-1], "the column" if spec.settings.column else "the model"
     model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
+    settles = " settles those of the next look"
+    if ledger.accounts.asked == last["asked"]:
+        settles = ", with labels to pay for it, settles it, and the look is judged again"
+        settles += ": `stacksl change RUN --add-annotator NAME`"
     bad = f"{count(last['wrong'])} of {plural(last['audit'], 'row')} of {part}"
     bad += f" and {last['differ']} of {last['sample']} of people" * bool(last["sample"])
     return (
@@ -484,7 +492,7 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
         f" {count(model)} errors of {part} and {count(last['left'] - model)} of people (or unclear)"
         f" are left. What limits the share most: {part if 2 * model > last['left'] else 'people'}."
-        + " A row on which two people differ counts as wrong; a third annotator would settle it."
+        + f" A row on which two people differ counts as wrong; a third annotator{settles}."
         * (crew(spec.settings) == 2)
     )
 
