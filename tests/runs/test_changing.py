@@ -13,6 +13,7 @@ from stacksl.cli.verbs.ls import _shown as status_shown
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.labelers.protocol import Request
+from stacksl.ledger.store.settings import Setting
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.spec import RunSpec
 
@@ -300,3 +301,12 @@ def test_a_run_that_has_not_begun_cannot_change(tmp_path, monkeypatch) -> None:
             use()
     assert begun.resume().status()["state"] == "finished"
     begun.change(budget=50, later=True)
+
+
+def test_the_settings_have_the_budget_that_holds_now(tmp_path: Path) -> None:
+    done = finished(tmp_path)
+    done.change(budget="30")
+    assert done.folder.settings()["budget"] == Setting("30", "flag")
+    [row] = [row for row in facts_of(done).settings if row.name == "budget"]
+    assert (row.value, row.origin) == ("30", "flag")
+    assert done.folder.config()["budget"] == "30"

@@ -423,6 +423,8 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
             values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
     if change.labeler is not None:
         chosen["labeler"] = change.labeler
+    if change.budget is not None:
+        chosen["budget"] = change.budget
     if change.stop_when is not None:
         chosen["stop_when"] = report["stop_when"] = change.stop_when
     changes = {name: Setting(value) for name, value in values.items()}
