@@ -117,7 +117,8 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
                 cost = f" for {money(more * price)}" if price else ""
                 words += f"; {more} more labels{cost} may settle {count(second.askable)} of them"
             else:
-                words += "; nobody else is left to ask, unless you add an annotator (four at most)"
+                words += "; nobody else is left to ask, unless you add an annotator (at most four"
+                words += " answers per row, the first included)"
             words += "."
     return words
 
