@@ -26,6 +26,7 @@ from stacksl.labelers.protocol import Request
 from stacksl.models.promise import (
     LOOKS,
     MODEL,
+    RANGE,
     Doubled,
     Stage,
     allowed_wrong,
@@ -215,14 +216,40 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
     del given["count"]
     pool = write_pool(tmp_path, 400)
     plan = prepare(pool, settings={**given, "budget": "$100"})
-    assert any(f"takes some {first[1]} labels for ${2 * first[1]}.00" in w for w in plan.warnings)
-    rich = prepare(pool, settings={**given, "budget": first[1]})
+    low, high = round(RANGE[0] * first[1]), min(800, round(RANGE[1] * first[1]))
+    cost = f"{low} to {high} labels for ${2 * low:,}.00 to ${2 * high:,}.00, depending"
+    assert any(cost in warning for warning in plan.warnings)
+    rich = prepare(pool, settings={**given, "budget": high})
     assert not any("before a look" in warning for warning in rich.warnings)
     two = prepare(pool, settings={**given, "annotators": "anna,ben", "stop_when": "right=95%"})
     assert any("a lower share or for a third annotator" in warning for warning in two.warnings)
     given |= {"budget": "all", "stop_when": "right=97%"}
     hard = prepare(write_pool(tmp_path, 40, seed=1), settings=given)
     assert any("takes more answers than a budget may" in warning for warning in hard.warnings)
+
+
+def test_what_a_run_spent_to_measure_comes_on_top_of_a_first_look(tmp_path: Path) -> None:
+    given = {**PEOPLE, "annotators": "anna,ben,carl", "stop_when": None, "budget": 60, "audit": 30}
+    made = play(begin(tmp_path, **given), truth)
+    first, accounts = first_look(0.85, 400, people=3), made.status()
+    assert first is not None
+    measured = accounts["spent"] - accounts["asked"]
+    assert measured == 30
+    told = made.change(stop_when="right=85%", dry_run=True).measures
+    assert f"takes some {measured + round(RANGE[0] * first)} to " in str(told)
+
+
+def test_a_first_look_and_a_promise_take_what_is_named_in_most_benchmarks() -> None:
+    rows = [row for row in record("promises")["rows"] if row["arm"] == "product"]
+    rows += record("promised_columns")["rows"]
+    shares = []
+    for row in rows:
+        first = first_look(row["right"], row["rows"], people=3 if row["errors"] else 1)
+        assert first is not None
+        shares.append(row["labels"] / first)
+    inside = sum(RANGE[0] - 0.005 <= share <= RANGE[1] for share in shares)
+    assert (inside, len(shares)) == (74, 78)
+    assert max(shares) < 3.3
 
 
 def test_a_look_waits_while_labels_remove_more_errors_than_they_cost() -> None:

@@ -219,8 +219,8 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     measures = None if change.budget is None else what_measures(terms, before)
     if promised_share(wanted.settings.stop_when) is not None:
         measures = looks_left(ledger)
-        if last_drawn(ledger) is None and (said := before_a_look(wanted, terms.labels)):
-            measures = f"{measures}; {said}"
+        said = before_a_look(wanted, terms.labels, ledger.accounts)
+        measures += f"; {said}" * (last_drawn(ledger) is None and said != "")
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)

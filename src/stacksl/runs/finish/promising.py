@@ -24,6 +24,7 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
+from stacksl.ledger.accounts import Accounts
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import Setting
 from stacksl.models.audit import Audit
@@ -31,6 +32,7 @@ from stacksl.models.promise import (
     LOOKS,
     MODEL,
     PEOPLE,
+    RANGE,
     WORTH,
     Look,
     allowed_wrong,
@@ -218,26 +220,45 @@ def looks_left(ledger: LedgerReader) -> str:
     return said
 
 
-def before_a_look(spec: RunSpec, labels: int) -> str:
+def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) -> str:
     """A warning where a budget of so many labels may end before a look can be paid; else empty."""
     if (share := promised_share(spec.settings.stop_when)) is None:
         return ""
-    rows, price, people = len(spec.sources.pool.items), spec.budget.price, crew(spec.settings)
-    first = first_look(share, rows, people=people)
-    if first is not None and first <= labels:
-        return ""
-    if first is None or first > most_each(spec.settings) * rows:
+    rows, price = len(spec.sources.pool.items), spec.budget.price
+    named = first_budgets(spec, share, rows, accounts)
+    if named is None:
         return (
             f"a look that shows that {percent(share)} of {plural(rows, 'row')} are right probably"
             " takes more answers than a budget may have: ask for a lower share"
-            f"{' or for a third annotator' * (people == 2)}"
+            f"{' or for a third annotator' * (crew(spec.settings) == 2)}"
         )
-    cost = f" for {money(first * price)}" if spec.budget.money is not None else ""
+    if named[-1] <= labels:
+        return ""
+    cost = f" for {' to '.join(money(n * price) for n in named[::2])}"
     return (
         f"a budget of {plural(labels, 'label')} may end before a look at the table, and nothing is"
-        f" promised then: the first look takes some {first:,} labels{cost}, those before it"
-        " included, if the model makes half of the errors that are allowed"
+        f" promised then: with what comes before it, the first look takes some {named[0]:,} to"
+        f" {named[-1]:,} labels{cost * (spec.budget.money is not None)}, depending on how often the"
+        " model errs"
     )
+
+
+def first_budgets(
+    spec: RunSpec, share: float, rows: int, accounts: Accounts | None = None
+) -> tuple[int, int, int] | None:
+    """The smallest, estimated and largest budget that a first look at the `share` may take.
+
+    What a run has spent under another rule, or to measure, comes on top. None where more than a
+    budget may have is estimated.
+    """
+    first, spent = first_look(share, rows, people=crew(spec.settings)), 0
+    if accounts is not None:  # the first labels of all are among those before a look
+        spent = accounts.spent - accounts.asked * (accounts.asked < 3 * step_of(rows))
+    most = most_each(spec.settings) * rows
+    if first is None or first > most:
+        return None
+    low, high = (round(share * first) for share in RANGE)
+    return min(most, spent + low), min(most, spent + first), min(most, spent + high)
 
 
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
@@ -432,15 +453,13 @@ def _next_budget(
     accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
     most = most_each(spec.settings) * table.rows
     if len(linear_trainer(game).stages) < 3:
-        first = first_look(share, table.rows, people=crew(spec.settings))
-        if first is None or first > most:
+        named = first_budgets(spec, share, table.rows, accounts)
+        if named is None:
             third = " or for a third annotator" * (crew(spec.settings) == 2)
             return (
                 f" No budget is likely to pay a look that shows it: ask for a lower share{third}."
             )
-        if accounts.spent >= 3 * step_of(table.rows):  # learned under another rule
-            first = min(most, accounts.spent + first)
-        call = change_call("RUN", {"budget": _budget(spec, first)}, **own)
+        call = change_call("RUN", {"budget": _budget(spec, named[1])}, **own)
         known = "it is estimated better after three refits"
         return f" A first look probably takes at least `{call}`; {known}."
     if accounts.left and unpayable(spec, game):
