@@ -101,7 +101,7 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     assert told["money"]["spent"] == 42.0
     shown = stacksl("resume", "run", "--quiet").out
     assert "14 of 14 bought" in shown
-    assert "4 of them to measure the model" in shown
+    assert "4 of them only to measure" in shown
     assert "By the audit" in shown
     assert "agreement with the annotator" in shown
     for verb in ("verify", "replay"):

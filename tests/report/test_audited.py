@@ -24,8 +24,8 @@ def test_the_audited_accuracy_is_the_headline(made):
     facts = made["audited"]()
     assert facts.audit.accuracy == 80 / 95
     said = outcome(facts)
-    assert "84.2% of the 95 audited items with a clear answer" in said
-    assert "that is 80.0% at worst and 85.0% at best" in said
+    assert "84.2% of the 95 clear ones among 100 audited items correctly" in said
+    assert "; with unclear ones 80.0% at worst, 85.0% at best" in said
     for words in shown(facts):
         for part in (said, "80 of 95", "80.00% to 85.00%", "None of the candidates"):
             assert part in words, part
@@ -89,6 +89,7 @@ def test_an_audit_drawn_late_gives_an_interval_that_holds_whatever_the_bought_ar
     (said,) = (note for note in notes(facts) if "bought already" in note)
     assert f"{low:.1f}% to {high:.1f}%" in said
     assert "10.0% of the items" in said
+    assert "The earlier audit takes no part" in said
     late = replace(facts.audit, reference=50, trained_on=0)
     assert "of items that nobody had been asked about correctly" in outcome(
         replace(facts, audit=late)
@@ -115,7 +116,7 @@ def test_labels_of_the_audit_count_as_bought_and_not_as_learned(made):
     said = bought(made["audited"]())
     assert said == (
         "1,000 labels of 10,003 items bought for $2,500.00: 880 to learn from; 20 for second"
-        " answers; 100 for the audit, random items that only measure the final model."
+        " answers; 100 for the audit, random items that only measure and are not learned."
     )
 
 
@@ -198,7 +199,7 @@ def test_the_uses_of_labels_are_defined_and_add_up(made):
     assert sum(numbers) == facts.budget.spent == 1000
     page, _ = shown(facts)
     assert "20 second answers : to compare people, or on erased items; not learned" in page
-    assert page.index("random items that only measure the final model") < page.index("audited")
+    assert page.index("random items that only measure and are not learned") < page.index("audited")
 
 
 def test_disagreements_are_rows_to_look_at_and_forwarded_without_words(made):

@@ -19,7 +19,7 @@ import pytest
 import stacksl
 from stacksl.api.labeling import label_own
 from stacksl.cli.entry import call
-from stacksl.cli.verbs.run import labels_so_far
+from stacksl.cli.verbs.run import labels_so_far, shown_run
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import StackslError
 from stacksl.label.asked import page_of
@@ -27,7 +27,7 @@ from stacksl.models.metrics import Powers, moments, wilson
 from stacksl.models.promise import allowed_wrong
 from stacksl.models.second_look import of_class
 from stacksl.report.quality import SecondLook
-from stacksl.report.sentences import commands
+from stacksl.report.sentences import column_words, outside
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.choosers import COVERAGE
 from stacksl.runs.loop.head_fitting import doubt_of, held_out
@@ -187,7 +187,7 @@ def test_one_reason_is_given_why_nothing_is_forecast(
     assert "for a column of labels" in run.forecast()["reason"]
     assert call(["status", str(run.path)]) == 0
     said = capsys.readouterr().out
-    assert "By the audit" in said
+    assert "Final model" in said
     assert "Gate" not in said
 
 
@@ -343,6 +343,13 @@ def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
     askable = second["askable"]
     wanted = f"; {2 * askable} more labels may settle {askable} of them."
     assert wanted in done.status()["column"]["sentence"]
+    column = read_facts(done.folder).column
+    assert column is not None
+    assert column.audit is not None
+    nobody = replace(column.audit, second=SecondLook(**(second | {"askable": 0})))
+    assert "(at most four answers per row, the first included)." in column_words(
+        replace(column, audit=nobody), None
+    )
 
 
 def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> None:
@@ -420,11 +427,47 @@ def test_no_new_audit_is_offered_for_rows_that_were_added(made: Any) -> None:
     facts = read_facts(made[0].folder)
     assert facts.audit is not None
     added = replace(facts, audit=replace(facts.audit, rows=240, rows_after=80))
-    steps = [name for name, _ in commands(added)]
-    assert "Buy 80 more" in steps
-    assert "Buy 80 more, with an audit of all rows that are left" in [
-        name for name, _ in commands(replace(added, column=None))
-    ]
+    offer = "a budget of 80 labels more has an audit of all rows that are left"
+    assert offer not in outside(added)
+    assert offer in outside(replace(added, column=None))
+
+
+def test_the_next_commands_correct_the_column_and_promise_a_share(
+    made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = judged(str(write(tmp_path, made[1])), tmp_path / "run", budget=40)
+    column = facts_of(run)["column"]
+    said = shown_run(run)
+    check = f"stacksl change {run.path} --budget {40 + column['flagged']}"
+    promise = f"stacksl change {run.path} --budget all --stop-when right=95%"
+    assert f"  {check}  # Let people check {column['flagged']} labels" in said
+    assert f"  {promise}  # Let people check labels until 95% of the table is promised" in said
+    assert "--budget all --stop-when right=95%" in (run.path / "report.html").read_text()
+    for command in (check, promise):
+        words = [word for word in command.split()[1:] if word]
+        assert call([*words, "--yes", "--quiet"]) == 0
+    assert facts_of(run)["column"]["asked"] > column["flagged"]
+    assert "right=95%" not in shown_run(run).partition("Next:")[2], "the run has the rule already"
+
+
+def test_page_and_card_speak_of_the_column_and_not_of_a_model(made: Any) -> None:
+    for path in ("report.html", "README.md"):
+        said = unescape((made[0].path / path).read_text())
+        for words in (
+            "only measure the final model",
+            "never got a label",
+            "Buy ",
+            "What 100 more",
+            "the gate chose them",
+            "this audit was shown before",
+        ):
+            assert words.lower() not in said.lower(), words
+        assert "corrections do not change them" in said
+        assert "doubtful labels" in said
+    facts = facts_of(made[0])
+    wrong = sum(row["count"] for row in facts["confusions"])
+    assert wrong == facts["column"]["audit"]["n"] - facts["column"]["audit"]["correct"]
+    assert "Label in the column" in (made[0].path / "report.html").read_text()
 
 
 # A promise ---------------------------------------------------------------------------------------

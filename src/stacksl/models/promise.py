@@ -33,7 +33,7 @@ SAMPLES = (30, 60, 100, 150, 200, 300, 400, 600, 800, 1_200)  # rows of people t
 GUESSED, WEIGHT = 0.03, 33  # people's rate of errors before it is known, and in how many answers
 BEFORE, AHEAD = 3, (1, 2, 3, 4, 6, 8, 12, 16, 20)  # stages that a forecast is from, and is for
 SUREST = 0.995  # that an answer of a model is taken to be, if it learned labels of people who err
-RANGE = 0.6, 3.0  # of the estimate of a first look, that promises on public sets took
+RANGE = 0.6, 1.0, 3.0  # of the estimate of a first look, that promises on public sets took
 PULL = 0.5  # of the slope of a calibration toward 1, in squared units of labels' log-likelihood
 
 
@@ -128,10 +128,9 @@ def expected_look(
     takes so many `answers`.
     """
     part, most = max(1, rows - labels // 2), max(1, labels // 2 // answers)
-    allowed, level = allowed_wrong(share, part), MODEL / LOOKS
-    least = 1 + bisect_left(
-        range(1, part + 1), True, key=lambda n: shows(0, n, part, allowed, level)
-    )
+    allowed = allowed_wrong(share, part)
+    errors = sorted({0, allowed // 4, allowed // 2})
+    audits = [(wrong, audit_size(wrong, part, allowed)) for wrong in errors]
 
     def so_many(n: int) -> str:
         return f"{n:,}" if price is None else f"{n:,} rows for {money(n * price * answers)}"
@@ -140,16 +139,15 @@ def expected_look(
         f"audits are drawn on the way, each to show that {100 * share:.4g}% of the rows that people"
         " do not label"
     )
-    if least > most:
-        shown = 1 - left_wrong(0, min(most, part), part, MODEL) / part
+    if (left := left_wrong(0, min(most, part), part, MODEL)) > allowed:
+        shown = 1 - left / part
         return f"{wanted} are right: half of this budget could show {100 * shown:.1f}% at most"
-    errors = sorted({allowed // 4, allowed // 2} - {0})
-    audits = ((wrong, audit_size(wrong, part, allowed)) for wrong in errors)
     sizes = [f"{so_many(n)} with {plural(wrong, 'wrong row')}" for wrong, n in audits if n]
-    enough = f"; in 4 of 5 cases {' and '.join(sizes)} in all are enough" if sizes else ""
     return (
-        f"{wanted} ({part:,} here) are right: {so_many(least)} if none of them is wrong{enough}"
-        + ", two answers to each audited row; rows of people are asked again, too" * (answers > 1)
+        f"{wanted} ({part:,} here) are right: in 4 of 5 cases {' and '.join(sizes)} in all are"
+        " enough"
+        + ", two answers to each audited row; rows of people are asked again, too"
+        * (answers > 1)
     )
 
 

@@ -100,8 +100,8 @@ def totals(facts: Facts) -> tuple[ClassTotal, ...]:
 
 
 def never_seen(facts: Facts) -> tuple[str, ...]:
-    """The names of the classes of which no label was bought, in the order of the classes."""
-    return tuple(row.name for row in facts.classes if row.bought == 0)
+    """The names of the classes of which no label was bought; none where a column has labels."""
+    return tuple(row.name for row in facts.classes if row.bought == 0 and facts.column is None)
 
 
 def weakest(facts: Facts) -> str:

@@ -59,10 +59,11 @@ def bought(facts: Facts) -> str:
     sentence = (
         f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')} bought{price}"
     )
+    goal = "to learn from" if facts.column is None else "to correct the most doubtful labels"
     parts = {
-        "to learn from": budget.asked - budget.unlearned,
+        goal: budget.asked - budget.unlearned,
         "for second answers": budget.unlearned,
-        "for the audit, random items that only measure the final model": budget.audit,
+        "for the audit, random items that only measure and are not learned": budget.audit,
         "for further answers to some of these": budget.further,
     }
     named = [f"{count(n)} {what}" for what, n in parts.items() if n]
@@ -72,9 +73,9 @@ def bought(facts: Facts) -> str:
 
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
-    sentences = [] if facts.audit is None else [_audited(facts.audit), outside(facts)]
+    sentences = [] if facts.audit is None else [audited(facts.audit), outside(facts)]
     if facts.column is not None:
-        sentences.insert(0, column_words(facts.column, facts.budget.price))
+        sentences[:1] = [column_words(facts.column, facts.budget.price)]
     if (test := facts.test) is not None:
         sentences.append(
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
@@ -150,7 +151,8 @@ def _free(facts: Facts) -> int:
     return min(left, facts.data.items - facts.budget.labels)
 
 
-def _audited(audit: AuditResult) -> str:
+def audited(audit: AuditResult) -> str:
+    """How many of the audited items the final model answers correctly."""
     wide = spread(audit.low, audit.high, audit.look)
     items = plural(audit.n, "audited item")
     clear = clear_of(audit.n, audit.unknown, "audited item")
@@ -170,24 +172,16 @@ def _audited(audit: AuditResult) -> str:
             f"{subject} with the annotator on {percent(audit.accuracy)} of {clear}"
             f" ({wide}){end}. {why}"
         )
-    if audit.second is not None:
+    if audit.second is not None or audit.reference:
+        by = f"{percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{end}"
+        if audit.second is not None:
+            by = f"{clear}{end}, with a second look for people's errors"
         return (
-            f"{subject} an estimated {percent(audit.accuracy)} of {which} correctly ({wide}):"
-            f" {clear}{end}, with a second look for people's errors."
+            f"{subject} an estimated {percent(audit.accuracy)} of {which} correctly ({wide}): {by}."
         )
-    if audit.reference:
-        return (
-            f"{subject} an estimated {percent(audit.accuracy)} of {which} correctly ({wide}):"
-            f" {percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{end}."
-        )
-    if not audit.unknown:
-        return f"{subject} {percent(audit.accuracy)} of {items} correctly ({wide}){end}."
-    return (
-        f"{subject} {percent(audit.accuracy)} of the {count(audit.n - audit.unknown)}"
-        f" audited items with a clear answer correctly; with {count(audit.unknown)} of"
-        f" {items} unclear, that is {percent(audit.worst)} at worst and"
-        f" {percent(audit.best)} at best ({wide})."
-    )
+    ends = f"; with unclear ones {percent(audit.worst)} at worst, {percent(audit.best)} at best"
+    end = f"{ends * bool(audit.unknown)} ({wide}){end}"
+    return f"{subject} {percent(audit.accuracy)} of {clear} correctly{end}."
 
 
 def measured_on(facts: Facts) -> str:
@@ -214,11 +208,6 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
 
 def contested_meaning(facts: Facts) -> str:
     """What the list of contested items holds."""
-    if facts.column is not None:
-        return (
-            "These rows have the most doubtful labels of those that nobody was asked about, with"
-            " the most probable class. The score is 1 minus the held-out probability of the label."
-        )
     by = "the scores that ranked the items last" if facts.language else "the final model"
     return (
         "Nobody was asked about these items, and their two best answers are closest by"
@@ -296,7 +285,7 @@ def audit_rows(audit: AuditResult) -> list[Named]:
         differing, sampled = count(second.differing), count(second.sampled)
         open_rows, errors = second.differing_open + second.sampled_open, second.errors
         rows += [
-            Named("Differing rows: the model right", f"{count(second.model_right)} of {differing}"),
+            Named("Differing rows: person wrong", f"{count(second.model_right)} of {differing}"),
             Named("Agreeing rows seen again: both wrong", f"{count(second.wrong)} of {sampled}"),
             Named("Of these without two people who agree", count(open_rows)),
             Named("People's errors", f"{percent(errors[0])} ({interval(errors[1], errors[2])})"),
@@ -320,7 +309,8 @@ def notes(facts: Facts) -> list[str]:
         sentences.append(
             f"This audit was drawn when {percent(share)} of the items had been bought already, and"
             " says nothing about these. The accuracy above holds for items like the others; on all"
-            f" items of the source the interval is {overall}."
+            f" items of the source the interval is {overall}. The earlier audit takes no part,"
+            " because you had seen it: so this interval may be wider than the earlier one."
         )
     if audit.shown_before:
         sentences.append(
@@ -459,7 +449,7 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
         (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
         (budget.aside, "set aside", "answers of people who are set aside; charged"),
         (budget.open, "still out", "asked and not yet answered"),
-        (budget.audit, "audit", "never learned; measure the final model"),
+        (budget.audit, "audit", "random items that only measure; never learned"),
         (budget.further, "second look", "further answers to rows of the audit; never learned"),
     ]
     return [(count(n), name, meaning) for n, name, meaning in rows if n]
@@ -511,9 +501,10 @@ def total_words(row: ClassTotal) -> str:
     return f"{count(round(row.total))} ({count(round(row.low))} to {count(round(row.high))})"
 
 
-def commands(facts: Facts) -> list[tuple[str, str]]:
-    """(what for, command) of the next steps; each is run in the folder that holds the run's."""
-    run, budget = shlex.quote(facts.run), facts.budget
+def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
+    """(what for, command) of the next steps, with the run's `path` or else its folder's name."""
+    path, budget, column = path or facts.run, facts.budget, facts.column
+    run, python = shlex.quote(path), facts.method.python
     waits = facts.audit is not None and facts.audit.waits
     if waits:
         steps = [
@@ -526,12 +517,15 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
     if facts.asking.disagreements:
         steps.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
     promised = _promises(facts)
-    if (added := min(100, _free(facts))) > 0 and not promised:
-        drawn = added >= NEW_AUDIT and bool(outside(facts)) and facts.column is None
-        audited = ", with an audit of all rows that are left" * drawn
-        wanted = {"budget": budget.labels + added}
-        change = change_call(facts.run, wanted, python=facts.method.python)
-        steps.append((f"Buy {added} more{audited}", change))
+    doubtful = (column is not None and column.flagged) or 100
+    if (added := min(doubtful, _free(facts))) > 0 and not promised:
+        check = f"Let people check {plural(added, 'label')} that may be wrong"
+        more = f"Buy {added} more" if column is None else check
+        steps.append((more, change_call(path, {"budget": budget.labels + added}, python=python)))
+        if column is not None:
+            until = "Let people check labels until 95% of the table is promised to be right"
+            promise = {"budget": "all", "stop_when": "right=95%"}
+            steps.append((until, change_call(path, promise, python=python)))
     if facts.audit and not (waits or facts.audit.trained_on or facts.language or promised):
         steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     steps.append(("Forward this page without texts", f"stacksl report {run} --no-text"))

@@ -146,7 +146,7 @@ def _shown(run: Run, result: Mapping[str, Any]) -> str:
             ("Gate", None if result.get("column") else result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),
             ("Labels you had", (result.get("column") or {}).get("sentence")),
-            ("By the audit", measured(result["audit"])),
+            ("Final model" if result["column"] else "By the audit", measured(result["audit"])),
             ("Stop rule", result["stopped"] or result["stop_when"]),
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),
@@ -168,7 +168,7 @@ def _labels(result: Mapping[str, Any]) -> str:
         unlearned = result["asked"] - result["answered"]
         parts.append(f"{count(unlearned)} not learned (no candidate named, or a second answer)")
     if measuring:
-        parts.append(f"{count(measuring)} to measure the model")
+        parts.append(f"{count(measuring)} only to measure")
     return ", ".join([*parts, f"{count(result['left'])} left"])
 
 

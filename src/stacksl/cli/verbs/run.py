@@ -325,6 +325,8 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _shown(run: Run, result: dict[str, Any]) -> str:
     from stacksl.data import TABLES
+    from stacksl.report.sentences import commands
+    from stacksl.runs.storage.folder import shown_facts
 
     path, audit = word(run.path), result["spent"] - result["asked"]
     stream = result["mode"] == "stream"  # the questions of a pool are counted as labels already
@@ -335,14 +337,14 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
                 "Labels",
                 f"{count(result['spent'])} of {count(result['budget'])} bought"
                 + f" in {count(result['rounds'])} rounds" * stream
-                + f", {count(audit)} of them to measure the model" * bool(audit),
+                + f", {count(audit)} of them only to measure" * bool(audit),
             ),
             ("Cost", spent(result["money"])),
             ("Money left buys more", more_for_money(run, result)),
             *notices(result),
             ("Accuracy on the test set", measured(result["test"])),
             ("Labels you had", (result.get("column") or {}).get("sentence")),
-            ("By the audit", measured(result["audit"])),
+            ("Final model" if result["column"] else "By the audit", measured(result["audit"])),
             ("Stop rule", result["stopped"] or None),
             ("Report", result["report"]),
             ("Model", result["model"]),
@@ -351,6 +353,10 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
     first = next(iter(run.folder.resolved().get("files", {})), "")
     kind = Path(first).suffix.lower()[1:]
     table = f"  stacksl export {path} --table labeled.{kind}\n" if kind in TABLES else ""
+    known = shown_facts(run.folder)
+    if known is not None and known.column is not None:
+        steps = commands(known, str(run.path))
+        return f"{lines}\n\nNext:\n" + "\n".join(f"  {step}  # {aim}" for aim, step in steps)
     return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 
 

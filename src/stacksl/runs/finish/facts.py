@@ -182,7 +182,8 @@ def source(tested: Tested) -> str:
 
 
 def _judged(tested: Tested) -> Evaluation | Audited | None:
-    return tested.audited if source(tested) == "audit" else tested.evaluation
+    audited = tested.audited if tested.column is None else tested.column
+    return audited if source(tested) == "audit" else tested.evaluation
 
 
 def tested_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResult | None:

@@ -143,9 +143,10 @@ class HeadEnding:
                 False,
             )
         owned, of_model = owned_labels(trainer.examples), _model_labels(trainer)
-        basis = f"all {len(trainer.examples.bought) - owned:,} labels bought"
+        bought = len(trainer.examples.bought) - owned
+        basis = f"all {bought:,} labels bought"
         if trainer.column is not None:
-            basis = f"the column of labels and, where people answered, {basis}"
+            basis = f"the column of labels{f' and, where people answered, {basis}' * bool(bought)}"
         basis = f"The final model was refitted on {basis}{f' and {owned:,} owned' * bool(owned)}"
         if trainer.mixture:
             mixture = tuple(

@@ -226,7 +226,7 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
         return ""
     rows, price = len(spec.sources.pool.items), spec.budget.price
     named = first_budgets(spec, share, rows, accounts)
-    if named is None:
+    if not named:
         return (
             f"a look that shows that {percent(share)} of {plural(rows, 'row')} are right probably"
             " takes more answers than a budget may have: ask for a lower share"
@@ -243,22 +243,14 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
     )
 
 
-def first_budgets(
-    spec: RunSpec, share: float, rows: int, accounts: Accounts | None = None
-) -> tuple[int, int, int] | None:
-    """The smallest, estimated and largest budget that a first look at the `share` may take.
-
-    What a run has spent under another rule, or to measure, comes on top. None where more than a
-    budget may have is estimated.
-    """
-    first, spent = first_look(share, rows, people=crew(spec.settings)), 0
-    if accounts is not None:  # the first labels of all are among those before a look
-        spent = accounts.spent - accounts.asked * (accounts.asked < 3 * step_of(rows))
+def first_budgets(spec: RunSpec, share: float, rows: int, of: Accounts | None) -> list[int]:
+    """The least, estimated and largest budget of a first look, with what is spent; or none."""
+    first = first_look(share, rows, people=crew(spec.settings))
     most = most_each(spec.settings) * rows
     if first is None or first > most:
-        return None
-    low, high = (round(share * first) for share in RANGE)
-    return min(most, spent + low), min(most, spent + first), min(most, spent + high)
+        return []
+    spent = 0 if of is None else of.spent - of.asked * (of.asked < 3 * step_of(rows))
+    return [min(most, spent + round(part * first)) for part in RANGE]
 
 
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
@@ -454,7 +446,7 @@ def _next_budget(
     most = most_each(spec.settings) * table.rows
     if len(linear_trainer(game).stages) < 3:
         named = first_budgets(spec, share, table.rows, accounts)
-        if named is None:
+        if not named:
             third = " or for a third annotator" * (crew(spec.settings) == 2)
             return (
                 f" No budget is likely to pay a look that shows it: ask for a lower share{third}."
@@ -500,10 +492,7 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         return ""
     last, part = before[-1], "the column" if spec.settings.column else "the model"
     model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
-    settles = " settles those of the next look"
-    if ledger.accounts.asked == last["asked"]:
-        settles = ", with labels to pay for it, settles it, and the look is judged again"
-        settles += ": `stacksl change RUN --add-annotator NAME`"
+    joins = ": `stacksl change RUN --add-annotator NAME`" * (ledger.accounts.asked == last["asked"])
     bad = f"{count(last['wrong'])} of {plural(last['audit'], 'row')} of {part}"
     bad += f" and {last['differ']} of {last['sample']} of people" * bool(last["sample"])
     return (
@@ -511,7 +500,7 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
         f" {count(model)} errors of {part} and {count(last['left'] - model)} of people (or unclear)"
         f" are left. What limits the share most: {part if 2 * model > last['left'] else 'people'}."
-        + f" A row on which two people differ counts as wrong; a third annotator{settles}."
+        + f" A row on which two people differ counts as wrong; a third annotator settles it{joins}."
         * (crew(spec.settings) == 2)
     )
 
