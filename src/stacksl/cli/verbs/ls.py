@@ -146,7 +146,7 @@ def _shown(run: Run, result: Mapping[str, Any]) -> str:
             ("Gate", None if result.get("column") else result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),
             ("Labels you had", (result.get("column") or {}).get("sentence")),
-            ("Final model" if result["column"] else "By the audit", measured(result["audit"])),
+            ("Final model" if result.get("column") else "By the audit", measured(result["audit"])),
             ("Stop rule", result["stopped"] or result["stop_when"]),
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),

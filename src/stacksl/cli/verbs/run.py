@@ -344,7 +344,7 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
             *notices(result),
             ("Accuracy on the test set", measured(result["test"])),
             ("Labels you had", (result.get("column") or {}).get("sentence")),
-            ("Final model" if result["column"] else "By the audit", measured(result["audit"])),
+            ("Final model" if result.get("column") else "By the audit", measured(result["audit"])),
             ("Stop rule", result["stopped"] or None),
             ("Report", result["report"]),
             ("Model", result["model"]),
@@ -353,8 +353,8 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
     first = next(iter(run.folder.resolved().get("files", {})), "")
     kind = Path(first).suffix.lower()[1:]
     table = f"  stacksl export {path} --table labeled.{kind}\n" if kind in TABLES else ""
-    known = shown_facts(run.folder)
-    if known is not None and known.column is not None:
+    known = shown_facts(run.folder) if result.get("column") else None
+    if known is not None:
         steps = commands(known, str(run.path))
         return f"{lines}\n\nNext:\n" + "\n".join(f"  {step}  # {aim}" for aim, step in steps)
     return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
