@@ -32,7 +32,7 @@ FEWEST = 50  # new rows that are compared, and rows held out that answers are co
 MOST = 10_000  # rows of the run whose vectors are compared, and new rows: the first, the newest
 GROUPS, EXAMPLES = 3, 3  # of rows where the run has few; of a group
 AUDITS = (60, 300)  # new rows of an audit, of which it is told what they would find
-FIRST_AUDITS, USUAL = (50, 100, 200), 0.9  # rows of a first audit, and the accuracy that it found
+USUAL = 0.9  # the accuracy that a first audit is expected to find
 SEED = 0  # of the order in which rows of the run are compared: the same at every look
 
 Rows = NDArray[np.int64]
@@ -50,8 +50,7 @@ def watch(
     Where they did, as in `hashing`, n-grams stand for vectors, and the confidence is not compared.
     """
     run_items, old, held = _rows(spec, ledger)
-    of_run = {(item.id, item.prompt) for item in run_items}
-    new = [item for item in dataset.items if (item.id, item.prompt) not in of_run]
+    new = not_of(run_items, dataset)
     items = with_classes(new, model.classes)
     result: dict[str, Any] = {
         "n": len(items),
@@ -86,11 +85,13 @@ def watch(
     return {**result, "told_after": told, "verdict": "alike" if told is None else "different"}
 
 
-def stated(folder: RunFolder, now: tuple[int, int] | None = None) -> dict[str, Any] | None:
+def stated(
+    folder: RunFolder, now: tuple[int, int] | None = None, sizes: Sequence[int] = AUDITS
+) -> dict[str, Any] | None:
     """How many rows of the run's audit were right, to compare with new rows; None without an audit.
 
     `now` is how many new rows were right, and of how many: `p` is that of a fall. Without it
-    `found` says of audits of new rows how probably they find a fall of ten points.
+    `found` says of audits of new rows, by their sizes, how probably they find a fall of ten points.
     """
     facts = shown_facts(folder)
     audit = facts.audit if facts else None
@@ -103,21 +104,23 @@ def stated(folder: RunFolder, now: tuple[int, int] | None = None) -> dict[str, A
     if now is not None:
         return {**about, "p": float(watching.fall_p(before, now))}
     accuracy, n = before[0] / before[1], before[1]
-    return {**about, "found": {str(m): watching.fall_found(accuracy, n, m) for m in AUDITS}}
+    return {**about, "found": {str(m): watching.fall_found(accuracy, n, m) for m in sizes}}
 
 
 def falls_found(spec: RunSpec) -> dict[str, float]:
-    """How probably a planned audit finds a fall of ten points from `USUAL`, with another audit.
+    """How probably an audit of new rows will find a fall of ten points from `USUAL`, by its rows.
 
-    The keys are how many rows the other one has: an audit of new rows later, or, where a column's
-    labels are judged, the first audit. There are none where the run has no audit.
+    There are none where the planned run has no audit of its model, to compare with.
     """
-    size, column = spec.audit, spec.settings.column
-    if not size or spec.test is not None:
+    if not spec.audit or spec.test is not None or spec.settings.column is not None:
         return {}
-    if column is None:
-        return {str(new): watching.fall_found(USUAL, size, new) for new in AUDITS}
-    return {str(first): watching.fall_found(USUAL, first, size) for first in FIRST_AUDITS}
+    return {str(new): watching.fall_found(USUAL, spec.audit, new) for new in AUDITS}
+
+
+def not_of(items: Sequence[Item], dataset: Dataset) -> list[Item]:
+    """The items of a data set that are not among `items`, by id and text."""
+    known = {(item.id, item.prompt) for item in items}
+    return [item for item in dataset.items if (item.id, item.prompt) not in known]
 
 
 def audited_since(folder: RunFolder, later: RunFolder) -> dict[str, Any]:
@@ -130,8 +133,8 @@ def audited_since(folder: RunFolder, later: RunFolder) -> dict[str, Any]:
     now = _right_of(facts.column.audit if facts and facts.column else None)
     if now is None:
         raise RunError(
-            f"expected a finished run whose audit judged a column of labels, got {later.path}: run"
-            " the rows that `stacksl predict` labeled with `--model-labels label --audit 60`"
+            f"expected a finished run whose audit judged a column of labels, got {later.path}:"
+            f" `stacksl evaluate {folder.path} FILE --audit 60` begins one over new rows"
         )
     right, n = now
     about = {"n": n, "correct": right, "accuracy": right / n, "interval": [*wilson(right, n)]}

@@ -63,7 +63,8 @@ class RunSpec:
     made in Python. `budget` (but for its price, the present one), `audit` (the labels that measure
     the final model) and `further` (those kept for a second look at it) are those at the start of
     the run, `more` the files added since, and `now` the changed budget, if any. `stamps` are those
-    of the files of another run whose items are taken.
+    of the files of another run whose items are taken. `evaluates` is the way from this run's folder
+    to that of the run whose model's labels it audits, in a new one.
     """
 
     folder: RunFolder
@@ -77,6 +78,7 @@ class RunSpec:
     more: tuple[More, ...] = ()
     now: Terms | None = None
     stamps: Mapping[str, list[Any]] | None = None
+    evaluates: str | None = None
 
     @property
     def terms(self) -> Terms:
@@ -120,7 +122,7 @@ class RunSpec:
         facts |= {"preset": self.resolved.preset, "labels": self.budget.labels}
         facts |= {"price_micro": self.budget.price, "money_micro": self.budget.money}
         facts["audit_labels"] = self.audit
-        facts["further_labels"] = self.further or None
+        facts |= {"further_labels": self.further or None, "evaluates": self.evaluates}
         facts["columns"] = [list(pair) for pair in self.dataset.columns.items()]  # in their order
         facts |= versions(self.settings.plugins)
         origin = self.resolved.origin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stacksl.cli.printing import as_json, dollars, facts, rejected, share, table, visible
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
     from stacksl.runs.spec import RunSpec
 
 
-def print_plan(plan: Plan, *, json: bool) -> None:
-    """Print what a run would read, buy, cost and need."""
+def print_plan(plan: Plan, *, json: bool, more: Mapping[str, Any] | None = None) -> None:
+    """Print what a run would read, buy, cost and need; the JSON has `more` keys."""
     from stacksl.api.forecasting import forecast_of_data, size_of
 
     if json:
-        print(as_json(_facts(plan)))
+        print(as_json({**_facts(plan), **(more or {})}))
         return
     data = understood(plan.spec.sources.pool)
     if plan.spec.settings.column is not None:  # its labels are no answers
@@ -115,13 +116,12 @@ def expected_audit(spec: RunSpec) -> str:
 
 
 def _expected_fall(spec: RunSpec) -> str | None:
-    """How often the audit and another one find a fall of ten points; None without an audit."""
+    """How often an audit of new rows will find a fall of ten points; None without an audit."""
     from stacksl.api.watching import USUAL, falls_found
 
-    when = "before" if spec.settings.column is not None else "later"
     cases = ", in ".join(f"{percent(part, 0)} with {n}" for n, part in falls_found(spec).items())
     sentence = (
-        f"a fall of ten points from {percent(USUAL, 0)} is found in {cases} rows audited {when}"
+        f"a fall of ten points from {percent(USUAL, 0)} is found in {cases} rows audited later"
     )
     return sentence if cases else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,8 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
-from stacksl.cli.verbs.run import with_header
+from stacksl.cli.verbs.dry_run import print_plan
+from stacksl.cli.verbs.run import begin, run_facts, shown_run, with_header
 from stacksl.engine import on_ray
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, excerpt, percent, plural
@@ -33,6 +35,7 @@ PredictOut = Annotated[
         " or .parquet, or - for stdout. A folder for files in parts.",
     ),
 ]
+_BUYING = ("audit", "budget", "price", "annotators")
 _VERDICTS = {
     "too few rows": "too few rows to compare: it needs 50 new rows and 50 rows of the run",
     "alike": "no difference is shown so far; what follows is of this one look, and can be chance",
@@ -41,11 +44,16 @@ _VERDICTS = {
 }
 
 
-@options.takes(*options.READING)
+@options.takes(*options.READING, *_BUYING)
 def evaluate(
     context: typer.Context,
     run: options.RunFolder,
     file: options.File,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of the audit (RUN-FILE).")
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -56,8 +64,9 @@ def evaluate(
     in the run unless you give others.
 
     If the file has no answers, the command says whether its rows are like the run's rows, and what
-    is new. In place of a file you can name a run over new rows with this model's labels in a
-    column: its audit says whether the accuracy fell.
+    is new. With --audit N people are asked about N of its rows, by a run of its own with the
+    annotators and prices of RUN; when that has finished, the same command, or RUN DIR, says
+    whether the accuracy fell.
 
     Accuracy on a file with answers:
         stacksl evaluate runs/first test.csv
@@ -65,13 +74,41 @@ def evaluate(
         stacksl evaluate runs/first t.csv --prompt-column q --label-column a --json
     A file without answers: are its rows like the run's rows, and what is new in them?
         stacksl evaluate runs/first march.csv
+    Is the accuracy still what it was? An audit of 60 of its rows, into runs/first-march:
+        stacksl evaluate runs/first march.csv --audit 60 --budget '$150'
     """
+    from stacksl.api.auditing import audit_begun, plan_audit
+    from stacksl.api.watching import stated
+
     on_ray()  # a wrong address is refused before the work
     opened = options.open_run(run)
-    if Path(file).is_dir():
-        result = opened.evaluate(file)
-    else:
+    wanted = {name: context.obj[name] for name in _BUYING if name in context.obj}
+    if "audit" not in wanted and (wanted or out or dry_run):
+        raise SettingsError("--budget, --out and --dry-run are for an audit: give --audit N")
+    later = Path(file)
+    if not later.is_dir():
         dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
+        if wanted:
+            later = out or Path(os.path.normpath(run / ".."), f"{run.resolve().name}-{later.stem}")
+            if dry_run or not audit_begun(opened, dataset, later):
+                with live(quiet=quiet) as show:
+                    plan = plan_audit(opened, dataset, wanted, later, encoding(show))
+                warn(plan.warnings)
+                if not dry_run:
+                    begin(plan, yes=yes, quiet=quiet, json=json)
+                    return
+                before = stated(opened.folder, sizes=(plan.spec.audit,))
+                print_plan(plan, json=json, more={"stated": before})
+                if not json:
+                    print(facts([("Right in the audit", _audited(before))]))
+                return
+    if later.is_dir():
+        begun = options.open_run(later)
+        if (status := begun.status())["state"] != "finished":
+            print(as_json(run_facts(begun, status)) if json else shown_run(begun, status))
+            return
+        result = opened.evaluate(later)
+    else:
         with live(quiet=quiet) as show:
             result = opened.evaluate(dataset, progress=encoding(show))
         result["rejected"] = rejected(dataset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +63,6 @@ def run(
         stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --budget 0.25
     """
     from stacksl.api import prepare
-    from stacksl.data import columns_line
     from stacksl.runs.settings.resolve import resolve
 
     on_ray(engine)
@@ -89,20 +89,7 @@ def run(
     if dry_run:
         print_plan(plan, json=json)
         return
-    if not quiet:
-        told = [] if plan.spec.test is not None else [expected_audit(plan.spec)]
-        for line in (*columns_line(plan.spec.sources.pool), *told):
-            print(visible(line), file=sys.stderr)
-    budget = plan.spec.budget
-    if budget.cost is not None:
-        agree([f"{count(budget.labels)} labels for {dollars(budget.cost)} at most"], yes)
-    plan = _with_consent(plan).claimed()
-    try:
-        with live(quiet=quiet) as shown, tracked(report_to, plan.out, shown) as show:
-            done = plan.start(show)
-    except KeyboardInterrupt as stop:
-        raise _stopped(plan.out) from stop
-    _finish(done, json)
+    begin(plan, yes=yes, quiet=quiet, json=json, report_to=report_to)
 
 
 def resume(
@@ -135,6 +122,26 @@ def resume(
             done = opened.resume(show)
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
+    _finish(done, json)
+
+
+def begin(plan: Plan, *, yes: bool, quiet: bool, json: bool, report_to: str | None = None) -> None:
+    """Ask whether to buy, where labels cost money; begin the run, and print what became of it."""
+    from stacksl.data import columns_line
+
+    if not quiet:
+        told = [] if plan.spec.test is not None else [expected_audit(plan.spec)]
+        for line in (*columns_line(plan.spec.sources.pool), *told):
+            print(visible(line), file=sys.stderr)
+    budget = plan.spec.budget
+    if budget.cost is not None:
+        agree([f"{count(budget.labels)} labels for {dollars(budget.cost)} at most"], yes)
+    plan = _with_consent(plan).claimed()
+    try:
+        with live(quiet=quiet) as shown, tracked(report_to, plan.out, shown) as show:
+            done = plan.start(show)
+    except KeyboardInterrupt as stop:
+        raise _stopped(plan.out) from stop
     _finish(done, json)
 
 
@@ -356,6 +363,8 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
     known = shown_facts(run.folder) if result.get("column") else None
     if known is not None:
         steps = commands(known, str(run.path))
+        if compare := compare_call(run):
+            steps = [("whether the accuracy fell", compare), *steps]
         return f"{lines}\n\nNext:\n" + "\n".join(f"  {step}  # {aim}" for aim, step in steps)
     return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 
@@ -376,6 +385,13 @@ def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
         return None
     wanted = {"budget": f"${money['budget']:f}".rstrip("0").rstrip(".")}
     return change_call(str(run.path), wanted, python=known.method.python)
+
+
+def compare_call(run: Run) -> str | None:
+    """The command that compares an audit of new rows with that of the run whose model it audits."""
+    beside = run.folder.resolved().get("evaluates")
+    other = "" if beside is None else os.path.normpath(run.path / beside)
+    return f"stacksl evaluate {word(other)} {word(run.path)}" if other else None
 
 
 def labels_so_far(result: Mapping[str, Any]) -> str:
