@@ -110,11 +110,13 @@ def label_parts(
 
 def _parts_of(source: str) -> tuple[str, tuple[Any, str, dict[str, Any]]]:
     """The folder of the parts, as it was given; its file system, its path there, and its parts."""
-    folder, _, pattern = (f"{source}/" if os.path.isdir(source) else source).rpartition("/")
-    reads, origin, files = _listed(folder or ("/" if source.startswith("/") else "."))
-    plain = "://" in source and not any(sign in pattern for sign in "*?[")
+    place, mark, options = source.partition("?") if "://" in source else (source, "", "")
+    folder, _, pattern = (f"{place}/" if os.path.isdir(place) else place).rpartition("/")
+    options = mark + options  # such as ?endpoint_override=HOST:PORT
+    reads, origin, files = _listed((folder or ("/" if place.startswith("/") else ".")) + options)
+    plain = "://" in source and not any(sign in pattern for sign in "*[")
     if plain and all(file.base_name != pattern for file in files):  # a folder without a last slash
-        (reads, origin, files), folder, pattern = _listed(source), source, ""
+        (reads, origin, files), folder, pattern = _listed(source), place, ""
     named = {file.base_name: file for file in files if fnmatchcase(file.base_name, pattern or "*")}
     parts = {name: named[name] for name in sorted(named) if name[0] not in "._"}
     if not parts:
