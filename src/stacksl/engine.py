@@ -9,18 +9,14 @@ import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from importlib.util import find_spec
-from socket import create_connection, gethostname
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from stacksl.errors import MissingExtra, RunError, StackslError, unknown_name
 from stacksl.telemetry import refuse_telemetry
 
 Part = TypeVar("Part")
 Made = TypeVar("Made")
-ASKED_FOR = "RAY_ADDRESS or --engine ray"
 
 
 def on_ray(engine: str | None = None) -> bool:
@@ -29,7 +25,6 @@ def on_ray(engine: str | None = None) -> bool:
     Raises:
         SettingsError: the engine is neither `local` nor `ray`.
         MissingExtra: it is Ray, which is not installed.
-        RunError: nothing answers at the address.
     """
     if engine == "ray":
         os.environ["RAY_ADDRESS"] = os.environ.get("RAY_ADDRESS") or "local"  # this machine alone
@@ -37,31 +32,10 @@ def on_ray(engine: str | None = None) -> bool:
         os.environ.pop("RAY_ADDRESS", None)
     elif engine is not None:
         raise unknown_name("engine", engine, ("local", "ray"))
-    address = os.environ.get("RAY_ADDRESS")
-    if not address:
-        return False
-    if find_spec("ray") is None:
-        raise MissingExtra.of(ASKED_FOR, "ray")
-    _expect_reachable(address)
-    return True
-
-
-@cache
-def _expect_reachable(address: str) -> None:
-    """Refuse an address at once that Ray itself would try for minutes."""
-    kind, _, place = address.rpartition("://")
-    if address in ("auto", "local") or kind not in ("", "ray"):  # of a provider that Ray knows
-        return
-    try:
-        split = urlsplit(f"//{place}")
-        if not (split.hostname and split.port):
-            raise ValueError("it names no host or no port")
-        create_connection((split.hostname, split.port), timeout=10.0).close()
-    except (OSError, ValueError) as fault:
-        raise RunError(
-            f"nothing answers at RAY_ADDRESS '{address}' ({fault}): expected HOST:PORT or"
-            " ray://HOST:PORT of a cluster, auto or local; correct it, or unset RAY_ADDRESS"
-        ) from fault
+    wanted = bool(os.environ.get("RAY_ADDRESS"))
+    if wanted and find_spec("ray") is None:
+        raise MissingExtra.of("RAY_ADDRESS or --engine ray", "ray")
+    return wanted
 
 
 def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) -> Iterator[Made]:
@@ -73,11 +47,10 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
         StackslError: what `work` raised, or Ray is not there, cannot be reached or gives up.
     """
     refuse_telemetry()
-    try:
-        import ray
-        import ray.data
-    except ImportError as fault:
-        raise MissingExtra.of(ASKED_FOR, "ray", fault.name or "") from fault
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")  # else it tries an address for minutes
+    import ray
+    import ray.data
+
     pickled = ray.cloudpickle.dumps(work)
 
     class Worker:
@@ -89,11 +62,10 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
             try:
                 self.work = self.work or pickle.loads(pickled)
                 done: Any = True, self.work(pickle.loads(batch["part"][0]))
-            except StackslError as fault:  # Ray would wrap it
-                done = False, fault
-            except Exception as fault:
+            except Exception as fault:  # Ray would wrap it
                 why = f"{type(fault).__name__}: {fault}"
-                done = False, RunError(f"Ray's node {gethostname()} could not do a part ({why})")
+                unknown = RunError(f"a node of Ray could not do a part ({why})")
+                done = False, fault if isinstance(fault, StackslError) else unknown
             return {"done": [pickle.dumps(done)]}
 
     rows = [{"part": pickle.dumps(part)} for part in parts]
@@ -113,7 +85,9 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
             if not right:
                 raise outcome
             yield outcome
-    except (ray.exceptions.RayError, ConnectionError, RuntimeError) as fault:
+    except StackslError:  # may be a ValueError as well
+        raise
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as fault:
         why = str(fault).strip().splitlines()[-1:] or [type(fault).__name__]
         raise RunError(
             f"Ray cannot be reached or gave up ({why[0].strip()}): check RAY_ADDRESS and the nodes;"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ import stacksl
 from stacksl import engine
 from stacksl.api import Run, parts
 from stacksl.api.parts import in_parts, label_parts
-from stacksl.errors import DataError, FeatureError, MissingExtra, RunError, SettingsError
+from stacksl.errors import DataError, FeatureError, MissingExtra, SettingsError
 from stacksl.features.cache import CachedEncoder
 
 TEXTS = {"card": "my card has not arrived number", "cash": "the machine kept my cash number"}
@@ -162,57 +160,6 @@ def test_one_machine_is_the_default_and_can_be_named(no_ray, monkeypatch) -> Non
     assert not engine.on_ray("local")
     with pytest.raises(SettingsError, match="unknown engine 'spark'"):
         engine.on_ray("spark")
-
-
-@pytest.fixture
-def fake_ray(monkeypatch) -> None:
-    """Ray seems to be installed."""
-    engine._expect_reachable.cache_clear()
-    monkeypatch.setattr(engine, "find_spec", lambda name: name)
-
-
-@pytest.mark.parametrize(
-    "address", ["10.0.0.1", "ray://", "head:none", "head:99999", ":6379", "x y"]
-)
-def test_an_address_of_another_form_is_refused(address, fake_ray, monkeypatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(RunError, match=rf"RAY_ADDRESS '{address}' \(.*\): expected HOST:PORT"):
-        engine.on_ray()
-
-
-def test_an_address_is_tried_once_where_something_answers(fake_ray, monkeypatch) -> None:
-    for address in ("auto", "local", "anyscale://mine"):
-        monkeypatch.setenv("RAY_ADDRESS", address)
-        assert engine.on_ray()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setenv("RAY_ADDRESS", address)
-        assert engine.on_ray()
-    assert engine.on_ray(), "it is not tried again"
-    monkeypatch.setenv("RAY_ADDRESS", f"ray://{address}")
-    with pytest.raises(RunError, match=rf"nothing answers at RAY_ADDRESS 'ray://{address}' \("):
-        engine.on_ray()
-    monkeypatch.setenv("RAY_ADDRESS", f"{'a' * 70}.invalid:1")
-    with pytest.raises(RunError, match=r"nothing answers at RAY_ADDRESS"):
-        engine.on_ray()
-
-
-@pytest.mark.parametrize("verb", ["run", "resume", "predict", "evaluate"])
-def test_a_wrong_address_is_refused_before_the_work(
-    verb, fake_ray, run, source, tmp_path, stacksl, monkeypatch
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{server.getsockname()[1]}")
-    words = {"run": ["no such file"], "resume": ["no such run"]}.get(verb, ["no run", "no file"])
-    said = stacksl(verb, *words)
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert "nothing answers at RAY_ADDRESS" in said.err
-
-
-def test_a_part_of_ray_that_is_missing_is_named(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtra, match=r"needs the extra 'ray' of which ray is not installed"):
-        next(engine.over_ray(len, [[1]], gpu=False))
 
 
 class Lengths(CachedEncoder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from pathlib import Path
@@ -225,41 +224,6 @@ def test_a_later_audit_says_whether_the_accuracy_fell(audited: Run, tmp_path, ca
         assert f"the new accuracy is {fallen} (" in capsys.readouterr().out
     assert call(["evaluate", str(audited.path), str(audited.path)]) == 2
     assert "whose audit judged a column of labels" in capsys.readouterr().err
-
-
-JUDGED = ["--model-labels", "label", "--annotators", "anna,ben"]
-
-
-@pytest.mark.parametrize(
-    ("more", "found", "told"),
-    [
-        (["--audit", "50"], {"60": 0.43, "300": 0.54}, "in 54% with 300 rows audited later"),
-        ([*JUDGED, "--audit", "300"], {}, None),
-        (["--audit", "0"], {}, None),
-        (["--test", "NEW"], {}, None),
-        ([*JUDGED, "--stop-when", "right=95%"], {}, None),
-    ],
-)
-def test_a_dry_run_names_the_fall_that_its_audit_can_find(
-    more: list[str], found: dict[str, float], told: str | None, tmp_path: Path, capsys
-) -> None:
-    """Ten points from 90%, with a later audit of a size that is named."""
-    file, test = tmp_path / "rows.csv", tmp_path / "test.csv"
-    for path, count in ((file, 400), (test, 60)):
-        rows = [(text, CLASSES[n % 3]) for n, text in enumerate(texts(count, count))]
-        write_table(path, ("text", "label"), rows)
-    words = ["run", str(file), *(str(test) if word == "NEW" else word for word in more)]
-    words += ["--budget", "all"] * ("--model-labels" not in more)
-    words += ["--features", "hashing", "--out", str(tmp_path / "out"), "--dry-run"]
-    assert call([*words, "--json"]) == 0
-    known = json.loads(capsys.readouterr().out)["falls_found"]
-    assert known == pytest.approx(found, abs=0.01)
-    assert call(words) == 0
-    line = re.search(r"^Fall +(.*)", capsys.readouterr().out, re.MULTILINE)
-    assert (line and line[1].startswith("a fall of ten points from 90% is found in ")) == (
-        told and True
-    )
-    assert told is None or line[1].endswith(told)
 
 
 def test_a_file_with_answers_is_compared_with_the_audit(audited: Run) -> None:

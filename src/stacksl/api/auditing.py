@@ -22,8 +22,8 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import DATABASE, RunFolder
 
 PREDICTED = "predicted"  # the name of the column of labels that an audit of new rows judges
-INHERITED = ("price", "annotators", "second_look", "open_questions", "sheets.overlap",
-             "sheets.format", "features", "class_names", "plugins")  # fmt: skip
+INHERITED = ("price", "annotators", "open_questions", "sheets.overlap", "sheets.format",
+             "features", "class_names", "plugins")  # fmt: skip
 
 
 def plan_audit(
@@ -49,7 +49,10 @@ def plan_audit(
     said = [int(np.argmax(policy)) for policy in run.model.policies(pool.items, progress)]
     chosen = spec.folder.config()
     people = {"labeler": "file", "mode": "pool", "model_labels": PREDICTED, **wanted}
-    resolved = resolve(people, {name: chosen[name] for name in INHERITED if name in chosen})
+    kept = {name: chosen[name] for name in INHERITED if name in chosen}
+    if spec.settings.labeler == "file" and not spec.terms.further:
+        kept["second_look"] = False  # so that both audits count people's errors as the model's
+    resolved = resolve(people, kept)
     sources = replace(Sources.of(pool, classes=classes), said=tuple(said))
     like = replace(spec, resolved=resolved, sources=sources, data="", test_source=None)
     plan = prepare(like, out=out, settings=resolved)

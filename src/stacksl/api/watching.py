@@ -31,8 +31,6 @@ from stacksl.types import Item
 FEWEST = 50  # new rows that are compared, and rows held out that answers are compared with
 MOST = 10_000  # rows of the run whose vectors are compared, and new rows: the first, the newest
 GROUPS, EXAMPLES = 3, 3  # of rows where the run has few; of a group
-AUDITS = (60, 300)  # new rows of an audit, of which it is told what they would find
-USUAL = 0.9  # the accuracy that a first audit is expected to find
 SEED = 0  # of the order in which rows of the run are compared: the same at every look
 
 Rows = NDArray[np.int64]
@@ -58,7 +56,6 @@ def watch(
         "held_out": len(held),
         **dict.fromkeys(("verdict", "told_after", "confidence", "classes", "unlike")),
         "groups": [],
-        "stated": stated(spec.folder),
     }
     if min(len(items), len(old)) < FEWEST:
         return {**result, "verdict": "too few rows"}
@@ -85,13 +82,11 @@ def watch(
     return {**result, "told_after": told, "verdict": "alike" if told is None else "different"}
 
 
-def stated(
-    folder: RunFolder, now: tuple[int, int] | None = None, sizes: Sequence[int] = AUDITS
-) -> dict[str, Any] | None:
+def stated(folder: RunFolder, now: tuple[int, int] | int) -> dict[str, Any] | None:
     """How many rows of the run's audit were right, to compare with new rows; None without an audit.
 
-    `now` is how many new rows were right, and of how many: `p` is that of a fall. Without it
-    `found` says of audits of new rows, by their sizes, how probably they find a fall of ten points.
+    `now` is how many new rows were right, and of how many: `p` is that of a fall. Where it is how
+    many rows are to be audited, `found` is the probability that this finds a fall of ten points.
     """
     facts = shown_facts(folder)
     audit = facts.audit if facts else None
@@ -101,20 +96,9 @@ def stated(
     if audit.second is not None and audit.measures == "accuracy":
         also = "the second look, where a row without two people who agree counts half"
     about = {"correct": before[0], "n": before[1], "accuracy": audit.accuracy, "also": also}
-    if now is not None:
+    if isinstance(now, tuple):
         return {**about, "p": float(watching.fall_p(before, now))}
-    accuracy, n = before[0] / before[1], before[1]
-    return {**about, "found": {str(m): watching.fall_found(accuracy, n, m) for m in sizes}}
-
-
-def falls_found(spec: RunSpec) -> dict[str, float]:
-    """How probably an audit of new rows will find a fall of ten points from `USUAL`, by its rows.
-
-    There are none where the planned run has no audit of its model, to compare with.
-    """
-    if not spec.audit or spec.test is not None or spec.settings.column is not None:
-        return {}
-    return {str(new): watching.fall_found(USUAL, spec.audit, new) for new in AUDITS}
+    return {**about, "found": watching.fall_found(before[0] / before[1], before[1], now)}
 
 
 def not_of(items: Sequence[Item], dataset: Dataset) -> list[Item]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stacksl.cli.printing import as_json, dollars, facts, rejected, share, table, visible
-from stacksl.report.wording import MICRO, count, memory, percent, plural
+from stacksl.report.wording import MICRO, count, memory, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan
@@ -34,7 +34,6 @@ def print_plan(plan: Plan, *, json: bool, more: Mapping[str, Any] | None = None)
 
 def _facts(plan: Plan) -> dict[str, Any]:
     from stacksl.api.forecasting import forecast_of_data, size_of
-    from stacksl.api.watching import falls_found
 
     spec, cost = plan.spec, plan.spec.budget.cost
     return {
@@ -44,7 +43,6 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "owned": len(spec.sources.owned),
         "labels": spec.budget.labels,
         "audit": spec.audit,
-        "falls_found": falls_found(spec),
         "second_look": spec.further,
         "rounds": spec.sources.available,
         "money": None
@@ -115,17 +113,6 @@ def expected_audit(spec: RunSpec) -> str:
     return expected_width(spec.audit, spec.budget.labels, what)
 
 
-def _expected_fall(spec: RunSpec) -> str | None:
-    """How often an audit of new rows will find a fall of ten points; None without an audit."""
-    from stacksl.api.watching import USUAL, falls_found
-
-    cases = ", in ".join(f"{percent(part, 0)} with {n}" for n, part in falls_found(spec).items())
-    sentence = (
-        f"a fall of ten points from {percent(USUAL, 0)} is found in {cases} rows audited later"
-    )
-    return sentence if cases else None
-
-
 def _request(spec: RunSpec) -> dict[str, Any] | None:
     """What would be sent about the first item to a model on a server; None where none answers.
 
@@ -163,7 +150,6 @@ def _bought(spec: RunSpec) -> str:
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
             ("Labels", f"{count(spec.budget.labels)} at most{some}"),
             ("Audit", expected_audit(spec) if test is None else None),
-            ("Fall", _expected_fall(spec)),
             ("Second look", asking if further else None),
             ("Mailings", _mailings(spec) if spec.settings.labeler == "file" else None),
             (

@@ -80,7 +80,6 @@ def evaluate(
     from stacksl.api.auditing import audit_begun, plan_audit
     from stacksl.api.watching import stated
 
-    on_ray()  # a wrong address is refused before the work
     opened = options.open_run(run)
     wanted = {name: context.obj[name] for name in _BUYING if name in context.obj}
     if "audit" not in wanted and (wanted or out or dry_run):
@@ -97,7 +96,7 @@ def evaluate(
                 if not dry_run:
                     begin(plan, yes=yes, quiet=quiet, json=json)
                     return
-                before = stated(opened.folder, sizes=(plan.spec.audit,))
+                before = stated(opened.folder, plan.spec.audit)
                 print_plan(plan, json=json, more={"stated": before})
                 if not json:
                     print(facts([("Right in the audit", _audited(before))]))
@@ -162,7 +161,7 @@ def _compared(result: dict[str, Any]) -> str:
     for group in result["groups"]:
         rows.append((plural(group["rows"], "row"), f"about {group['name']}, such as"))
         rows += [(f"  {row['id']}", excerpt(row["text"], 100)) for row in group["examples"]]
-    return facts([*rows, ("Right in the audit", _audited(result["stated"]))])
+    return facts(rows)
 
 
 def _audited(stated: dict[str, Any] | None) -> str | None:
@@ -176,8 +175,8 @@ def _audited(stated: dict[str, Any] | None) -> str | None:
     if "p" in stated:
         fallen = "lower" if stated["p"] <= 0.05 else "not lower beyond chance"
         return f"{right} ({part}); the new accuracy is {fallen} (one-sided p = {stated['p']:.3f})"
-    powers = (f"{percent(part, 0)} with {n} rows" for n, part in stated["found"].items())
-    return f"{right}; an audit of new rows finds a fall of ten points in {' and in '.join(powers)}"
+    found = percent(stated["found"], 0)
+    return f"{right} ({part}); a fall of ten points would be found with a probability of {found}"
 
 
 Right = Annotated[

@@ -110,7 +110,6 @@ def resume(
     The same, with the end result as JSON:
         stacksl resume runs/first --json --quiet
     """
-    on_ray()  # a wrong address is refused before the work
     opened = options.open_run(run)
     if opened.folder.read_state()["state"] == "interrupted":
         adapts = "lm.model" in opened.folder.resolved()
