@@ -107,6 +107,7 @@ def test_what_cannot_be_audited_is_refused(first: Run, march: Path, tmp_path, ca
     command = ["evaluate", str(first.path), str(march)]
     for words, sentence in (
         (["--budget", "$9"], "--budget, --out and --dry-run are for an audit: give --audit N"),
+        (["--audit", "0"], "give --audit N"),
         (["--audit", "many"], "audit must be a valid integer, not 'many'"),
         ([*AUDIT, "--out", str(first.path)], "holds another run: give another --out"),
     ):

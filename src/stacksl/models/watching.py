@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
+from stacksl.core.nearest import nearest
 from stacksl.core.rng import generator
 from stacksl.features.encoders import Vectors
 
@@ -63,7 +64,8 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
     learned, met = old[order[: len(old) // 2]], old[order[len(old) // 2 :]]
     count = min(len(new), len(met))
     tables = (learned, met, new[:count])
-    near = [nearness(table, learned) for table in tables]
+    others = (2, 1, 1)  # the nearest row of one that is learned from is itself
+    near = [nearest(table, learned, n)[1][:, -1] for table, n in zip(tables, others, strict=True)]
     middle, spread = float(near[0].mean()), float(near[0].std()) or 1.0
     learned, met, new = (
         np.column_stack([table, (cosine - middle) / spread])
@@ -81,17 +83,6 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
                 log[at:end] = np.log(2.0) - np.logaddexp(0.0, -lead)
             at = end
     return together(list(np.cumsum(logs, axis=1)))
-
-
-def nearness(rows: Vectors, others: Vectors) -> Array:
-    """The largest cosine of each row, (n,), with one of the others, but never with itself."""
-    nearest = np.full(len(rows), -1.0)
-    for start in range(0, len(rows), _AT_ONCE):
-        cosines = rows[start : start + _AT_ONCE] @ others.T
-        if others is rows:
-            np.fill_diagonal(cosines[:, start:], -1.0)
-        nearest[start : start + _AT_ONCE] = cosines.max(axis=1, initial=-1.0)
-    return nearest
 
 
 def together(capitals: Sequence[Array]) -> Array:

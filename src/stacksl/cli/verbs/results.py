@@ -82,7 +82,7 @@ def evaluate(
 
     opened = options.open_run(run)
     wanted = {name: context.obj[name] for name in _BUYING if name in context.obj}
-    if "audit" not in wanted and (wanted or out or dry_run):
+    if wanted.get("audit", "0") == "0" and (wanted or out or dry_run):
         raise SettingsError("--budget, --out and --dry-run are for an audit: give --audit N")
     later = Path(file)
     if not later.is_dir():
