@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.heads.linear import ClassHead, MixedHead
-from stacksl.errors import MissingExtra
 from stacksl.features.minilm import HEADS, LAYERS, MiniLM, bert_graph
 from stacksl.features.rows import class_rows
-from stacksl.features.weights import MINILM
 
 _OPEN = '<ir_version: 9, opset_import: ["": 18, "com.microsoft": 1]>'
 _POOLED = """pooled (float[rows, tokens, dim] states, int32[rows, tokens] mask, int64[rows] text)
@@ -53,13 +51,11 @@ def model_graph(encoder: MiniLM, head: ClassHead | MixedHead) -> Any:
     Raises:
         MissingExtra: the package onnx is not installed.
     """
-    try:
-        from onnx import helper, numpy_helper, parser
-    except ImportError as fault:
-        raise MissingExtra.of("a model that is handed over", MINILM, "onnx") from fault
     weights = encoder.weights()
     shapes = {name: array.shape for name, array in weights.items()}
     bert = bert_graph(shapes, LAYERS, HEADS, masked=True).graph
+    from onnx import helper, numpy_helper, parser  # known to be there now
+
     pooled, tail = (parser.parse_model(_OPEN + text) for text in (_POOLED, _HEAD))
     segments = helper.make_node("Sub", ["ids", "ids"], ["segments"])
     states = helper.make_node("Identity", [bert.output[0].name], ["states"])
