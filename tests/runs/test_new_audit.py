@@ -91,6 +91,19 @@ def test_the_dry_run_names_the_fall_that_this_audit_finds(first: Run, march: Pat
     assert not (first.path.parent / "first-march").exists()
 
 
+def test_a_run_without_an_audit_has_nothing_to_compare(march: Path, tmp_path, capsys) -> None:
+    first = play(begin(tmp_path, count=60, budget=20, audit=0, open_questions=20))
+    command = ["evaluate", str(first.path), str(march), *AUDIT]
+    for words in ([*command, "--dry-run"], command):
+        assert call(words) == 0
+        assert "has no audit: nothing will say whether its accuracy" in capsys.readouterr().err
+    play(Run(tmp_path / "run-march"))
+    assert call(command) == 0
+    said = capsys.readouterr().out
+    assert "Accuracy" in said
+    assert "Right in the audit" not in said
+
+
 def test_rows_of_the_run_are_not_audited_again(first: Run, march: Path, tmp_path: Path) -> None:
     own = read_rows(first.folder.resolved()["data"])
     new = read_rows(march)

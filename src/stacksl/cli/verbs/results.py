@@ -92,13 +92,14 @@ def evaluate(
             if dry_run or not audit_begun(opened, dataset, later):
                 with live(quiet=quiet) as show:
                     plan = plan_audit(opened, dataset, wanted, later, encoding(show))
-                warn(plan.warnings)
+                before = stated(opened.folder, plan.spec.audit)
+                none = f"{run} has no audit: nothing will say whether its accuracy was another"
+                warn([*plan.warnings, *([none] if before is None else [])])
                 if not dry_run:
                     begin(plan, yes=yes, quiet=quiet, json=json)
                     return
-                before = stated(opened.folder, plan.spec.audit)
                 print_plan(plan, json=json, more={"stated": before})
-                if not json:
+                if not json and before is not None:
                     print(facts([("Right in the audit", _audited(before))]))
                 return
     if later.is_dir():
