@@ -363,7 +363,7 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
     if known is not None:
         steps = commands(known, str(run.path))
         if compare := compare_call(run):
-            steps = [("whether the accuracy fell", compare), *steps]
+            steps = [("Say whether the accuracy fell", compare), *steps]
         return f"{lines}\n\nNext:\n" + "\n".join(f"  {step}  # {aim}" for aim, step in steps)
     return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 
