@@ -166,6 +166,22 @@ def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     made.replay()
 
 
+def test_whoever_is_there_is_asked_again_in_place_of_one_who_is_away(tmp_path: Path) -> None:
+    made = started(tmp_path, annotators="anna,ben", budget=38)
+    again = made.change(classes=NEW, reopen=True).again
+    answer_all(made, plainly)  # rows that were out before
+    with made.ledger as ledger:
+        leases = {(p.item, p.slot) for p in ledger.open_purchases() if p.slot}
+        waiting = [r.annotator for r in ledger.private.handed() if (r.item, r.slot) in leases]
+    assert len(waiting) == len(leases) > 0
+    assert {item for item, _ in leases} <= set(again)
+    made.people(away=waiting[0])
+    play(made, plainly)
+    by_slot = {(row[0], row[1]): row[3] for row in purchases(made)}
+    assert [by_slot[item, 1] for item in again] == ["label"] * len(again)
+    made.replay()
+
+
 def test_no_more_is_asked_for_again_than_was_agreed_to(made: Run) -> None:
     offered = made.change(classes=NEW, reopen=True, dry_run=True)
     before = made.status()

@@ -84,11 +84,11 @@ def free_rows(
 
     Where people do not answer, all open questions can be freed: they are asked again, or dropped.
 
-    Of a row that has another answer, or waits for one, the label goes back to the budget where
-    its annotator is `away` or set `aside`. Dropped rows never come back, those of the audit like
-    the others: whoever has them could tell them apart. An audit counts them as unknown, since
-    without the items that are hard to answer it would overestimate the model. The arguments are
-    those of `Run.people`.
+    Of a row that has a label from somebody else, or waits for one, the label goes back to the
+    budget where its annotator is `away` or set `aside`. Dropped rows never come back, those of the
+    audit like the others: whoever has them could tell them apart. An audit counts them as unknown,
+    since without the items that are hard to answer it would overestimate the model. The arguments
+    are those of `Run.people`.
 
     Raises:
         RunError: no such row is open, an annotator is unknown, or nobody would be left to answer.
@@ -167,13 +167,15 @@ def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) ->
 
 
 def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
-    """Of the leases to train those whose item keeps another slot that is open or answered."""
+    """Of the leases to train those whose item has a label, or keeps another slot that is open.
+
+    An item that was answered with none of these, and is asked about again, has no label.
+    """
     leases = [lease for lease in leases if lease.purpose == "train"]  # a second look goes on
-    rows = ledger.export()
-    held = Counter(str(row["item"]) for row in rows if row["state"] in ("open", "answered"))
+    held = Counter(lease.item for lease in ledger.open_purchases())
     doubled = []
     for lease in leases:
-        if held[lease.item] > 1:
+        if held[lease.item] > 1 or ledger.label_of(lease.item) is not None:
             held[lease.item] -= 1
             doubled.append(lease)
     return doubled
