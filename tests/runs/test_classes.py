@@ -196,7 +196,7 @@ def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path
     assert made.status()["state"] == "finished"
     assert made.change(budget=30, dry_run=True).again == found.again
     before = told(made, lambda ledger: ledger.head)
-    with pytest.raises(SettingsError, match="0 labels left: raise it as well"):
+    with pytest.raises(SettingsError, match="0 labels left to train on: raise it as well"):
         made.change(reopen=True)
     assert told(made, lambda ledger: ledger.head) == before
     assert made.status()["state"] == "finished"
@@ -205,6 +205,16 @@ def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path
     assert made.status()["answered"] == 20
     assert none_said(made) == len(found.again), "the first answers stay what they were"
     made.replay()
+
+
+def test_labels_that_are_kept_for_further_answers_are_told_apart(tmp_path: Path) -> None:
+    plan = {"annotators": "anna,ben,carl", "second_look": True, "open_questions": 22}
+    made = started(tmp_path, audit=6, budget=31, **plan)
+    found, left = made.change(classes=NEW, later=True), made.status()["left"]
+    assert len(found.again) > found.left == 0 < left
+    told = f"has 0 labels left to train on and {left} for further answers to audited items: raise"
+    with pytest.raises(SettingsError, match=told):
+        made.change(reopen=True)
 
 
 def test_answers_of_the_audit_are_mapped_and_not_learned(tmp_path: Path) -> None:

@@ -411,6 +411,29 @@ def test_rows_called_ambiguous_or_dropped_count_as_wrong(tmp_path: Path) -> None
     expect_sound(made)
 
 
+def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_path: Path) -> None:
+    def says(row: dict[str, str]) -> str:
+        if int(row["prompt"].split()[-1]) % 12:
+            return truth(row)
+        return "other" if "other" in row["options"] else "none"
+
+    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben,carl", "stop_when": "right=70%"})
+    play(made, says)
+    assert looks(made)[-1]["reached"]
+    short = len(made.change(classes="other", dry_run=True).again) - 1
+    assert short > 1
+    made.change(classes="other", budget=made.status()["spent"] + short, later=True)
+    assert made.status()["left"] == short
+    with pytest.raises(SettingsError, match=f"the budget has {short} labels left to train on: "):
+        made.change(reopen=True)
+    again = made.change(budget=380, reopen=True).again
+    assert made.status()["out"] > len(again), "other items are bought as well"
+    play(made, says)
+    assert set(again) <= {row["item"] for row in bought(made, said="label")}
+    assert made.model.classes == (*CLASSES, "other")
+    expect_sound(made)
+
+
 def test_a_run_stops_buying_once_no_look_is_left(tmp_path, monkeypatch) -> None:
     """People say otherwise than the model on audited rows alone."""
 

@@ -17,9 +17,10 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.settings import Setting
+from stacksl.report.wording import plural
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.finish.forecasting import expect_stop_rule
-from stacksl.runs.finish.promising import before_a_look, last_drawn, looks_left
+from stacksl.runs.finish.promising import before_a_look, last_drawn, looks_left, open_look
 from stacksl.runs.items.roles import (
     audit_rows,
     corpus_of,
@@ -200,6 +201,10 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
         terms = wanted.terms
         audit = next((size for size in reversed(terms.audits) if size), 0)
         expect_stop_rule(wanted.settings, wanted.dataset, audit, terms.further)
+    promised = promised_share(wanted.settings.stop_when) is not None
+    if promised and last_drawn(ledger) is not None and open_look(ledger) is None:
+        # a look that was judged keeps no labels for further answers
+        wanted = replace(wanted, now=replace(wanted.terms, further=ledger.accounts.further))
     outcome = _outcome(spec, wanted, ledger, change, pool)
     if change.reopen and not outcome.again and outcome.mapped == 0:
         raise RunError(
@@ -207,9 +212,12 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
             " of the classes are offered again after a class was added, each once for every class"
         )
     if change.reopen and len(outcome.again) > outcome.left:
+        kept = max(0, wanted.terms.further - ledger.accounts.further)
         raise SettingsError(
-            f"{len(outcome.again)} items are to be asked about again, but the budget has"
-            f" {outcome.left} labels left: raise it as well with --budget, or leave --reopen out"
+            f"{plural(len(outcome.again), 'more label')} would be bought to ask again, but the"
+            f" budget has {plural(max(0, outcome.left), 'label')} left to train on"
+            + f" and {kept:,} for further answers to audited items" * bool(kept)
+            + ": raise it as well with --budget, or leave --reopen out"
         )
     return wanted, outcome
 

@@ -324,9 +324,9 @@ class LinearTrainer:
         """
         examples, unasked, doubled = self.examples, self._unasked(), self._doubled()
         before = self.stages[-1].labels if self.stages else 0
-        known = len(examples.bought)
-        if known < FEWEST or (known - before < step_of(known + len(unasked)) and self.head):
-            return (lambda: self.head) if self.stages else self._on_the_way
+        known, current = len(examples.bought), self.head is not None and self.labels >= 0
+        if known < FEWEST or (known - before < step_of(known + len(unasked)) and current):
+            return (lambda: self.head) if self.stages and current else self._on_the_way
         source, (rows, gold) = self._final_source(), _split(examples.bought)
 
         def make() -> Head:

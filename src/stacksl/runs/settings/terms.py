@@ -84,12 +84,12 @@ def further_labels(settings: Settings, labels: int, audit: int) -> int:
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
     """The training labels that can still be bought under the terms of the spec."""
-    terms, reserved = spec.terms, max(0, sum(spec.terms.audits) - len(ledger.bought("audit")))
-    reserved += max(0, terms.further - ledger.accounts.further)
-    left = terms.labels - ledger.accounts.spent
+    terms, accounts = spec.terms, ledger.accounts
+    left = terms.labels - accounts.spent
     if terms.money is not None and spec.budget.price > 0:
-        left = min(left, (terms.money - ledger.accounts.spent_money) // spec.budget.price)
-    return left - reserved
+        left = min(left, (terms.money - accounts.spent_money) // spec.budget.price)
+    measuring = accounts.spent - accounts.asked  # and what an audit gave back trains nothing
+    return left - max(0, sum(terms.audits) + terms.further - measuring)
 
 
 def fresh_audit(terms: Terms) -> int:
