@@ -58,7 +58,7 @@ def test_the_threshold_is_kept_with_the_model_and_its_origin_told(abstaining: Ru
 
 def test_that_many_answers_name_no_class_is_told(abstaining: Run) -> None:
     none = facts(abstaining)["asking"]["none_of_these"]
-    told = f"{none} of 70 answers name no candidate, and nothing is learned from them"
+    told = f"{none} of 70 answered items have no answer that names a candidate, and nothing is"
     assert any(told in each for each in abstaining.status()["warnings"])
     assert told in (abstaining.path / "report.html").read_text(encoding="utf-8")
 

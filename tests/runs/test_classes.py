@@ -166,6 +166,18 @@ def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     made.replay()
 
 
+def test_items_that_were_asked_about_again_are_no_longer_told_of(tmp_path: Path) -> None:
+    made = started(tmp_path, open_questions=40, budget=60, count=90)
+    none = none_said(made)
+    assert none >= 10
+    told = f"{none} of 40 answered items have no answer that names a candidate"
+    assert [said for said in made.status()["warnings"] if told in said]
+    made.change(classes=NEW, reopen=True, budget=80)
+    play(made, plainly)
+    assert none_said(made) > 0
+    assert not [said for said in made.status()["warnings"] if "answered items" in said]
+
+
 def test_whoever_is_there_is_asked_again_in_place_of_one_who_is_away(tmp_path: Path) -> None:
     made = started(tmp_path, annotators="anna,ben", budget=38)
     again = made.change(classes=NEW, reopen=True).again

@@ -252,6 +252,16 @@ def test_a_first_look_and_a_promise_take_what_is_named_in_most_benchmarks() -> N
     assert max(shares) < 3.3
 
 
+def test_the_warning_goes_when_the_budget_is_raised(tmp_path: Path) -> None:
+    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben,carl", "budget": 80})
+    (told,) = made.status()["warnings"]
+    assert told.startswith("a budget of 80 labels may end before a look")
+    made.change(budget=100, later=True)
+    assert [said[:23] for said in made.status()["warnings"]] == ["a budget of 100 labels "]
+    made.change(budget=800)
+    assert made.status()["warnings"] == []
+
+
 def test_a_look_waits_while_labels_remove_more_errors_than_they_cost() -> None:
     falling = [Stage(100, 400.0), Stage(200, 200.0), Stage(300, 100.0)]
     flat = [Stage(900, 31.0), Stage(1_000, 30.0), Stage(1_100, 29.0)]

@@ -95,6 +95,7 @@ def _good_size(bad: int, rows: int, allowed: int) -> int | None:
     return sizes[index] if index < len(sizes) else None
 
 
+@lru_cache
 def first_look(share: float, rows: int, *, people: int) -> int | None:
     """The labels that the first look at a table of so many rows takes, those before it included.
 

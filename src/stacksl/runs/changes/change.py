@@ -48,7 +48,7 @@ from stacksl.runs.settings.terms import (
 )
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, class_rows
-from stacksl.runs.storage.status import expect_begun, reopen
+from stacksl.runs.storage.status import SHORT, expect_begun, reopen
 
 TRAINING = {
     "lm.batch_size", "lm.batch_tokens", "lm.epochs", "lm.gradient_checkpointing",
@@ -86,6 +86,8 @@ class Outcome:
         cost: the most that the run may cost more, in micro-units; None where it has no price.
         audit: labels reserved for a new audit.
         measures: a sentence on the audit under the new budget; None without an audit.
+        short: a warning of a budget that may end before a look at the table, else empty; it is
+            part of `measures`.
         items, owned: how many items to choose from and how many owned items were added.
         mapped: answers to train on whose right text names an added class: learned, and free.
         measured: answers of an audit that was shown that name one: right where the model says so.
@@ -103,6 +105,7 @@ class Outcome:
     cost: int | None
     audit: int
     measures: str | None
+    short: str
     items: int
     owned: int
     classes: int | None
@@ -156,7 +159,8 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
                 second = {lease for lease in leases if lease.slot and lease.purpose == "train"}
                 second |= set(ledger.second_looks())
                 ledger.free(leases, () if change.labeler == FILE else second)
-            reopen(folder, ledger, other_labeler=change.labeler is not None)
+            told = {SHORT: outcome.short}
+            reopen(folder, ledger, other_labeler=change.labeler is not None, **told)
     return outcome
 
 
@@ -225,10 +229,11 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
 def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, pool: int) -> Outcome:
     before, terms = spec.terms, wanted.terms
     measures = None if change.budget is None else what_measures(terms, before)
+    none_yet = last_drawn(ledger) is None
+    short = before_a_look(wanted, terms.labels, ledger.accounts) if none_yet else ""
     if promised_share(wanted.settings.stop_when) is not None:
         measures = looks_left(ledger)
-        said = before_a_look(wanted, terms.labels, ledger.accounts)
-        measures += f"; {said}" * (last_drawn(ledger) is None and said != "")
+        measures = f"{measures}; {short}" if short else measures
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)
@@ -242,6 +247,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         cost=None if paid is None else max(0, paid),
         audit=0 if change.budget is None else fresh_audit(terms),
         measures=measures,
+        short=short,
         items=pool,
         owned=len(wanted.dataset.items) - len(spec.dataset.items) - pool,
         classes=None if wanted.dataset.classes is None else len(wanted.dataset.classes),

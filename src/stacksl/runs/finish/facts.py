@@ -34,7 +34,7 @@ from stacksl.runs.finish.own_items import disagreements, roles, uses
 from stacksl.runs.loop.game import Examples, Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.spec import RunSpec, versions
-from stacksl.runs.storage.status import unanswered_warning, unimproved
+from stacksl.runs.storage.status import present_warnings
 from stacksl.types import copied
 
 CONFUSIONS = 20  # pairs of classes listed
@@ -105,7 +105,7 @@ def facts_of(
             for name, value in versions(spec.settings.plugins).items()
         ),
         fingerprints=(*ending.fingerprints, Named("ledger", head)),
-        warnings=(*state["warnings"], *unanswered_warning(game.ledger), *unimproved(state)),
+        warnings=tuple(present_warnings(state, game.ledger)),
         stopped=state.get("stopped", ""),
         language=language,
     )

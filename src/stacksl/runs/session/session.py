@@ -62,7 +62,7 @@ from stacksl.runs.settings.budget import accuracy_mark, promised_share, stop_rul
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP, expect_derived, note_derived
 from stacksl.runs.storage.folder import State, anchors, shown_facts
-from stacksl.runs.storage.status import CLOSED, Record, expect_begun
+from stacksl.runs.storage.status import CLOSED, SHORT, Record, expect_begun
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -277,6 +277,7 @@ class Session(Game):
     def _promised(self, record: Record) -> State | None:
         """Draw a look at the table, or judge it, and end; None where buying goes on after it."""
         assert self.forecaster is not None
+        record.facts.pop(SHORT, None)  # a look is drawn now, or the end says why none is
         look, due = open_look(self.ledger), list[str]()
         wanted = None if self.ledger.accounts.reached else self.forecaster.look
         if look is None and wanted is not None:

@@ -30,7 +30,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import Setting
 from stacksl.lm import LanguageModel
 from stacksl.runs.finish.forecasting import LOOKS
-from stacksl.runs.finish.promising import doubted
+from stacksl.runs.finish.promising import before_a_look, doubted
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import given_of, records_of
 from stacksl.runs.loop.class_names import class_names
@@ -62,7 +62,7 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP
 from stacksl.runs.storage.folder import SECRET, class_rows
-from stacksl.runs.storage.status import name_of
+from stacksl.runs.storage.status import SHORT, name_of
 
 
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
@@ -202,9 +202,10 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
 
     `labeler` is the Python object that answers, if the settings name none.
     """
-    classes = spec.sources.classes
+    classes, short = spec.sources.classes, before_a_look(spec, spec.budget.labels)
     # said by a run that is cut early
-    facts: dict[str, Any] = {"warnings": [*dict.fromkeys(warnings)]}
+    lasting = [sentence for sentence in dict.fromkeys(warnings) if sentence != short]
+    facts: dict[str, Any] = {"warnings": lasting, SHORT: short}
     if labeler is not None:
         facts["labeler"] = name_of(labeler)
     Ledger.create(

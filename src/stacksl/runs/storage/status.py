@@ -24,7 +24,8 @@ from stacksl.runs.storage.derived import MODEL, expect_derived
 from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State, shown_facts
 
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
-UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # answers without a candidate from which it is told
+SHORT = "short"  # a warning of the terms of now: the budget may end before a look at the table
+UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # items without a candidate from which it is told
 
 AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second",
            *AFTER, "passed_over")  # fmt: skip
@@ -49,7 +50,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         try:
             if ledger is None:
                 ledger = held.enter_context(Ledger.open(folder.database, readonly=True))
-            unanswered = unanswered_warning(ledger)
+            present = present_warnings(state, ledger)
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
         labels, audit = _labels(ledger, table, done), _accuracy(facts, "audit", *AUDITED)
@@ -75,12 +76,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "sentence": state.get("sentence"),
         "page": page,
         "resume": None if page else step,
-        "warnings": [
-            *state.get("warnings", []),
-            *unanswered,
-            *unimproved(state),
-            *differing(table.get("files", {})),
-        ],
+        "warnings": [*present, *differing(table.get("files", {}))],
         "stop_when": table.get("stop_when"),
         "stopped": stopped and of_run(stopped, str(folder.path)),
         "sheets": waits,
@@ -128,23 +124,29 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
     }
 
 
-def unanswered_warning(ledger: LedgerReader) -> list[str]:
-    """A sentence where a tenth of the answers name no class, and ten of them at least."""
-    counts = ledger.said()
-    answers = sum(counts.values())
-    unnamed = answers - counts["label"]
-    if unnamed < max(UNANSWERED, answers * UNANSWERED_SHARE):
-        return []
-    return [
-        f"{unnamed:,} of {answers:,} answers name no candidate, and nothing is learned from them:"
-        " look at the items and at the classes; a pool asks about similar items less often"
-    ]
+def present_warnings(state: Mapping[str, Any], ledger: LedgerReader) -> list[str]:
+    """What was odd when the run began or was opened, and what is so under its present terms.
+
+    The latter are a budget that may end before a look, answers without a candidate, and labels
+    that have not improved on class names.
+    """
+    of_names = state.get("over_names", {}).get("sentence")
+    now = [state.get(SHORT), _unanswered(ledger), of_names]
+    return [*state.get("warnings", []), *filter(None, now)]
 
 
-def unimproved(state: Mapping[str, Any]) -> list[str]:
-    """The sentence where labels have not improved on class names."""
-    sentence = state.get("over_names", {}).get("sentence")
-    return [sentence] if sentence else []
+def _unanswered(ledger: LedgerReader) -> str | None:
+    """A sentence where a tenth of the items asked about have no label, and ten of them at least."""
+    answered = {key: s for key, s in ledger.accounts.purchases.items() if s.stage == "answered"}
+    asked = {item for (item, _), state in answered.items() if state.purpose != "owned"}
+    unnamed = asked - {item for (item, _), state in answered.items() if state.index is not None}
+    if len(unnamed) < max(UNANSWERED, len(asked) * UNANSWERED_SHARE):
+        return None
+    return (
+        f"{len(unnamed):,} of {len(asked):,} answered items have no answer that names a candidate,"
+        " and nothing is learned from them: look at the items and at the classes; a pool asks about"
+        " similar items less often"
+    )
 
 
 def _next_step(
@@ -205,19 +207,20 @@ def expect_begun(folder: RunFolder, ledger: LedgerReader) -> None:
         )
 
 
-def reopen(folder: RunFolder, ledger: Ledger, *, other_labeler: bool = False) -> None:
+def reopen(folder: RunFolder, ledger: Ledger, *, other_labeler: bool = False, **told: Any) -> None:
     """Mark a finished run as stopped, so that it can be resumed; its other facts are kept.
 
-    With `other_labeler` no Python object answers any more.
+    With `other_labeler` no Python object answers any more; what is `told` replaces earlier facts.
     """
-    facts = folder.read_state()
-    state, known = facts.pop("state"), facts.get("labeler")
+    before = folder.read_state()
+    facts = {**before, **told}
+    state = facts.pop("state")
     if other_labeler:
         facts.pop("labeler", None)
     if state == "finished":
         sentence = f"the run was changed: `stacksl resume {folder.path}` continues it"
         ledger.write_state("stopped", {**facts, "sentence": sentence, "reopened": True})
-    elif other_labeler and known is not None:
+    elif {"state": state, **facts} != before:
         ledger.write_state(state, facts)
 
 
@@ -251,7 +254,7 @@ class Record:
         }
         if answerer is not None:
             facts["labeler"] = answerer
-        facts |= {name: before[name] for name in ("shown", "judged") if name in before}
+        facts |= {name: before[name] for name in ("shown", "judged", SHORT) if name in before}
         if before["state"] == "finished" and "finished" in before:  # made again as it was
             facts["finished"] = before["finished"]
         record = cls(spec.folder, facts, before)
