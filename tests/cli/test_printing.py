@@ -71,5 +71,5 @@ def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() 
 def test_an_audit_of_added_rows_is_offered_where_a_budget_has_one(rows: int, offered: bool) -> None:
     audit = {"accuracy": 0.9, "interval": [0.8, 0.95], "n": 50, "rows": 600, "rows_after": rows}
     said = measured(audit) or ""
-    assert f"without {rows} of 600 rows that were added after it was drawn" in said
+    assert f"without {rows} of 600 rows added after it was drawn" in said
     assert said.endswith("has an audit of all rows that are left)") == offered

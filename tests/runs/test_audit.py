@@ -52,7 +52,7 @@ def test_a_draw_is_without_repeats_and_keeps_away_from_what_is_excluded(
 ) -> None:
     pool = set(range(items)) - exclude
     if size > len(pool):
-        with pytest.raises(SettingsError, match=f"but {len(pool)} are left"):
+        with pytest.raises(SettingsError, match=f"got {len(pool)}: ask"):
             draw(items, size, 0, exclude, epoch)
         return
     rows = draw(items, size, 0, exclude, epoch)

@@ -170,11 +170,11 @@ def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: P
         ("corrected", 1, ""),
     ]
     page, card = ((done.path / name).read_text() for name in ("report.html", "README.md"))
-    told = "The audit says nothing about 20 of 130 rows and 1 of 4 classes that were added after it"
+    told = "The audit says nothing about 20 of 130 rows and 1 of 4 classes added after it"
     assert told in page
     assert told in card
     assert all("; a budget of 80 labels more has an audit of all" in text for text in (page, card))
-    assert "20 of 130 rows and 1 class that were added" in shown_run(done)
+    assert "20 of 130 rows and 1 class added after" in shown_run(done)
     assert "has an audit of all rows that are left" in page
     done.report(text=False)
     assert not re.search("anna|ben|carl", (done.path / "no-text" / "README.md").read_text())

@@ -117,7 +117,7 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
     rows, classes = result.get("rows_after", 0), result.get("classes_after", 0)
     added = [f"{count(rows)} of {plural(result['rows'], 'row')}"] if rows else []
     added += [plural(classes, "class", "classes")] if classes else []
-    outside = f", without {' and '.join(added)} that were added after it was drawn" if added else ""
+    outside = f", without {' and '.join(added)} added after it was drawn" if added else ""
     if rows >= NEW_AUDIT:
         outside += f" (a budget of {NEW_AUDIT} labels more has an audit of all rows that are left)"
     return f"{result.get('measures', '')} {share(result['accuracy'])} {shown}{outside}".lstrip()

@@ -119,7 +119,7 @@ def draw(
     pool = np.setdiff1d(np.arange(items), np.fromiter(exclude, dtype=np.int64, count=len(exclude)))
     if size > len(pool):
         raise SettingsError(
-            f"the audit needs {size} items that were not bought, but {len(pool)} are left: ask for"
+            f"the audit needs {size} items that were not bought, got {len(pool)}: ask for"
             f" at most {len(pool)}, or add items"
         )
     chosen = generator(seed, "audit", epoch).choice(len(pool), size, replace=False)

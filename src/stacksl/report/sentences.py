@@ -132,9 +132,7 @@ def outside(facts: Facts) -> str:
     parts = [f"{count(audit.rows_after)} of {plural(audit.rows, 'row')}"] * (audit.rows_after > 0)
     if after := audit.classes_after:
         parts.append(f"{count(after)} of {plural(facts.data.classes or after, 'class', 'classes')}")
-    sentence = (
-        f"The audit says nothing about {' and '.join(parts)} that were added after it was drawn"
-    )
+    sentence = f"The audit says nothing about {' and '.join(parts)} added after it was drawn"
     offer = f"; a budget of {NEW_AUDIT} labels more has an audit of all rows that are left"
     drawn = _free(facts) >= NEW_AUDIT and facts.column is None and not _promises(facts)
     return f"{sentence}{offer * drawn}."

@@ -178,7 +178,7 @@ def change(
         _change_people(opened, who, json=json, quiet=quiet)
     elif train_on_audit:
         labels = opened.refit_with_audit()
-        sentence = f"the model was fitted again, with the {count(labels)} labels of the audit"
+        sentence = f"the model was fitted again, with the {plural(labels, 'label')} of the audit"
         print(as_json({**opened.status(), "trained_on_audit": labels}) if json else sentence)
     elif dry_run:
         offered = opened.change(**wanted, dry_run=True)

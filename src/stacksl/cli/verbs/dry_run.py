@@ -135,7 +135,7 @@ def _bought(spec: RunSpec) -> str:
     rows = len(spec.sources.pool.items)
     out = sum(row < rows for row in spec.sources.aside)
     like = "with the text of an example of a class or of a label that you have"
-    some = f", of {count(rows - out)} rows: {plural(out, 'row')} {like} are left out" * bool(out)
+    some = f", of {plural(rows - out, 'row')}, without {plural(out, 'row')} {like}" * bool(out)
     most = dollars(spec.budget.cost)
     cost = f" for {dollars(further * spec.budget.price)}" * (most is not None)
     column = spec.settings.column

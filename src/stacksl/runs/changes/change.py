@@ -143,8 +143,9 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
         wanted, outcome = _planned(spec, ledger, change)
         if change.reopen and agreed is not None and not set(outcome.again) <= set(agreed.again):
             raise RunError(
-                f"answers were taken since the price was shown: {len(outcome.again)} items are to"
-                f" be asked for again instead of {len(agreed.again)}; repeat the command"
+                "answers were taken since the price was shown:"
+                f" {plural(len(outcome.again), 'item')} would be asked about again instead of"
+                f" {len(agreed.again)}; repeat the command"
             )
         bring_arrays(spec, ledger)  # what follows them is decided by the items of then
         with ledger.together():

@@ -138,8 +138,8 @@ class HeadEnding:
             return Refit("The last online state is the final model, as the preset asks.", False)
         if trainer.head is None:
             return Refit(
-                f"There was no refit: the {len(trainer.examples.bought)} labels name fewer than two"
-                " classes, so the online state is the final model.",
+                f"There was no refit, with {plural(len(trainer.examples.bought), 'label')} of fewer"
+                " than two classes, so the online state is the final model.",
                 False,
             )
         owned, of_model = owned_labels(trainer.examples), _model_labels(trainer)

@@ -388,7 +388,7 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     by = f"{count(table.people)} by people and {count(table.rows - table.people)} by {part}"
     meant = "" if doubted(spec.settings) else " Right means: as the one who answered would say."
     if aside := len(spec.sources.aside - spec.sources.erased):
-        meant += f" {plural(aside, 'row')} with the text of an example of a class are not counted."
+        meant += f" Not counted: {plural(aside, 'row')} with the text of an example of a class."
     of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
     parts = (
         f", {count(of_model)} of {drawn} and {count(look['left'] - of_model)} that people err on"

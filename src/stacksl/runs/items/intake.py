@@ -376,7 +376,7 @@ def warnings_of_test(dataset: Dataset, test: Dataset | None) -> list[str]:
     if test is None:
         return []
     shared = overlap(dataset.items, test.items)
-    seen = [f"{shared} of {len(test.items)} test prompts are also in the data to label"]
+    seen = [f"the data to label has {shared} of {len(test.items)} test prompts, too"]
     return [*(f"test set: {warning}" for warning in test.warnings), *(seen if shared else [])]
 
 

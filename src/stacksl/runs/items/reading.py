@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from stacksl.data import Classes, Dataset, Layout, read, read_classes
 from stacksl.data.values import one_line
 from stacksl.errors import DataError
+from stacksl.report.wording import plural
 from stacksl.runs.settings.fields import Settings
 
 
@@ -58,8 +59,8 @@ def answered(test: Dataset) -> Dataset:
     """
     if test.unlabeled:
         raise DataError(
-            f"the test set {test.name} should have an answer in every row, but"
-            f" {test.unlabeled} of {len(test.items)} have none: label them or leave them out"
+            f"the test set {test.name} should have an answer in every row, but has none in"
+            f" {test.unlabeled} of {len(test.items)}: label them or leave them out"
         )
     return test
 
@@ -75,8 +76,8 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
     owned = read_like(source, train, settings, "file of owned labels")
     if owned.unknown and train.classes is not None:
         raise DataError(
-            f"{len(owned.unknown)} rows of the file of owned labels {Path(source).name} have a"
-            f" class that is none of the {len(train.classes)} of the data"
+            f"the file of owned labels {Path(source).name} has {plural(len(owned.unknown), 'row')}"
+            f" of a class that is none of the {len(train.classes)} of the data"
             f" ({strange(owned.unknown, train.classes)}): correct them, or name those classes with"
             " --classes"
         )

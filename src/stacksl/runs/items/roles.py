@@ -175,8 +175,8 @@ def expect_items(spec: RunSpec, ledger: Ledger) -> None:
     remedy = "give the run more items with `stacksl change RUN --items FILE`"
     if free < wanted:
         raise SettingsError(
-            f"the audit of the new budget needs {wanted} items that can still be chosen, but {free}"
-            f" are left: {remedy}"
+            f"the audit of the new budget needs {wanted} items that can still be chosen, got {free}"
+            f": {remedy}"
         )
     if not free and spec.terms.labels > ledger.accounts.spent:
         raise SettingsError(f"no item is left to buy a label of: {remedy}")

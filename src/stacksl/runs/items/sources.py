@@ -16,6 +16,7 @@ from stacksl.data import Classes, Dataset, sample
 from stacksl.errors import DataError
 from stacksl.labelers.registry import NONE
 from stacksl.laboratory import of_laboratory
+from stacksl.report.wording import plural
 from stacksl.runs.items.reading import load_owned, load_test, read_first, read_like
 from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
@@ -109,8 +110,8 @@ class Sources:
         known = {item.id for item in self.dataset.items}
         if taken := [row for row, item in enumerate(more.items, 1) if item.id in known]:
             raise DataError(
-                f"{len(taken)} items of {more.name} have an id that the run has already, the"
-                f" first is item {taken[0]}: give new items ids of their own"
+                f"{more.name} has {plural(len(taken), 'id')} that the run has already, the first of"
+                f" item {taken[0]}: give new items ids of their own"
             )
         return replace(self, parts=(*self.parts, Part("pool", more)))
 

@@ -26,6 +26,7 @@ from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.store.arrays import Saved
 from stacksl.models.audit import Audit
 from stacksl.report.quality import Differing
+from stacksl.report.wording import plural
 from stacksl.runs.changes.added_classes import learn_named
 from stacksl.runs.finish.finish import finish, judged_audit
 from stacksl.runs.finish.forecasting import NEAR, Forecaster, look_due
@@ -149,7 +150,8 @@ class Session(Game):
         record.warn(note_model(spec, features))
         saved, damaged = _newest_arrays(spec, ledger)
         if features.truncated:
-            cut = f"{features.truncated} texts are longer than the encoder reads and were cut"
+            cut = plural(features.truncated, "text was", "texts were")
+            cut += " cut, since the encoder reads no more of it"
             record.warn([cut])
         session, warnings = cls.played_back(spec, ledger, block, saved, features, report)
         record.warn([*damaged, *warnings, *session.trainer.make_missing()])

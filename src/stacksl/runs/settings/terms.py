@@ -9,6 +9,7 @@ from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
+from stacksl.report.wording import plural
 from stacksl.runs.items.roles import corpus_of
 from stacksl.runs.settings.budget import accuracy_mark, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
@@ -38,8 +39,8 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
         end = f", or withdraw the {len(waits)} open ones with --free --drop (in Python drop=True)"
         end += f" and give at least {spent - len(waits)}"
         raise SettingsError(
-            f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
-            f" promised already: give at least {spent}{end * (bool(waits) and not drop)}"
+            f"a budget of '{text}' is {plural(wanted.labels, 'label')}, less than the {spent} that"
+            f" are bought or promised: give at least {spent}{end * (bool(waits) and not drop)}"
         )
     audited = [row for row in ledger.export() if row["purpose"] == "audit" and not row["slot"]]
     lost = sum(row["state"] == "released" for row in audited)
@@ -111,7 +112,7 @@ def what_measures(terms: Terms, before: Terms) -> str | None:
             f"no audit comes with this change, as one does with {SMALLEST} labels added: the one"
             " that was shown measures the new model, too"
         )
-    return f"the {first} labels of the audit stay what they are: it was drawn before round 1"
+    return f"the audit of {first} stays what it is: it was drawn before round 1"
 
 
 def most_paid(spec: RunSpec, ledger: Ledger) -> int:
