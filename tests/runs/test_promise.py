@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
+from typer.testing import CliRunner
 
 from stacksl.api import Run, prepare, run
 from stacksl.api.labeling import TO_PERSON, label_file, write_own
+from stacksl.cli.app import app
 from stacksl.cli.verbs.run import shown_run
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import RunError, SettingsError
@@ -418,6 +420,10 @@ def test_rows_called_ambiguous_or_dropped_count_as_wrong(tmp_path: Path) -> None
     of_the_model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
     assert last["left"] == of_the_model + dropped + ambiguous
     assert last["of"] == 400
+    assert write_own(made, tmp_path / "t.csv") == (400, {"human: ambiguous": ambiguous})
+    shown = CliRunner().invoke(app, ["export", str(made.path), "--table", str(tmp_path / "t.csv")])
+    told = f"400 rows, {ambiguous} of them without a label: {ambiguous} human: ambiguous"
+    assert told in shown.stdout
     expect_sound(made)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,10 @@ def test_a_data_frame_is_read_by_its_columns(kind: str) -> None:
     with pytest.warns(UserWarning, match="no column 'sentence' .* so 'text' is read as the text"):
         labeled = played.predict(again)
     assert len(labeled if kind == "pandas" else [*labeled]) == 90
+    Path("new.txt").write_text("sand wave\ncloud rain\n", encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # lines have no columns
+        assert len([*played.predict("new.txt")]) == 2
     played.resume()  # finished: from the copy in its folder
     assert played.replay()["labels"] == 20
 
@@ -149,7 +154,10 @@ def test_the_delivered_table_is_the_frame_with_peoples_answers() -> None:
         assert table.label[bought.index].equals(bought)
     with pytest.raises(DataError, match="another text"):
         played.table(frame.iloc[::-1].set_index(frame.index))
-    assert stacksl.Run.open("run").table().columns[:2] == ("id", "prompt")
+    plain = stacksl.Run.open("run").table()
+    assert plain.columns[:2] == ("id", "prompt")
+    assert pandas.DataFrame(plain.rows).source.value_counts()["human: none"] == 1
+    assert plain.blank == {"human: none": 1}
 
 
 def test_a_frame_may_have_other_names_of_columns_later() -> None:

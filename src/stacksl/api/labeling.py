@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -47,13 +48,14 @@ class Labeled:
         columns: the names of its columns.
         rows: the values of each row by column.
         left_out: purchases left out because they measure a model that is not finished.
-        blank: how many rows of a file have no label.
+        blank: how many rows of a file have no label, by their source, such as `human: none`;
+            `unusable` are those that were set aside.
     """
 
     columns: tuple[str, ...]
     rows: list[dict[str, Any]] = field(repr=False)
     left_out: int = 0
-    blank: int = 0
+    blank: Mapping[str, int] = field(default_factory=dict)
 
 
 def label_file(
@@ -355,7 +357,8 @@ def _labeled(
     for values, item in rows:
         label = {} if item is None else labels[item.id]
         labeled_rows.append({**values, **{new: label.get(name) for name, new in names.items()}})
-    blank = sum(row[names["label"]] is None for row in labeled_rows)
+    unlabeled = (row for row in labeled_rows if row[names["label"]] is None)
+    blank = Counter(str(row[names["source"]] or "unusable") for row in unlabeled)
     return Labeled((*columns, *names.values()), labeled_rows, blank=blank)
 
 
@@ -389,8 +392,8 @@ def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
     return answers.left_out
 
 
-def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, int]:
-    """Write the rows of a finished run's own files; how many there are, and how many have no label.
+def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, Mapping[str, int]]:
+    """Write the rows of a finished run's own files; how many there are, and `Labeled.blank`.
 
     Raises:
         SettingsError: the name ends in no known kind, or is that of a file of the run.

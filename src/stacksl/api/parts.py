@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api.labeling import label_file, threshold_of
+from stacksl.api.labeling import TO_PERSON, label_file, threshold_of
 from stacksl.data import TABLES, kind_of_table
 from stacksl.engine import on_ray, over_ray
 from stacksl.errors import DataError, SettingsError
@@ -91,7 +91,7 @@ def label_parts(
             text = str(fault)
             return {"file": name, "fault": text.replace(temp, folder or ".") if temp else text}
         rejected = [{"row": r.row, "id": r.id, "reason": r.reason} for r in data.rejected]
-        counts = {"n": len(table.rows), "blank": table.blank - len(rejected)}
+        counts = {"n": len(table.rows), "blank": table.blank.get(TO_PERSON, 0)}
         return {"file": name, "kept": False, **counts, "rejected": rejected}
 
     writes.create_dir(target, recursive=True)

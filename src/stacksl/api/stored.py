@@ -193,7 +193,7 @@ class Run:
             dataset = read_again(how_read(folder), reading, data, given)
         else:
             dataset = again_in_memory(data, answers, reading, given)
-        if isinstance(data, Dataset):  # read before
+        if isinstance(data, Dataset) or dataset.format.startswith("lines"):  # they have no columns
             return dataset
         usual, guessed = (columns.get("prompt") for columns in (reading.columns, dataset.columns))
         if None not in (usual, guessed) and usual != guessed and "prompt" not in (given or {}):
@@ -217,8 +217,8 @@ class Run:
         """The answers that were bought, one row each in the order of purchase.
 
         If the run was made from a data frame of pandas, or with the `frame` of its items, this is
-        that frame with the first answer to each row. Otherwise the result has `columns`, and
-        `rows`, a dict for each answer, from which a data frame can be made.
+        that frame with the first answer to each row. Otherwise it is an `api.labeling.Labeled`,
+        from whose `rows` pandas makes a data frame: `pandas.DataFrame(run.labels().rows)`.
 
         Columns: `labeling.COLUMNS`; `label` is the name of the class or the text of the option,
         empty if the answer is none; the time is in UTC, and the price in money. People are
@@ -242,8 +242,9 @@ class Run:
         """The run's own rows with their labels, as `stacksl export RUN --table` writes them.
 
         People's answers stand where there are some, and the model's labels elsewhere: `label`,
-        `confidence` and `source`. If the run was made from a data frame of pandas, or with that
-        `frame`, this is the frame with these columns; else it is like `labels()` without a frame.
+        `confidence` and `source`. An answer that names no class leaves the label empty, with a
+        source such as `human: none`. If the run was made from a data frame of pandas, or with that
+        `frame`, this is the frame with these columns, else an object like that of `labels()`.
 
         Raises:
             RunError: the run has not finished.

@@ -23,8 +23,7 @@ from stacksl.cli.verbs import (
 
 _ABOUT = (
     "Adapt a model with a fixed label budget.\n\nstacksl decides which labels are worth buying, "
-    "never exceeds the budget, and gives you a trained model, a table with a label in every row, "
-    "and a report."
+    "never exceeds the budget, and gives you a trained model, a labeled table, and a report."
 )
 
 app = typer.Typer(

@@ -116,7 +116,8 @@ def export(
     if table is not None:
         with live(quiet=json) as show:
             n, blank = write_own(opened, table, encoding(show))
-        result["table"] = {"file": table, "rows": n, "blank": blank}
+        total = {"rows": n, "blank": sum(blank.values())}
+        result["table"] = {"file": table, **total, "blank_by_source": dict(blank)}
     if labels is not None:
         result |= {"labels": labels, "left_out": write_labels(opened, labels, names=names)}
     if model is not None:
@@ -180,11 +181,10 @@ def _left_out(task: Task, rejected: int) -> list[str]:
 def _shown(result: dict[str, Any]) -> str:
     task, table = result["task"] or {}, result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
-    blank = table and (
-        f", {count(table['blank'])} of them none of these, ambiguous, broken or unusable: no label"
-        * bool(table["blank"])
-    )
-    with_labels = blank or " with labels"
+    with_labels = " with labels"
+    if table and table["blank"]:
+        why = (f"{count(n)} {source}" for source, n in table["blank_by_source"].items())
+        with_labels = f", {count(table['blank'])} of them without a label: {', '.join(why)}"
     rows = [
         ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')}{with_labels}"),
         ("Labels", result["labels"]),
