@@ -57,6 +57,8 @@ def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path,
     done = play(begin(tmp_path, mode=mode, audit=5, budget=36, price="2", **TWO), say)
     facts = expect_agreement(done)
     assert min(facts.budget.unlearned, facts.budget.unnamed, facts.budget.audit) > 0
+    (items,) = (row for row in facts.data.roles if row.name == "asked for, to learn from")
+    assert int(items.value) == facts.budget.asked - facts.budget.unlearned, "as the headline says"
     with done.ledger as ledger:
         differ = sum(one.word != other.word for one, other in ledger.agreement())
     assert len(facts.asking.disagreements) == min(8, differ) > 0

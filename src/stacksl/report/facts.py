@@ -88,7 +88,7 @@ class Budget:
         released: labels that were asked and released unanswered.
         open: training answers not yet returned.
         unnamed: training answers that named no candidate.
-        unlearned: second answers on an item that was learned, and answers on items erased since.
+        unlearned: further answers on an item that has one, and answers on items erased since.
         aside: training answers of people who are set aside.
     """
 

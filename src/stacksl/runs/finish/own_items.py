@@ -192,7 +192,9 @@ def uses(game: Game) -> dict[str, Any]:
         if purchase["state"] == "open":
             use = "open"
         elif purchase["said"] != "label":
-            use = "aside" if aside else "unnamed"
+            again = row in learned or row in counted  # each item counts once as what trains
+            use = "aside" if aside else "unlearned" if again else "unnamed"
+            counted |= {row} if use == "unnamed" else set()
         elif row in learned and row not in counted and not aside:
             use = "answered"
             counted.add(row)
