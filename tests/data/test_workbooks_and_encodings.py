@@ -257,3 +257,10 @@ def test_a_class_that_is_none_of_the_data_is_named_with_its_row(tmp_path: Path) 
     said = "'next_song' in row-000001, did you mean 'next song'"
     with pytest.raises(DataError, match=said):
         run(data, budget=4, audit=0, owned=str(owned), out=tmp_path / "run", features="hashing")
+
+
+def test_damaged_utf_16_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\na,b\nc,d\n".encode("utf-16") + b"x")
+    with pytest.raises(DataError, match="is damaged UTF-16: save it as UTF-8"):
+        read(path)

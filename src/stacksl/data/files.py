@@ -35,7 +35,7 @@ _EXTENSIONS = {
     ".xlsx": "xlsx",
 }
 _KNOWN = "CSV, TSV, JSONL, JSON, Parquet, .xlsx or lines of a .txt file, text perhaps gzipped"
-_WORKBOOK, _OLD_WORKBOOK = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+WORKBOOK, _OLD_WORKBOOK = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 MARK = b"\xef\xbb\xbf"  # of UTF-8
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
 _FIELD_LIMIT = 1 << 27  # characters; a longer CSV field is refused
@@ -53,6 +53,8 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(
             f"the gzip file '{path}' is truncated or damaged: fetch or compress it again"
         ) from None
+    except UnicodeDecodeError:
+        raise DataError(f"the text of '{path}' is damaged UTF-16: save it as UTF-8") from None
     except OSError as error:
         raise DataError(
             f"'{path}' cannot be read ({error.strerror or error}): name a file that you may read"
@@ -96,27 +98,27 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", stream)
 
 
-def head_of(path: Path) -> bytes:
-    """The first `HEAD` bytes of `path`, decompressed.
+def head_of(path: Path, known: str = _KNOWN) -> bytes:
+    """The first `HEAD` bytes of `path`, decompressed; `known` are the formats to name.
 
     Raises:
         DataError: the file is missing, a folder, unreadable, empty or binary.
     """
     with reading(path):
         if path.is_dir():
-            raise DataError(f"'{path}' is a folder: give one file of items ({_KNOWN})")
+            raise DataError(f"'{path}' is a folder: give one file ({known})")
         if path.exists() and not path.is_file():
             raise DataError(f"'{path}' is a pipe or a device: save it as a file, it is read twice")
         with _open(path) as stream:
             head = stream.read(HEAD)
     if not head.removeprefix(MARK).strip():
-        raise DataError(f"the file '{path}' is empty: items were expected ({_KNOWN})")
-    if head.startswith((b"PAR1", _WORKBOOK, *WIDE_MARKS)):
+        raise DataError(f"the file '{path}' is empty: items were expected ({known})")
+    if head.startswith((b"PAR1", WORKBOOK, *WIDE_MARKS)):
         return head
     if head.startswith(_OLD_WORKBOOK):
         raise DataError(f"'{path}' is an old (.xls) or encrypted workbook: save it as .xlsx")
     if b"\0" in head:
-        raise DataError(f"the file '{path}' is binary, not text: items were expected ({_KNOWN})")
+        raise DataError(f"the file '{path}' is binary, not text: items were expected ({known})")
     return head
 
 
@@ -128,7 +130,7 @@ def container_of(path: Path, head: bytes, columns: Collection[str] = ()) -> str:
     """
     if head.startswith(b"PAR1"):
         return "parquet"
-    if head.startswith(_WORKBOOK):
+    if head.startswith(WORKBOOK):
         return "xlsx"
     by_name = _EXTENSIONS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
     if by_name in ("parquet", "xlsx"):
@@ -162,11 +164,11 @@ def _is_object(text: bytes) -> bool:
         return False
 
 
-def encoding_of(path: Path) -> str:
+def encoding_of(path: Path, *, mixed: bool = True) -> str:
     """UTF-8 or UTF-16 by its mark; cp1252 of a table where only ASCII is UTF-8; else UTF-8.
 
     Spreadsheet programs write all three. A file with other letters in UTF-8 is UTF-8 with damage,
-    and so is JSON.
+    and so is JSON; one that is not `mixed`, as a single program wrote it, is then cp1252.
     """
     with reading(path), _open(path) as stream:
         start = stream.read(_LOOKED_AT)
@@ -175,7 +177,8 @@ def encoding_of(path: Path) -> str:
     text = start.decode("utf-8-sig", errors="surrogateescape")
     text = text[: len(text) - 3 * (len(start) == _LOOKED_AT)]  # the last letter may be cut
     bad = re.search("[\udc80-\udcff]", text)
-    sound = start.startswith(MARK) or re.search("[\x80-\udc7f\udd00-\U0010ffff]", text)
+    letters = mixed and re.search("[\x80-\udc7f\udd00-\U0010ffff]", text)
+    sound = letters or start.startswith(MARK)
     if not bad or sound or text.lstrip()[:1] in ("{", "["):
         return "utf-8-sig"
     try:
@@ -186,7 +189,7 @@ def encoding_of(path: Path) -> str:
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[IO[str]]:
+def open_text(path: Path, *, mixed: bool = True) -> Iterator[IO[str]]:
     """The file's text, decompressed; bytes that are not UTF-8 become lone surrogates.
 
     A surrogate marks the row that holds it, so that one bad byte costs one row and not the file.
@@ -194,7 +197,9 @@ def open_text(path: Path) -> Iterator[IO[str]]:
     with (
         reading(path),
         _open(path) as stream,
-        io.TextIOWrapper(stream, encoding_of(path), errors="surrogateescape", newline="") as text,
+        io.TextIOWrapper(
+            stream, encoding_of(path, mixed=mixed), errors="surrogateescape", newline=""
+        ) as text,
     ):
         yield text
 

@@ -75,13 +75,6 @@ def test_rows_and_columns_in_any_order(desk: Desk) -> None:
     }
 
 
-def test_excels_separator_line_is_no_row(desk: Desk) -> None:
-    for first, separator in (("sep=;\r\n", ";"), ('"sep=\t"\r\n', "\t"), ("SEP=,\n", ",")):
-        path = desk.send(desk.filled(GIVEN), separator=separator, encoding="utf-8")
-        path.write_bytes(first.encode() + path.read_bytes())
-        assert read_sheet(path, desk.known).replies == replies(desk)
-
-
 def test_empty_rows_and_answers_and_a_missing_last_line_break(desk: Desk) -> None:
     table = desk.filled({2: " \t", 4: "A"})
     table.insert(1, [""] * 5)
@@ -198,17 +191,16 @@ def test_faults_quote_no_text(desk: Desk) -> None:
     [
         (b"PK\x03\x04rest", "is a damaged workbook"),
         (b"\xd0\xcf\x11\xe0rest", "is an old (.xls) or encrypted workbook"),
-        (b"", "has no column 'key' and 'answer' in its first row"),
-        (b"\xef\xbb\xbf\r\n\r\n", "has no column 'key' and 'answer'"),
+        (b"", "is empty: items were expected (.xlsx or CSV)"),
+        (b"\xef\xbb\xbf\r\n\r\n", "is empty"),
+        (b"some,thing\r\n", "has no column 'key' and 'answer' in its first row"),
         (b"key,prompt,note\r\n", "has no column 'answer'"),
         (b"prompt;Answer\r\nsecret;B\r\n", "has no column 'key'"),
         (b"key,answer,Answer \r\nx,A,B\r\n", "has the column 'answer' twice"),
         (b'key,answer\r\nk2k2-h,"A\r\n', "row 2 of"),
         (b'key,answer\r\nk2k2-h,A\r\nx,"A" or B\r\n', "row 3 of"),
-        (b"k\0e\0y\0", "is neither a workbook nor text"),
-        (b"\xff\xfek\0e", "is neither UTF-8 nor UTF-16 nor cp1252"),
-        (b"key,answer\r\nx,\xe9\x81\r\n", "is neither UTF-8 nor UTF-16 nor cp1252"),
-        (b"\xef\xbb\xbfkey,answer\r\nx,\xe9\r\n", "is neither UTF-8 nor UTF-16 nor cp1252"),
+        (b"k\0e\0y\0", "is binary, not text"),
+        (b"\xff\xfek\0e", "is damaged UTF-16: save it as UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, data: bytes, says: str) -> None:
@@ -220,6 +212,15 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, data: bytes,
     assert str(path) in str(fault.value)
     assert "secret" not in str(fault.value)
     assert "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    "data", [b"key,answer\r\nk2k2-h,\xe9\x81\r\n", b"\xef\xbb\xbfkey,answer\r\nk2k2-h,\xe9\r\n"]
+)
+def test_a_cell_in_no_known_encoding_is_a_fault(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(data)
+    sheet = read_sheet(tmp_path / "a.csv", {"k2k2-h": Asked("k2k2-h", "", ("a", "b"))})
+    assert [(fault.row, fault.column) for fault in sheet.faults] == [(2, "answer")]
 
 
 def test_a_missing_file_and_a_folder_are_one_sentence(tmp_path: Path) -> None:

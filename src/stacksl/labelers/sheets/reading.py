@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 
-from stacksl.data.files import (
-    DELIMITERS,
-    MARK,
-    WIDE_MARKS,
-    CsvFault,
-    csv_records,
-    long_fields,
-    reading,
-)
+from stacksl.data.files import WORKBOOK, CsvFault, csv_records, head_of, long_fields, open_text
+from stacksl.data.tables import delimiter_of
 from stacksl.data.workbooks import sheets_of
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import Misread, plain, understood, visible
@@ -27,7 +19,6 @@ _Line = tuple[int, Mapping[str, str], str | None]  # row as shown, cells, why no
 _NEEDED = ("key", "answer")
 _IDS = ("id", "item")  # columns that stand in place of the key
 _READ = (*_NEEDED, *_IDS, "note", "prompt")
-_WORKBOOK, _OLD = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _SAVE_AS = "open it in the spreadsheet program and save it as .xlsx or as 'CSV UTF-8'"
 _HEADER = "(key, prompt, options, answer, note)"
 _TOO_MANY = "the row has more cells than the header: put a text that holds the separator in quotes"
@@ -193,20 +184,26 @@ def _lines(path: Path) -> Iterator[_Line]:
     A row's number counts as spreadsheets do: the header is row 1 and line breaks in cells do not
     count. Rows without any text are left out, but counted.
     """
-    data = _bytes(path)
-    if data.startswith(_WORKBOOK):
+    head = head_of(path, ".xlsx or CSV")
+    if head.startswith(WORKBOOK):
         yield from _of_workbook(path)
     else:
-        yield from _of_csv(path, data)
+        yield from _of_csv(path, head)
 
 
-def _of_csv(path: Path, data: bytes) -> Iterator[_Line]:
-    separator, text = _separator(path, _text(path, data))
-    with long_fields():
-        rows = _records(path, text, separator)
+def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
+    with open_text(path, mixed=False) as stream, long_fields():
+        rows = _records(path, stream, delimiter_of(path, head, ","))
         filled = ((number, cells) for number, cells in rows if _has_text(cells))
-        _, header = next(filled)
+        _, header = next(filled, (0, []))
         names = [_name(cell) for cell in header]
+        if not _is_ours(names):
+            missing = " and ".join(f"'{name}'" for name in _NEEDED if name not in names)
+            raise DataError(
+                f"'{path}' has no column {missing} in its first row: the header of the file that"
+                f" was given out was expected {_HEADER}"
+            )
+        _refuse_twice(path, names)
         for number, cells in filled:
             yield (
                 number,
@@ -242,71 +239,6 @@ def _named(names: list[str], cells: list[str]) -> dict[str, str]:
     return {name: cell for name, cell in zip(names, cells, strict=False) if name in _READ}
 
 
-# --- bytes to text ---------------------------------------------------------------------------
-
-
-def _bytes(path: Path) -> bytes:
-    if path.is_dir():
-        raise DataError(f"'{path}' is a folder: give the files of answers in it")
-    with reading(path):
-        return path.read_bytes()
-
-
-def _text(path: Path, data: bytes) -> str:
-    """The file's text: UTF-8, UTF-16 with a byte-order mark, or cp1252."""
-    if data.startswith(_OLD):
-        raise DataError(f"'{path}' is an old (.xls) or encrypted workbook: {_SAVE_AS}")
-    if data.startswith(WIDE_MARKS):
-        return _decoded(path, data, "utf-16")
-    if b"\0" in data:
-        raise DataError(f"'{path}' is neither a workbook nor text: {_SAVE_AS}")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return _decoded(path, data, "utf-8-sig" if data.startswith(MARK) else "cp1252")
-
-
-def _decoded(path: Path, data: bytes, encoding: str) -> str:
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError:
-        raise DataError(
-            f"the text of '{path}' is neither UTF-8 nor UTF-16 nor cp1252: {_SAVE_AS}"
-        ) from None
-
-
-# --- text to records -------------------------------------------------------------------------
-
-
-def _separator(path: Path, text: str) -> tuple[str, str]:
-    """The separator under which the first row is our header, and the text from the header on."""
-    first, _, below = text.partition("\n")
-    bare = first.strip('"\r')
-    if len(bare) == 5 and bare[:4].lower() == "sep=":  # as Excel reads it: not a row
-        text = below
-    best: list[str] = []
-    for separator in DELIMITERS:
-        names = _header(path, text, separator)
-        if _is_ours(names):
-            _refuse_twice(path, names)
-            return separator, text
-        best = max(best, names, key=lambda n: (len(set(_READ) & set(n)), len(n)))
-    missing = " and ".join(f"'{name}'" for name in _NEEDED if name not in best)
-    raise DataError(
-        f"'{path}' has no column {missing} in its first row: the header of the file that was "
-        f"given out was expected {_HEADER}"
-    )
-
-
-def _header(path: Path, text: str, separator: str) -> list[str]:
-    with long_fields():
-        try:
-            rows = (row for _, row in _records(path, text, separator))
-            return [_name(cell) for cell in next(filter(_has_text, rows), [])]
-        except DataError:
-            return []  # quotes that make sense under another separator alone
-
-
 def _name(cell: str) -> str:
     return cell.replace("\ufeff", "").strip().casefold()
 
@@ -321,12 +253,11 @@ def _has_text(cells: list[str]) -> bool:
     return any(cell.strip() for cell in cells)
 
 
-def _records(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
     """The rows with their numbers. An unbalanced quote is an error: it may hide other rows."""
     number = 0
     try:
-        records = csv_records(io.StringIO(text, newline=""), separator, strict=True)
-        for number, (_, record) in enumerate(records, 1):
+        for number, (_, record) in enumerate(csv_records(lines, separator, strict=True), 1):
             yield number, record
     except CsvFault:
         raise DataError(
