@@ -49,12 +49,14 @@ class MissingExtra(StackslError, ImportError):
 class DataError(StackslError, ValueError):
     """A file of items, or a row of it, cannot be used.
 
+    The sentence is put on one line, since it may quote names and labels that hold line breaks.
+
     Attributes:
         dataset: what was read of the file, if too many of its rows cannot be used.
     """
 
     def __init__(self, sentence: str, dataset: Any = None) -> None:
-        super().__init__(sentence)
+        super().__init__(" ".join(sentence.splitlines()))
         self.dataset = dataset
 
 

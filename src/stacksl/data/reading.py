@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ def read(
     while True:  # again where a column that was guessed from the first rows is no id after all
         known_columns = [*chosen.values(), *usual.values()]
         name, opened = _opened(path, container, layout, known_columns)
-        with _one_sentence(), opened as table:
+        with opened as table:
             table = replace(table, columns=tuple(c for c in table.columns if c != aside))
             given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
@@ -126,13 +126,12 @@ def _expect_enough(dataset: Dataset, what: str) -> None:
     """Check that enough rows of `what` could be used."""
     bad, total = len(dataset.rejected), dataset.total
     if not total:
-        raise DataError(one_line(f"{what} has a header but no rows: items were expected"))
+        raise DataError(f"{what} has a header but no rows: items were expected")
     if dataset.items and (bad <= 2 or bad <= 0.05 * total):
         return
     kinds = Counter(r.kind for r in dataset.rejected)
     if not dataset.items and set(kinds) == {"under two options"}:
-        wrong = f"every item in {what} has fewer than two candidates: two are needed"
-        raise DataError(one_line(wrong))
+        raise DataError(f"every item in {what} has fewer than two candidates: two are needed")
     [(commonest, _)] = kinds.most_common(1)
     worst = next(r for r in dataset.rejected if r.kind == commonest)
     counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
@@ -142,7 +141,7 @@ def _expect_enough(dataset: Dataset, what: str) -> None:
         f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "
         f"the first is row {worst.row}: {worst.reason}{way}"
     )
-    raise DataError(one_line(sentence), dataset)
+    raise DataError(sentence, dataset)
 
 
 def as_written(dataset: Dataset) -> Dataset:
@@ -179,7 +178,7 @@ def rows_of(
     left_out = {rejected.row for rejected in dataset.rejected}
     items = iter(dataset.items)
     _, opened = _opened(path, dataset.format.partition(":")[0], dataset.layout)
-    with _one_sentence(), opened as table:
+    with opened as table:
         rows = [(row.values, None if row.number in left_out else next(items)) for row in table.rows]
     names = dict.fromkeys([*table.columns, *(name for values, _ in rows for name in values)])
     return tuple(names), rows
@@ -208,15 +207,6 @@ def _opened(
     head = head_of(path)
     container = container or container_of(path, head, columns)
     return stem(path), open_table(path, container, head, layout)
-
-
-@contextmanager
-def _one_sentence() -> Iterator[None]:
-    """Put errors on one line, since they quote names and labels that may hold line breaks."""
-    try:
-        yield
-    except DataError as error:
-        raise type(error)(one_line(str(error))) from None
 
 
 # --- rows into items ---------------------------------------------------------------------------
