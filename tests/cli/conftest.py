@@ -93,7 +93,7 @@ class FakeApi:
                 test=None,
                 budget=Budget(5, self.money, (self.money or 0) // 5),
                 settings=settings,
-                sources=SimpleNamespace(pool=Dataset("toy", "jsonl:native", ITEMS, {})),
+                sources=SimpleNamespace(pool=Dataset("toy", "jsonl:options", ITEMS, {})),
             ),
             out=self.out,
             warnings=["two prompts are the same"],

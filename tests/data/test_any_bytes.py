@@ -17,7 +17,7 @@ from stacksl.errors import DataError, SettingsError
 NAMES = ("x.csv", "x.tsv", "x.jsonl", "x.json", "x", "x.parquet")
 FORMATS = (
     None, "csv", "tsv", "jsonl", "json", "parquet",
-    "native", "medqa", "options", "mmlu", "classes",
+    "options", "mmlu", "classes",
 )  # fmt: skip
 COLUMNS = (
     "prompt", "candidates", "answer", "id", "text", "label", "chosen", "rejected",

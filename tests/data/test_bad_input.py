@@ -210,8 +210,8 @@ def test_duplicate_prompts_and_overlap_warn(make: Make) -> None:
 
 def test_unknown_formats_and_classes(make: Make) -> None:
     path = make("x.csv", "text,label\na,x\nb,y\n")
-    with pytest.raises(SettingsError, match="did you mean 'medqa'"):
-        read(path, format="medqaa")
+    with pytest.raises(SettingsError, match="did you mean 'options'"):
+        read(path, format="optoins")
     with pytest.raises(SettingsError, match="two or more different"):
         read(path, classes=["x"])
 

@@ -170,7 +170,7 @@ def test_lettered_option_columns_with_a_header(make: Make) -> None:
 def test_a_candidates_column_in_json(make: Make) -> None:
     content = 'prompt;candidates;answer\nq;"[""x"", ""y, z""]";1\nr;"[""u"", ""v""]";u\n'
     data = read(make("x.csv", content))
-    assert data.format == "csv:native"
+    assert data.format == "csv:options"
     assert [i.candidates for i in data.items] == [("x", "y, z"), ("u", "v")]
     assert list(data.answers.values()) == [1, 0]
 

@@ -31,12 +31,13 @@ def native(count: int) -> list[dict[str, Any]]:
 def test_native(make: Make, name: str) -> None:
     raw = lines(native(3)).encode()
     data = read(make(name, gzip.compress(raw) if name.endswith("gz") else raw))
-    assert data.format == "jsonl:native"
+    assert data.format == "jsonl:options"
     assert [(i.id, i.prompt, i.candidates) for i in data.items] == [
         (f"i{n}", f"p{n}", (f"a{n}", f"b{n}")) for n in range(3)
     ]
     assert data.answers == {"i0": 0, "i1": 1, "i2": 0}
-    assert (data.classes, data.columns) == (None, {})
+    assert data.classes is None
+    assert data.columns == {r: r for r in ("prompt", "candidates", "id")} | {"label": "answer"}
 
 
 def test_the_number_of_options_may_differ_and_answers_may_be_missing(make: Make) -> None:
@@ -84,7 +85,7 @@ def test_medqa_with_four_and_five_options(make: Make, letters: str) -> None:
         "meta_info": "step1",
     }
     data = read(make("x.jsonl", lines([row, {**row, "answer_idx": letters[-1]}])))
-    assert data.format == "jsonl:medqa"
+    assert data.format == "jsonl:options"
     assert {len(i.candidates) for i in data.items} == {len(letters)}
     assert list(data.answers.values()) == [2, len(letters) - 1]
 
@@ -111,7 +112,7 @@ def test_choices_with_texts_and_keys(make: Make) -> None:
 
 def test_a_json_list_is_read_too(make: Make) -> None:
     data = read(make("x.json", json.dumps(native(4), indent=1)))
-    assert (data.format, len(data.items)) == ("json:native", 4)
+    assert (data.format, len(data.items)) == ("json:options", 4)
 
 
 def test_class_labels_in_jsonl(make: Make) -> None:
@@ -169,8 +170,8 @@ def test_format_and_columns_override(make: Make) -> None:
     )
     assert [i.prompt for i in data.items] == ["a", "a"]
     assert list(data.answers.values()) == [1, 1]
-    with pytest.raises(DataError, match="no column 'question'"):
-        read(path, format="medqa")
+    with pytest.raises(DataError, match="no column 'candidates'"):
+        read(path, format="options")
 
 
 def test_parquet_gives_the_same_items_as_jsonl(make: Make, tmp_path: Path) -> None:
@@ -181,5 +182,5 @@ def test_parquet_gives_the_same_items_as_jsonl(make: Make, tmp_path: Path) -> No
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet")
     data = read(tmp_path / "x.parquet")
     same = read(make("x.jsonl", lines(rows)))
-    assert data.format == "parquet:native"
+    assert data.format == "parquet:options"
     assert (data.items, data.answers) == (same.items, same.answers)

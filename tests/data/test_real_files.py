@@ -55,7 +55,7 @@ def test_medqa_official_files(shared_data: Path, split: str, rows: int) -> None:
     path = shared_data / "medqa" / "US" / "4_options" / f"{split}.jsonl"
     data = read(path)
     raw = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert data.format == "jsonl:medqa"
+    assert data.format == "jsonl:options"
     assert data.total == rows == len(raw)
     for item in data.items:
         source = raw[int(item.id.removeprefix("row-")) - 1]

@@ -15,12 +15,12 @@ SLOW = pytest.mark.slow
 MEDQA = "medqa/US/4_options"
 FILES: dict[str, tuple[str, str, int, str]] = {
     # data, test, usable items (one and three more have equal options), format
-    "medqa": (f"{MEDQA}/train_sample1000.jsonl", f"{MEDQA}/test.jsonl", 999, "jsonl:medqa"),
+    "medqa": (f"{MEDQA}/train_sample1000.jsonl", f"{MEDQA}/test.jsonl", 999, "jsonl:options"),
     "mmlu": (
         "mmlu/test/clinical_knowledge_test.csv", "mmlu/val/clinical_knowledge_val.csv", 265,
         "csv:mmlu",
     ),
-    "openbookqa": ("openbookqa/train.jsonl.gz", "openbookqa/test.jsonl.gz", 4954, "jsonl:native"),
+    "openbookqa": ("openbookqa/train.jsonl.gz", "openbookqa/test.jsonl.gz", 4954, "jsonl:options"),
     "banking77": ("banking77/train.csv", "banking77/test.csv", 10_003, "csv:classes"),
 }  # fmt: skip
 

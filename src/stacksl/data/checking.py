@@ -34,7 +34,7 @@ def check(dataset: Dataset) -> list[str]:
 
 
 def columns_line(dataset: Dataset) -> list[str]:
-    """Which columns of a file were taken for what, in one line; none if its format fixes them."""
+    """Which columns of a file were taken for what, in one line; none of one without columns."""
     names, columns = {"prompt": "text"}, [*dataset.columns.values(), *dataset.unused]
     taken = [f"{names.get(r, r)}: {named(name, columns)}" for r, name in dataset.columns.items()]
     taken += [f"unused: {listed(dataset.unused)}"] * bool(taken and dataset.unused)

@@ -43,12 +43,12 @@ def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def usual_columns(usual: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
-    """The `usual` columns by role, without an id or a label that the file does not have.
+    """The `usual` columns by role, without an id, a label or options that the file does not have.
 
     For a prompt that it does not have stands the column whose name says that it holds one, or the
     only one of a file without a header.
     """
-    free = ("id", "label")
+    free = ("id", "label", "candidates")
     by_role = {role: name for role, name in usual.items() if role not in free or name in columns}
     if "prompt" in by_role and by_role["prompt"] not in columns:
         texts = columns[0] if tuple(columns) == ("column 1",) else by_role["prompt"]

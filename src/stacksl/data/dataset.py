@@ -53,14 +53,13 @@ class Dataset:
 
     Attributes:
         name: the file's name without its endings.
-        format: `CONTAINER:SHAPE`, such as `csv:classes`, `jsonl:native`, `jsonl:medqa`.
+        format: `CONTAINER:SHAPE`, such as `csv:classes`, `jsonl:options`.
         items: the usable items, in the order of the file.
         answers: item id to the index of its gold candidate; items without an answer are absent.
         classes: the fixed label set, where there is one: every item's candidates is this very
             tuple object. None where items have their own options.
         columns: role (`prompt`, `label`, `id`, `candidates`) to the name of the column that was
-            read for it; give it to `read` as `usual` for another file of the same kind. Empty where
-            the format fixes the names and none was overridden.
+            read for it; give it to `read` as `usual` for another file of the same kind.
         rejected: rows that were set aside.
         warnings: sentences on what is odd but usable.
         unused: the columns that are not read.

@@ -21,7 +21,6 @@ from stacksl.types import Item
 
 TEXTS = ("csv", "tsv", "jsonl", "json", "lines")
 CONTAINERS = (*TEXTS, "parquet", "xlsx")
-_GUESSED = ("classes", "options")  # shapes whose columns are not fixed by the format
 _MANY = 10  # fewer distinct labels than this never look like free text
 
 
@@ -42,8 +41,8 @@ def read(
     Args:
         path: the file, or rows in memory.
         format: overrides what is recognized: a container (`csv`, `tsv`, `jsonl`, `json`,
-            `parquet`, `xlsx`, `lines`), a shape (`native`, `medqa`, `options`, `mmlu`,
-            `classes`), or both as `csv:classes`.
+            `parquet`, `xlsx`, `lines`), a shape (`options`, `mmlu`, `classes`), or both as
+            `csv:classes`.
         layout: where the rows are, where the content does not tell.
         columns: overrides what is guessed: `prompt`, `label`, `id` or `candidates` to a column.
             Every usable row needs an id of its own in a column that is named here.
@@ -107,7 +106,7 @@ def read(
         items=tuple(reader.items),
         answers=reader.answers,
         classes=reader.classes,
-        columns=shape.columns if shape.name in _GUESSED else dict(given),
+        columns={r: name for r, name in shape.columns.items() if name in table.columns},
         rejected=tuple(reader.rejected),
         unused=tuple(column for column in table.columns if column not in read_columns),
         unknown=reader.unknown,
@@ -157,7 +156,7 @@ def as_written(dataset: Dataset) -> Dataset:
     classes = dataset.classes and tuple(name.strip() for name in dataset.classes)
     reread = read(
         table_from("jsonl", None, rows),
-        format="native",
+        format="options",
         classes=classes,
         max_candidates=max((len(item.candidates) for item in dataset.items), default=2),
     )

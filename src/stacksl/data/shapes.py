@@ -12,9 +12,10 @@ from stacksl.data.tables import Table
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
 from stacksl.errors import DataError
 
-SHAPES = ("native", "medqa", "options", "mmlu", "classes")
+SHAPES = ("options", "mmlu", "classes")
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_ANSWERS = ("answer_idx", "answerKey", "answer")  # columns that name one of an item's options
 
 
 class Draft(NamedTuple):
@@ -74,8 +75,8 @@ def shape_of(
             continue  # a file to predict has no labels
         named[role] = require(role, column, table.columns, table.head)
     name = wanted or _recognized(table, named)
-    if name in ("native", "medqa", "options"):
-        return _options(table, name, named, id)
+    if name == "options":
+        return _options(table, named, id)
     if name == "mmlu":
         return _lettered(table, named, id)
     if wanted is None and "answer_bank_id" in table.columns:
@@ -87,15 +88,9 @@ def shape_of(
 
 
 def _recognized(table: Table, given: Mapping[str, str]) -> str:
-    columns = set(table.columns)
-    if "candidates" in given:
-        return "options"
-    if {"prompt", "candidates"} <= columns:
-        return "native"
-    if {"question", "options", "answer_idx"} <= columns:
-        return "medqa"
     column = find("candidates", table.columns)
-    if column is not None and any(_holds_options(r.values.get(column)) for r in table.head):
+    holds = column is not None and any(_holds_options(r.values.get(column)) for r in table.head)
+    if holds or "candidates" in given or {"prompt", "candidates"} <= {*table.columns}:
         return "options"
     if _letter_columns(table.columns):
         return "mmlu"
@@ -150,25 +145,16 @@ def _classes(
 # --- options of each item ----------------------------------------------------------------------
 
 
-def _options(table: Table, name: str, given: Mapping[str, str], id: str | None) -> Shape:
+def _options(table: Table, given: Mapping[str, str], id: str | None) -> Shape:
     """A prompt with its own list of options in one column, and the answer in another."""
     columns = table.columns
-    usual = {
-        "native": ("prompt", "candidates", "answer"),
-        "medqa": ("question", "options", "answer_idx"),
-        "options": (
-            find("prompt", columns) or "prompt",
-            find("candidates", columns) or "candidates",
-            next((c for c in ("answer_idx", "answerKey") if c in columns), None)
-            or find("label", columns),
-        ),
-    }[name]
-    prompt = require("prompt", given.get("prompt", usual[0]), columns, table.head)
-    candidates = require("candidates", given.get("candidates", usual[1]), columns, table.head)
+    prompt = given.get("prompt") or find("prompt", columns) or "prompt"
+    candidates = given.get("candidates") or find("candidates", columns) or "candidates"
+    require("prompt", prompt, columns, table.head)
+    require("candidates", candidates, columns, table.head)
+    label = given.get("label") or next((c for c in _ANSWERS if c in columns), None)
     # the first rows may all be without the answer or the id that later ones have
-    label = given.get("label") or usual[2]
-    if name == "native" and label == "answer" and label not in columns:
-        label = _named_label(table, candidates) or label
+    label, id = label or _named_label(table, candidates) or _ANSWERS[-1], id or "id"
 
     last: Any = None  # a tuple that many items share is read once
     texts, keys = tuple[str, ...](), tuple[str, ...]()
@@ -181,10 +167,10 @@ def _options(table: Table, name: str, given: Mapping[str, str], id: str | None) 
                 raise RowFault("no options: the candidates are missing")
             texts, keys = options(listed)
             last = listed
-        return Draft(asked, texts, gold_index(values.get(label) if label else None, texts, keys))
+        return Draft(asked, texts, gold_index(values.get(label), texts, keys))
 
-    id = id or ("id" if name != "options" else None)
-    return Shape(name, _roles(prompt=prompt, candidates=candidates, label=label, id=id), draft)
+    roles = {"prompt": prompt, "candidates": candidates, "label": label, "id": id}
+    return Shape("options", roles, draft)
 
 
 def _named_label(table: Table, candidates: str) -> str | None:

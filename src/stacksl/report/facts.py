@@ -43,7 +43,7 @@ class DataCard:
 
     Attributes:
         name: as the reader gave it (a file's stem, `topics` for the sample).
-        format: what it was read as (`jsonl`, `csv`, `medqa`, ...).
+        format: what it was read as (`jsonl`, `csv`, `xlsx`, ...).
         items: usable items, so the rounds there could be.
         classes: the number of fixed classes; None where items have their own options.
         columns: which column was read as what; empty where nothing was guessed.

@@ -159,9 +159,8 @@ def _files_task(train: Path, test: str | None) -> Task:
     dataset = read(train)
     if not dataset.answers:
         raise DataError(f"{train} holds no answers: a study buys them from the file")
-    name, size = (
-        ("MedQA", SIZES["MedQA"][0]) if dataset.format.endswith(":medqa") else (train.stem, None)
-    )
+    official = "answer_idx" in dataset.columns.values()
+    name, size = ("MedQA", SIZES["MedQA"][0]) if official else (train.stem, None)
     return _apart(name, dataset, read(test, lenient=True), size)
 
 
