@@ -24,7 +24,7 @@ class Desk:
             self.keys.append(new_key(number, rng, self.keys))
         self.rows = [Asked(k, *q) for k, q in zip(self.keys, questions, strict=True)]
         self.path = folder / "0001.csv"
-        self.files = write_sheet(self.path, self.rows)
+        write_sheet(self.path, self.rows)
         self.known = {row.key: row for row in self.rows}
 
     def table(self) -> list[list[str]]:

@@ -35,7 +35,8 @@ _BARE_LETTER = re.compile(r"[a-z]", re.IGNORECASE | re.ASCII)
 _BARE_NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)*")
 LIMIT = 32_767  # UTF-16 units that a cell of Excel holds
 _BREAKS = 253  # line breaks that it holds
-_ROOM = 200  # UTF-16 units kept free for the words that say where the text goes on
+_ROOM = 200  # UTF-16 units kept free for the words that say that the text goes on
+_CUT = "[... the text is longer than a cell: ask for the page, which shows all of it]"
 _SHORT = 40  # characters; nothing longer reads as a value
 
 _MONTH = r"(?:jan|feb|f[eé]v|m[aä]r|apr|avr|ma[iy]|jun|jui|jul|aug|ao[uû]|sep|o[ck]t|nov|d[eé][cz])"
@@ -111,11 +112,13 @@ def is_too_long(cell: str) -> bool:
     return units > LIMIT or cell.count("\n") > _BREAKS
 
 
-def shortened(cell: str, words: str) -> str:
-    """The beginning of a cell that is too long, and `words` after it that say where it goes on."""
+def shortened(cell: str) -> str:
+    """The cell, or the beginning of one that is too long, and where it goes on."""
+    if not is_too_long(cell):
+        return cell
     lines = "\n".join(cell.split("\n")[: _BREAKS - 2])
     units = lines.encode("utf-16-le")[: 2 * (LIMIT - _ROOM)]
-    return units.decode("utf-16-le", errors="ignore") + "\n" + words
+    return units.decode("utf-16-le", errors="ignore") + "\n" + _CUT
 
 
 def sign(position: int, options: tuple[str, ...]) -> str:
@@ -149,10 +152,8 @@ def spaced(text: str) -> str:
 # Questions -------------------------------------------------------------------------------------
 
 
-def question_cells(
-    row: Asked, where: str | None, *, guard: bool
-) -> tuple[tuple[str, str, str], str | None]:
-    """The cells `key`, `prompt` and `options`, and the whole text where a cell is too short for it.
+def question_cells(row: Asked, where: str | None, *, guard: bool) -> tuple[str, str, str]:
+    """The cells `key`, `prompt` and `options`.
 
     Args:
         row: the question.
@@ -165,12 +166,7 @@ def question_cells(
         options = listed(row.options)
     prompt = visible(row.prompt)
     cell, shown = (guarded(prompt), guarded(options)) if guard else (prompt, options)
-    full_text = None
-    if is_too_long(cell) or is_too_long(shown):
-        full_text = f"{prompt}\n\n{options}\n"
-        words = f"[... all of it is in the file {row.key}.txt next to this sheet]"
-        cell, shown = (shortened(c, words) if is_too_long(c) else c for c in (cell, shown))
-    return (row.key, cell, shown), full_text
+    return row.key, shortened(cell), shortened(shown)
 
 
 def class_cells(classes: Classes, *, guard: bool) -> list[tuple[str, str, str]]:

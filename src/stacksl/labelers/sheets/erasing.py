@@ -17,14 +17,12 @@ _WIDE: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # by the ma
 
 
 def erase_rows(folder: Path, keys: Collection[str]) -> list[str]:
-    """Remove the rows with one of the `keys` from every sheet in a folder, and their long texts.
+    """Remove the rows with one of the `keys` from every sheet in a folder.
 
     A sheet keeps its encoding, its separator and all other rows. Gives the names of the sheets that
     cannot be read, which are left as they are.
     """
     unread = []
-    for key in keys:
-        (folder / f"{key}.txt").unlink(missing_ok=True)
     for path in sorted(folder.iterdir()) if keys and folder.is_dir() else ():
         kind = path.suffix.lower()
         if kind not in (".csv", ".tsv", ".xlsx"):

@@ -61,12 +61,12 @@ def write_sheet(
     listed_in: str = "classes.csv",
     *,
     mode: int = 0o600,
-) -> tuple[Path, ...]:
+) -> None:
     """Write a file of questions: `key, prompt, options, answer, note`, the last two empty.
 
     A name that ends in `.xlsx` makes a `workbook`. Any other makes CSV: UTF-8 with a byte-order
     mark and CRLF between rows, in cells that are safe to open (`guarded`). A text too long for a
-    cell of Excel is shortened; the whole text is in `KEY.txt` next to the sheet.
+    cell of Excel is shortened.
 
     Args:
         path: the file; an existing one may hold answers and is not changed.
@@ -76,35 +76,23 @@ def write_sheet(
         listed_in: the file next to a CSV that lists such classes: `number, name, description`.
         mode: permission bits of the files.
 
-    Returns:
-        The files written, the sheet first.
-
     Raises:
         DataError: the file is there with another content, or cannot be written.
     """
     book = path.suffix == ".xlsx"
     where = None if classes is None else f"sheet {CLASSES}" if book else f"file {listed_in}"
-    texts: dict[Path, str] = {}
-    lines = []
-    for row in rows:
-        cells, full_text = question_cells(row, where, guard=not book)
-        lines.append(cells)
-        if full_text is not None:
-            texts[path.parent / f"{row.key}.txt"] = full_text
-    for place, text in texts.items():
-        write_file(place, _MARK + text, mode)
+    lines = [question_cells(row, where, guard=not book) for row in rows]
     if book:
         shown = [(*cells, row.options) for cells, row in zip(lines, rows, strict=True)]
         many = any(len(row.options) > LETTERED for row in rows)
         needed = classes is not None and (many or any(classes.descriptions))
         table = class_cells(classes, guard=False) if classes is not None and needed else []
         write_file(path, workbook(shown, table, HOWTO), mode)
-        return (path, *texts)
+        return
     if classes is not None and len(classes.names) > LETTERED:
         listed = _table(class_cells(classes, guard=True))
         write_file(path.parent / listed_in, _MARK + listed, mode)
     write_file(path, _MARK + _table([COLUMNS, *((*cells, "", "") for cells in lines)]), mode)
-    return (path, *texts)
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
