@@ -175,13 +175,6 @@ def test_a_candidates_column_in_json(make: Make) -> None:
     assert list(data.answers.values()) == [1, 0]
 
 
-def test_answers_named_by_an_id_alone_are_refused(make: Make) -> None:
-    with pytest.raises(DataError, match="'answer_bank_id', .* give each question its candidates"):
-        read(make("x.csv", "prompt,answer_bank_id\nq,a1\nr,a2\n"))
-    content = 'prompt;candidates;answer;answer_bank_id\nq;"[""x"", ""y""]";1;a1\n'
-    assert list(read(make("x.csv", content)).answers.values()) == [1]
-
-
 def test_rows_with_too_many_fields_are_set_aside_with_their_line(make: Make) -> None:
     body = "".join(f"text {i},{'xy'[i % 2]}\n" for i in range(50))
     data = read(make("x.csv", "text,label\n" + body + "one, two,x\n"))

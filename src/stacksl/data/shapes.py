@@ -79,11 +79,6 @@ def shape_of(
         return _options(table, named, id)
     if name == "mmlu":
         return _lettered(table, named, id)
-    if wanted is None and "answer_bank_id" in table.columns:
-        raise DataError(
-            "the file names its answers by 'answer_bank_id', and banks of answers were removed:"
-            " give each question its candidates in the data file"
-        )
     return _classes(table, named, id, classes)
 
 
