@@ -109,17 +109,17 @@ def test_the_text_of_an_option_wins(cell: str, options: tuple[str, ...], positio
         ("4", YES_NO, "'4' is no option's number: they go from 1 to 3"),
         ("0", YES_NO, "they go from 1 to 3"),
         ("D", YES_NO, "'D' is not understood: write a letter A to C"),
-        ("03.Apr", ("3-4", "5-6"), "a date or a number that a spreadsheet made"),
+        ("03.Apr", ("3-4", "5-6"), "a formula or an error that the spreadsheet made"),
         ("4-Mar", ("3-4", "5-6"), "a date"),
-        ("1.00E+05", ("1e5", "1e6"), "a date or a number that a spreadsheet made"),
+        ("1.00E+05", ("1e5", "1e6"), "a formula or an error that the spreadsheet made"),
         ("1,000", ("1000", "10"), "not understood"),  # a thousand or one
-        ("2", ("5", "4", "3"), "none of the options, which are numbers"),
-        ("#NAME?", YES_NO, "an error value"),
+        ("2", ("5", "4", "3"), "'2' is not understood"),
+        ("#NAME?", YES_NO, "an error that the spreadsheet made"),
         ("B) because", YES_NO, "words after a letter"),
         ("B) later", YES_NO, "words after a letter"),
         ("A, B", YES_NO, "not understood"),
         ("resturant", ("weather", "restaurant reviews"), "did you mean B)? Write a letter A to B"),
-        ("1.5", ("5", "7"), "a number that a spreadsheet made"),  # not the first line, `1. 5`
+        ("1.5", ("5", "7"), "that the spreadsheet made"),  # not the first line, `1. 5`
     ],
 )
 def test_what_could_be_two_things_or_is_none_is_refused(

@@ -167,10 +167,10 @@ def test_rows_may_be_sorted_deleted_and_filtered_and_the_sheet_renamed(book: Boo
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("=A2", "the answer is a formula: write the option's letter A to C as text"),
-        (datetime.datetime(2026, 3, 4), "reads like a date"),
-        ("#N/A", "is an error value of the spreadsheet"),
-        (1e300, "reads like a date or a number"),
+        ("=A2", "that the spreadsheet made of what was typed: write the option's letter A to C"),
+        (datetime.datetime(2026, 3, 4), "is a date, a number"),
+        ("#N/A", "or an error that the spreadsheet made"),
+        (1e300, "is a date, a number"),
     ],
 )
 def test_a_cell_that_is_no_answer_is_a_sentence(book: Book, answer: object, says: str) -> None:

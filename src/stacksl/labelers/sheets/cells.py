@@ -64,11 +64,11 @@ _NUMBER = re.compile(r"[(\[#]?([0-9]{1,6})(?:[.,]0{1,2})?[)\].:]?")  # 2, 2), #2
 _LINE = re.compile(r"[(\[]?([a-z]|[0-9]{1,6})(?:[)\]]\s*|[.:]\s+)(\S.*)", re.I | re.A | re.S)
 _BARE = re.compile(r"[0-9]+(?:[.,]0{0,2})?:?")  # without a bracket
 _VALUE = re.compile(r"([+-]?)([0-9]+)(?:[.,]([0-9]+))?")
-_DATE = re.compile(
-    r"[0-9]{1,4}[./-]\s?(?:[0-9]{1,2}|[^\W\d]{3,9})(?:[./-]\s?[0-9]{0,4})?|[^\W\d]{3,9}[./-][0-9]{2,4}"
+_MADE = re.compile(  # by a spreadsheet: an error value, a formula, a power of ten, a date
+    r"#[A-Z0-9/_]+[!?]?|Err:[0-9]+|=.+|[0-9]+(?:[.,][0-9]+)?[eE][+-]?[0-9]+"
+    r"|[0-9]{1,4}[./-]\s?(?:[0-9]{1,2}|[^\W\d]{3,9})(?:[./-]\s?[0-9]{0,4})?|[^\W\d]{3,9}[./-][0-9]{2,4}",
+    re.S,
 )
-_ERROR = re.compile(r"#[A-Z0-9/_]+[!?]?|Err:[0-9]+")
-_POWER = re.compile(r"[0-9]+(?:[.,][0-9]+)?e[+-]?[0-9]+", re.I)
 
 _CORRECTED = {"©": "C", "®": "R", "€": "E"}  # what programs make of (c), (r) and (e)
 _UNSEEN = "\u200b\u200e\u200f\u2060\ufeff"  # found in copied text
@@ -385,23 +385,17 @@ def _why_none(cell: str, options: tuple[str, ...]) -> str:
     count = len(options)
     marks = f"letter A to {sign(count - 1, options)}" if has_letters(options) else "number"
     wide = unicodedata.normalize("NFKC", cell)
-    if _ERROR.fullmatch(wide):
-        return f"the answer is an error value of the spreadsheet: write the option's {marks}"
-    if wide.startswith("=") and len(wide) > 1:
-        return f"the answer is a formula: write the option's {marks} as text"
-    if _POWER.fullmatch(wide) or _DATE.fullmatch(wide):
+    if _MADE.fullmatch(wide):
         return (
-            f"the answer {quoted(cell)} reads like a date or a number that a spreadsheet made of "
-            f"what was typed: write the option's {marks}"
+            f"the answer {quoted(cell)} is a date, a number, a formula or an error that the"
+            f" spreadsheet made of what was typed: write the option's {marks}"
         )
     if _LINE.fullmatch(wide):
         return (
             f"the answer {quoted(cell)} has words after a letter or number that are not that "
             "option's text: write the letter or number alone, and remarks in the column note"
         )
-    if _NUMBER.fullmatch(wide) and not bare_numbers(options):
-        return f"the answer {quoted(cell)} is none of the options, which are numbers: write {marks}"
-    if _NUMBER.fullmatch(wide):
+    if _NUMBER.fullmatch(wide) and bare_numbers(options):
         return f"the answer {quoted(cell)} is no option's number: they go from 1 to {count}"
     texts = {_loose(text): number for number, text in enumerate(options)}
     near = get_close_matches(_loose(cell), texts, n=1)
