@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-import stacksl
 from stacksl.labelers.chat.labeler import FIRST, UNNAMED
 from stacksl.labelers.chat.prompts import (
     DEFAULT,
@@ -72,33 +71,6 @@ def test_an_item_longer_than_the_context_is_broken_and_no_other(
     for body in bodies:  # neither the schema nor the limit is given up for it
         assert "response_format" in body
         assert body["max_tokens"] == 8 + SPACE
-
-
-def test_a_list_of_classes_longer_than_the_context_is_shortened(tmp_path: Path) -> None:
-    names = [f"class{n}" for n in range(150)]
-
-    def short(handler: Handler, body: dict[str, Any], number: int) -> None:
-        text = body["messages"][0]["content"]
-        long = len(text) > 1500 or "of class7\n" in text
-        if long:
-            handler.send(400, json.dumps(TOO_LONG["llama.cpp"]).encode())
-        else:
-            handler.send(200, completion(text.split(" of ")[1].split()[0]))
-
-    with serving(short) as server:
-        run = stacksl.run(
-            [f"text {n} of {names[n]}" for n in range(24)],
-            classes=names,
-            labeler="openai:m",
-            server={"url": server.url, "allow_send": True, "concurrency": 1},
-            out=tmp_path / "run",
-            budget=24,
-        )
-        ways = ["schema" if "response_format" in body else "text" for body in server.bodies]
-    assert run.status()["state"] == "finished"
-    assert ways == ["schema", "text"] * 24  # the schema is not given up: a shorter item may fit
-    said = {row["item"]: row["label"] for row in run.labels().rows}
-    assert list(said.values()).count(None) == 1
 
 
 def test_a_server_whose_context_is_too_short_for_all_is_left_alone(tmp_path: Path) -> None:

@@ -15,13 +15,11 @@ from stacksl.labelers.chat.calls import Asked, Calls, Kept
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, Lost, NotSent, Reply
 from stacksl.labelers.chat.prompts import (
     LATER_LIMIT,
-    LISTED,
     THOUGHT,
-    Nearby,
     Question,
     Questions,
+    Shot,
     Way,
-    by_letter,
     completion,
     encoded,
     position_of,
@@ -59,7 +57,7 @@ class ChatLabeler:
         questions: how it is asked.
         calls: the record of all calls.
         at_once: how many calls are made at a time.
-        nearby: examples and nearest classes.
+        shots: the labeled examples to show with an item, by its id.
         check: asks about owned items before labels: why their answers speak against going on, empty
             where they do not, None where some are missing. None where it had ended before.
         batched: whether questions go in batches, but the first ones and those that one refused.
@@ -73,7 +71,7 @@ class ChatLabeler:
         questions: Questions,
         calls: Calls,
         at_once: int,
-        nearby: Nearby,
+        shots: Callable[[str], Sequence[Shot]],
         check: Callable[[Callable[[Sequence[Request]], list[Answer]]], str | None] | None = None,
         *,
         batched: bool = False,
@@ -81,7 +79,7 @@ class ChatLabeler:
         self.name = f"openai:{questions.model}"
         self.warnings: list[str] = []
         self._endpoint, self._questions, self._calls = endpoint, questions, calls
-        self._at_once, self._nearby = at_once, nearby
+        self._at_once, self._shots = at_once, shots
         self._open: dict[tuple[str, int, int], Request] = {}
         self._lock = threading.Lock()
         self._halt = threading.Event()
@@ -138,7 +136,7 @@ class ChatLabeler:
             payers = [r for r in self._open.values() if not self._calls.cost(r.item, r.slot)]
             for n, (payer, request) in enumerate(zip(payers, asked, strict=False)):
                 self._calls.payers[request.item, request.slot] = (payer.item, payer.slot)
-                shots = self._nearby.shots(payer.item)
+                shots = self._shots(payer.item)
                 own = self._questions.dearest(payer.prompt, payer.candidates, shots)
                 asked[n] = replace(request, price=payer.price - own)
             asked = asked[: len(payers)]
@@ -289,12 +287,8 @@ class ChatLabeler:
         return True
 
     def _asked(self, request: Request) -> dict[Way, Question]:
-        """The requests that ask for a label, with examples and nearest classes."""
-        near = None
-        if len(request.candidates) > LISTED:
-            near = self._nearby.classes(request.item)
-        shots = self._nearby.shots(request.item)
-        return self._questions.of(request.prompt, request.candidates, shots, near)
+        """The requests that ask for a label, with examples."""
+        return self._questions.of(request.prompt, request.candidates, self._shots(request.item))
 
     def _answer(self, request: Request, received: Kept, limit: int | None) -> Answer | None:
         """The answer that a completion gives, at what all calls for the label cost.
@@ -338,7 +332,7 @@ class ChatLabeler:
         for short answers.
         """
         longer = replace(self._questions, limit=THOUGHT)
-        shots = self._nearby.shots(request.item)
+        shots = self._shots(request.item)
         most = longer.dearest(request.prompt, request.candidates, shots)
         if most > request.price and most > 0:
             self._stop(
@@ -407,11 +401,9 @@ class ChatLabeler:
             return None
         self._calls.ended(call, 0, status, reply.payload)
         long = reply.status == 413 or too_long(reply.payload)
-        letters = by_letter(way, len(request.candidates))
-        last = way != "schema" or (letters and long)  # where texts are asked for, fewer are shown
-        if reply.status in UNSUPPORTED and not last:
-            refused.add(way)  # log-probabilities or constrained output
-            if not long and way not in self._calls.ways:
+        if reply.status in UNSUPPORTED and way == "schema" and not long:
+            refused.add(way)
+            if way not in self._calls.ways:
                 self._unsupported.add(way)
         elif reply.status in (*UNSUPPORTED, 413) and (long or self._calls.answered):
             self._unsupported -= refused  # it is the item that is refused

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from hashlib import sha256
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from stacksl.errors import SettingsError
 from stacksl.files import formats
@@ -17,7 +17,6 @@ from stacksl.labelers.chat.replies import LETTERS, place_in, text_of
 Way = Literal["schema", "letter", "text"]
 LIMIT, LATER_LIMIT = "max_tokens", "max_completion_tokens"  # the names of an answer's length
 OPTIONAL = (LATER_LIMIT, LIMIT, "temperature")  # what some servers refuse
-LISTED = 100  # classes in a prompt for a text, the nearest ones where there are more
 THOUGHT = 4096  # tokens of an answer where the model thinks before it
 SPACE = 64  # tokens of blanks that a server's grammar of JSON lets a model write
 TOO_LONG = re.compile(
@@ -82,10 +81,7 @@ def ways(candidates: Sequence[str]) -> tuple[Way, ...]:
 
 
 def by_letter(way: Way, count: int) -> bool:
-    """Whether so many candidates are shown with letters: as far as there are letters.
-
-    Where some of many candidates are shown, their texts are asked for.
-    """
+    """Whether so many candidates are shown with letters: as far as there are letters."""
     return way == "letter" or (way == "schema" and count <= len(LETTERS))
 
 
@@ -237,16 +233,6 @@ class Rates:
         return int(exact.to_integral_value(rounding=ROUND_CEILING))
 
 
-class Nearby(Protocol):
-    """What a prompt shows besides the item, by the item's id."""
-
-    def shots(self, item: str) -> Sequence[Shot]:
-        """Labeled examples."""
-
-    def classes(self, item: str) -> Sequence[int] | None:
-        """The nearest candidates by their indices in the item; None where no order is known."""
-
-
 @dataclass(frozen=True, slots=True)
 class Questions:
     """How a model is asked: its name, the template, the seed of the order, and its rates.
@@ -261,20 +247,13 @@ class Questions:
     limit: int | None = None
 
     def of(
-        self,
-        prompt: str,
-        candidates: Sequence[str],
-        shots: Sequence[Shot] = (),
-        nearest: Iterable[int] | None = None,
+        self, prompt: str, candidates: Sequence[str], shots: Sequence[Shot] = ()
     ) -> dict[Way, Question]:
-        """The requests that ask for a label, the best way first; the `nearest` are for texts."""
+        """The requests that ask for a label, the best way first."""
         order, by_way = order_of(self.seed, prompt, candidates), {}
         names = tuple(shot.item for shot in shots)
+        shown = [candidates[place] for place in order]
         for way in ways(candidates):
-            if way == "text" and nearest is not None:
-                listed = frozenset(nearest)
-                order = tuple(place for place in order if place in listed)
-            shown = [candidates[place] for place in order]
             body = body_of(self.model, self.template, prompt, shown, way, shots, self.limit)
             by_way[way] = Question(way, order, names, body)
         return by_way

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.rng import generator
@@ -25,7 +24,6 @@ from stacksl.labelers.chat.endpoint import KEY, Endpoint, address, is_loopback
 from stacksl.labelers.chat.labeler import ChatLabeler
 from stacksl.labelers.chat.prompts import (
     DEFAULT,
-    LISTED,
     Questions,
     Rates,
     Shot,
@@ -174,42 +172,21 @@ def consent(settings: Settings) -> str:
     return f"prompts{others} to the model '{model}' at {url}{' (unencrypted)' * plain}"
 
 
-@dataclass(frozen=True)
-class Near:
-    """The labeled examples and the classes nearest to an item, by the run's own features.
+def shots_of(examples: Examples, count: int, item: str) -> list[Shot]:
+    """`count` labeled items to show with an item, the nearest one last, or as many as there are.
 
-    Examples are items whose labels train: owned, or bought; never those that measure. Where items
-    have their own options, they are the last that were learned. The nearest example is the last.
-    `names` makes the rows of the class names, (K, d), or None.
+    They are items whose labels train: owned, or bought; never those that measure. Where items have
+    their own options, they are the last that were learned.
     """
-
-    examples: Examples
-    count: int
-    names: Callable[[], NDArray[Any] | None]
-
-    def shots(self, item: str) -> list[Shot]:
-        """`count` labeled items, or as many as there are."""
-        corpus, row = self.examples.corpus, self.examples.corpus.row[item]
-        measures = corpus.roles == Role.AUDIT
-        known = [(r, y) for r, y, _ in self.examples.bought if r != row and not measures[r]]
-        if self.count and isinstance(self.examples.block, SharedBlock):
-            h = self.examples.block.h
-            alike = np.asarray(h[np.array([r for r, _ in known], np.int64)]) @ np.asarray(h[row])
-            known = [known[place] for place in np.argsort(alike, kind="stable")]
-        chosen = [(corpus.items[r], y) for r, y in known[max(0, len(known) - self.count) :]]
-        return [Shot(example.id, example.prompt, example.candidates[y]) for example, y in chosen]
-
-    def classes(self, item: str) -> list[int] | None:
-        """The classes whose names are nearest; None where names have no features."""
-        block = self.examples.block
-        if self._names is None or not isinstance(block, SharedBlock):
-            return None
-        alike = self._names @ np.asarray(block.h[self.examples.corpus.row[item]])
-        return [int(index) for index in np.argsort(-alike, kind="stable")[:LISTED]]
-
-    @cached_property
-    def _names(self) -> NDArray[Any] | None:
-        return self.names()
+    corpus, row = examples.corpus, examples.corpus.row[item]
+    measures = corpus.roles == Role.AUDIT
+    known = [(r, y) for r, y, _ in examples.bought if r != row and not measures[r]]
+    if count and isinstance(examples.block, SharedBlock):
+        h = examples.block.h
+        alike = np.asarray(h[np.array([r for r, _ in known], np.int64)]) @ np.asarray(h[row])
+        known = [known[place] for place in np.argsort(alike, kind="stable")]
+    chosen = [(corpus.items[r], y) for r, y in known[max(0, len(known) - count) :]]
+    return [Shot(example.id, example.prompt, example.candidates[y]) for example, y in chosen]
 
 
 def expect_local(settings: Settings) -> None:
@@ -282,8 +259,10 @@ class LocalLabeler:
         return [Pending(self.name, len(self._open), self._why)] if self._why else []
 
 
-def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
+def chat_labeler(spec: RunSpec, shots: Callable[[str], Sequence[Shot]]) -> ChatLabeler:
     """The labeler of a run whose labels come from a model; records consent and template first.
+
+    `shots` are the labeled examples to show with an item, by its id.
 
     Raises:
         SettingsError: the consent was for another host, model or field; or the key is unusable.
@@ -304,7 +283,7 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     calls = Calls(spec.folder.database, key)
     check = None if JUDGED in recorded else partial(disagreement, spec)
     concurrency, batched = settings.server.concurrency, settings.server.batch_api
-    labeler = ChatLabeler(endpoint, prompts, calls, concurrency, near, check, batched=batched)
+    labeler = ChatLabeler(endpoint, prompts, calls, concurrency, shots, check, batched=batched)
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
 

@@ -158,7 +158,7 @@ class Session(Game):
             record.write("running")  # a kill keeps the warnings
         if labeler is None and "labeler" in record.facts:  # a Python object, and all was answered
             labeler = OracleLabeler({}, {})
-        session.labeler = labeler or labeler_of(spec, ledger, session.examples, features)
+        session.labeler = labeler or labeler_of(spec, ledger, session.examples)
         session.record = record
         return session
 

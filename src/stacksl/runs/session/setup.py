@@ -51,11 +51,11 @@ from stacksl.runs.session.assignment import (
 from stacksl.runs.session.language import language_model
 from stacksl.runs.session.model_labels import (
     LocalLabeler,
-    Near,
     asks_local,
     asks_model,
     chat_labeler,
     expect_local,
+    shots_of,
 )
 from stacksl.runs.settings.budget import accuracy_mark, promised_share
 from stacksl.runs.settings.fields import Settings
@@ -240,13 +240,12 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
         )
 
 
-def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples, features: FeatureMap) -> Labeler:
+def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples) -> Labeler:
     """The labeler that the settings name."""
     if spec.settings.labeler == FILE:
         return SheetLabeler(spec, ledger)
     if asks_model(spec.settings):
-        names = partial(class_names, spec, features)
-        return chat_labeler(spec, Near(examples, spec.settings.server.shots, names))
+        return chat_labeler(spec, partial(shots_of, examples, spec.settings.server.shots))
     if asks_local(spec.settings):
         return LocalLabeler(spec)
     return make_labeler(
