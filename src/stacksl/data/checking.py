@@ -12,7 +12,6 @@ from stacksl.data.tables import Table
 from stacksl.data.values import listed, named, normal, one_line
 from stacksl.types import Item
 
-LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
 _SHOWN = 20  # rejected rows that are listed one by one
 
 
@@ -90,12 +89,6 @@ def warnings_of(
     twice = len(dataset.items) - len(prompts)
     if twice:
         yield f"{_count(twice, 'prompt')} already seen in an earlier row (each stays its own item)"
-    long = [len(i.prompt) for i in dataset.items if len(i.prompt) > LONG_TEXT]
-    if long:
-        yield (
-            f"{_count(len(long), 'prompt')} longer than {LONG_TEXT:,} characters "
-            f"(the longest has {max(long):,}): encoders read only the beginning"
-        )
     missing = [role for role, name in given.items() if name not in table.columns]
     if missing:
         yield f"no column '{given[missing[0]]}' for the {missing[0]}: read without it"
@@ -114,8 +107,6 @@ def _of_classes(dataset: Dataset, table: Table, shape: Shape) -> Iterator[str]:
     rival = find("label", [c for c in table.columns if c not in shape.columns.values()])
     if label is None and rival is not None:
         yield f"'{rival}' is not read as the label: it holds none of the known classes"
-    elif rival is not None:
-        yield f"'{label}' is read as the label; the column '{rival}' could be one too"
     classes = dataset.classes or ()
     folded = Counter(normal(name) for name in classes)
     alike = [at for at, name in enumerate(classes) if folded[normal(name)] > 1]
