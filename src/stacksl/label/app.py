@@ -49,11 +49,6 @@ class Given(Form):
     text: str | None = Field(None, max_length=2000)
     note: str | None = Field(None, max_length=4000)
 
-    def reply(self) -> Reply:
-        """The answer as a row of a sheet would give it."""
-        text, note = _free(self.text if self.said == "none" else None), _free(self.note)
-        return Reply(0, self.key, self.said, self.position, text, note)
-
 
 class Passed(Form):
     """A row that is skipped."""
@@ -61,10 +56,6 @@ class Passed(Form):
     key: str = Field(max_length=40)
     why: Skip
     note: str | None = Field(None, max_length=4000)
-
-    def word(self) -> Skipped:
-        """Why, and the note."""
-        return Skipped(self.why, _free(self.note))
 
 
 def _free(text: str | None) -> str | None:
@@ -131,7 +122,7 @@ def _looking(site: Site) -> APIRouter:
 
     @router.get("/", response_class=HTMLResponse)
     async def page(request: Request) -> Response:
-        name = site.who(request)
+        name = site.access.who(request.cookies.get(site.cookie))
         if name is None:
             return HTMLResponse(pages.rendered("enter", run=site.player.folder.path.name))
         if name != OWNER:
@@ -191,11 +182,13 @@ def _answering(site: Site) -> APIRouter:
 
     @router.post("/answer")
     async def answer(name: Annotator, given: Given) -> Response:
-        return await settled(site.player.say(name, given.key, given.reply()))
+        text, note = _free(given.text if given.said == "none" else None), _free(given.note)
+        reply = Reply(0, given.key, given.said, given.position, text, note)
+        return await settled(site.player.say(name, given.key, reply))
 
     @router.post("/skip")
     async def skip(name: Annotator, row: Passed) -> Response:
-        return await settled(site.player.say(name, row.key, row.word()))
+        return await settled(site.player.say(name, row.key, Skipped(row.why, _free(row.note))))
 
     return router
 

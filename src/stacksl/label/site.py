@@ -147,10 +147,6 @@ class Site:
             if not length.isdecimal() or int(length) > most:
                 raise Refused(f"a request has a length of at most {most} bytes", 413)
 
-    def who(self, request: Any) -> str | None:
-        """The name of the request's session; None without one."""
-        return self.access.who(request.cookies.get(self.cookie, ""))
-
     def token(self, request: Any) -> str:
         """The token of the request's session.
 

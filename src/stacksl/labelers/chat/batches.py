@@ -63,7 +63,7 @@ class Batches:
         form = _FORM.encode() + b"\n".join(lines[:count]) + f"\r\n--{_EDGE}--\r\n".encode()
         kind = f"multipart/form-data; boundary={_EDGE}"
         file = str(formats.parsed(self._sent("POST /files", form, kind))["id"])
-        numbers = self._calls.sent_together(asked[:count], file)
+        numbers = self._calls.sent(asked[:count], file)
         wanted = {"input_file_id": file, "endpoint": TO, "completion_window": "24h"}
         try:
             self._sent("POST /batches", encoded(wanted))

@@ -71,20 +71,11 @@ class Calls:
         answers = (self._answers.get(_key(question.body)) for question in questions)
         return next((answer._replace(over=0) for answer in answers if answer is not None), None)
 
-    @property
-    def answered(self) -> bool:
-        """Whether any call was answered."""
-        return bool(self.ways)
-
     def cost(self, item: str, slot: int) -> int:
         """What the calls that a label pays for cost at most, in micro-units."""
         return sum(self._costs.get(self.payers.get((item, slot), (item, slot)), {}).values())
 
-    def sent(self, item: str, slot: int, question: Question, most: int) -> int:
-        """Record that a question is about to be sent and may cost `most`; its number."""
-        return self.sent_together([Asked(item, slot, question, most)])[0]
-
-    def sent_together(self, asked: Sequence[Asked], batch: str = "") -> list[int]:
+    def sent(self, asked: Sequence[Asked], batch: str = "") -> list[int]:
         """Record questions that are about to be sent, maybe as a batch's file; their numbers."""
         extra = {"batch": batch} if batch else {}
         with self._lock:

@@ -65,10 +65,6 @@ class Endpoint:
                 )
             self._headers["Authorization"] = f"Bearer {key}"
 
-    def post(self, body: bytes) -> Reply:
-        """Ask for a chat completion with a JSON `body`; raises what `send` does."""
-        return self.send(f"POST {COMPLETIONS}", body)
-
     def send(self, what: str, body: bytes, kind: str = JSON, largest: int = LARGEST) -> Reply:
         """Do `what` with a `body` of a `kind`, such as `GET /files` below the base.
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from stacksl.labelers.chat.batches import Batches, NoBatch, Unknown, half
 from stacksl.labelers.chat.calls import Asked, Calls, Kept
-from stacksl.labelers.chat.endpoint import KEY, Endpoint, Lost, NotSent, Reply
+from stacksl.labelers.chat.endpoint import COMPLETIONS, KEY, Endpoint, Lost, NotSent, Reply
 from stacksl.labelers.chat.prompts import (
     LATER_LIMIT,
     THOUGHT,
@@ -85,10 +85,10 @@ class ChatLabeler:
         self._halt = threading.Event()
         self._why = ""
         self._in_a_row, self._unnamed = 0, 0
-        self._first: list[tuple[int, int] | None] | None = None if calls.answered else []
+        self._first: list[tuple[int, int] | None] | None = None if calls.ways else []
         self._check = check
         self._checked: dict[str, Answer] = {}
-        self._repeats = check is not None and calls.answered  # a check that was cut off
+        self._repeats = check is not None and bool(calls.ways)  # a check that was cut off
         if calls.thinks and questions.limit is None:
             self._questions = replace(questions, limit=THOUGHT)
         self._unsupported: set[Way] = set()
@@ -228,9 +228,9 @@ class ChatLabeler:
                 )
                 return None
             question = self._taken(asked[way])
-            call = self._calls.sent(request.item, request.slot, question, most)
+            [call] = self._calls.sent([Asked(request.item, request.slot, question, most)])
             try:
-                reply = self._endpoint.post(encoded(question.body))
+                reply = self._endpoint.send(f"POST {COMPLETIONS}", encoded(question.body))
             except NotSent as fault:
                 self._calls.ended(call, 0, str(fault))
                 waited += self._again(tries, waited, str(fault), None, connected=False)
@@ -405,7 +405,7 @@ class ChatLabeler:
             refused.add(way)
             if way not in self._calls.ways:
                 self._unsupported.add(way)
-        elif reply.status in (*UNSUPPORTED, 413) and (long or self._calls.answered):
+        elif reply.status in (*UNSUPPORTED, 413) and (long or self._calls.ways):
             self._unsupported -= refused  # it is the item that is refused
             why = "the server refused it"
             if long:
