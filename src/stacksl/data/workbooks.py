@@ -16,9 +16,8 @@ from stacksl.errors import DataError
 LARGEST = 200_000_000  # bytes that a workbook may unpack to
 _PARTS = 2_000  # files in it
 _ROWS, _COLUMNS = 100_000, 64  # that are read of a sheet that people filled in
-_ALL = 1_048_576, None  # rows of any sheet, and as many columns as a row has
+_MOST_ROWS = 1_048_576  # of any sheet
 _ESCAPE = re.compile("_x(005F|000D)_")  # an underscore, a carriage return; openpyxl reads others
-_MERGED = re.compile(rb"mergeCell\s[^>]*ref=[\"'][A-Z]+(\d{1,7}):[A-Z]+(\d{1,7})[\"']")
 
 Row = tuple[int, list[str]]
 
@@ -32,18 +31,23 @@ class Cell(str):
 
 
 def sheets_of(
-    path: Path, most: tuple[int, int | None] | None = None
-) -> Iterator[tuple[str, list[Row], frozenset[int]]]:
-    """The sheets of a workbook: title, rows that have text, and the rows with merged cells.
+    path: Path, most: int | None = None, columns: int | None = _COLUMNS
+) -> Iterator[tuple[str, list[Row]]]:
+    """The sheets of a workbook: title, and the rows that have text.
 
     A number is given as it is written: `2`, never `2.0`. A formula is given as its text. At
-    `most` so many rows and columns are read.
+    `most` so many rows are read (None: as a sheet of questions may have), and so many `columns`.
 
     Raises:
         DataError: the file is no workbook that can be read, or unpacks to more than `LARGEST`.
     """
-    with reading_workbook(path):
-        yield from _sheets(path, *(most or (_ROWS, _COLUMNS)))
+    from openpyxl import load_workbook
+
+    with reading_workbook(path), path.open("rb") as file:
+        book = load_workbook(file, read_only=True, keep_links=False)
+        for sheet in book.worksheets:
+            sheet.reset_dimensions()  # the file's own may lie
+            yield sheet.title, list(_filled(path, sheet.iter_rows(max_col=columns), most or _ROWS))
 
 
 def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
@@ -52,7 +56,7 @@ def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
     Raises:
         DataError: as `sheets_of`; there is no such sheet, none has rows, or several have.
     """
-    rows_by_title = {title: rows for title, rows, _ in sheets_of(path, _ALL)}
+    rows_by_title = dict(sheets_of(path, _MOST_ROWS, None))
     filled = [title for title, rows in rows_by_title.items() if rows]
     names = ", ".join(f"'{title}'" for title in rows_by_title)
     if worksheet is not None and worksheet not in rows_by_title:
@@ -108,19 +112,6 @@ def _expect_workbook(path: Path) -> None:
         )
 
 
-def _sheets(
-    path: Path, most: int, columns: int | None
-) -> Iterator[tuple[str, list[Row], frozenset[int]]]:
-    from openpyxl import load_workbook
-
-    with path.open("rb") as file, ZipFile(path) as archive:
-        book = load_workbook(file, read_only=True, keep_links=False)
-        for sheet in book.worksheets:
-            sheet.reset_dimensions()  # the file's own may lie
-            rows = list(_filled(path, sheet.iter_rows(max_col=columns), most))
-            yield sheet.title, rows, _merged(archive, sheet._worksheet_path)  # type: ignore[attr-defined]
-
-
 def _filled(path: Path, rows: Iterator[Sequence[Any]], most: int) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
         if number > most:
@@ -155,13 +146,3 @@ def _cell(text: str, cell: Any) -> Cell:
     copy = Cell(text)
     copy.value, copy.style = cell.value, cell.number_format
     return copy
-
-
-def _merged(archive: ZipFile, part: str) -> frozenset[int]:
-    """The rows with merged cells, of which all but the first are empty for a program."""
-    rows: set[int] = set()
-    content = archive.read(part)
-    for match in _MERGED.finditer(content):
-        first, last = (int(number) for number in match.groups())
-        rows.update(range(first, min(last, _ROWS) + 1))
-    return frozenset(rows)

@@ -179,15 +179,17 @@ def test_a_cell_that_is_no_answer_is_a_sentence(book: Book, answer: object, says
     assert says in fault.sentence
 
 
-def test_merged_rows_are_a_sentence_and_the_others_are_read(book: Book) -> None:
+def test_merged_cells_answer_their_first_row_and_a_row_without_a_key_is_a_sentence(book) -> None:
     def change(sheet: Any) -> None:
-        sheet["D2"], sheet["D5"] = "A", "A"
+        sheet["D2"], sheet["D4"], sheet["D5"] = "A", "A", "A"
         sheet.merge_cells("D2:D3")
+        sheet.merge_cells("A4:A5")
 
     read = book.read(book.saved(change))
-    assert [(f.row, f.column) for f in read.faults] == [(2, "row")]
-    assert "are merged: unmerge them" in read.faults[0].sentence
-    assert [reply.row for reply in read.replies] == [5]
+    assert [reply.row for reply in read.replies] == [2, 4]
+    assert [(f.row, f.column) for f in read.faults] == [(5, "key")]
+    assert "the answer's key is missing" in read.faults[0].sentence
+    assert read.empty == 1
 
 
 def test_a_copied_sheet_is_a_sentence(book: Book) -> None:

@@ -22,7 +22,6 @@ _READ = (*_NEEDED, *_IDS, "note", "prompt")
 _SAVE_AS = "open it in the spreadsheet program and save it as .xlsx or as 'CSV UTF-8'"
 _HEADER = "(key, prompt, options, answer, note)"
 _TOO_MANY = "the row has more cells than the header: put a text that holds the separator in quotes"
-_MERGED = "cells of the row are merged: unmerge them, so that each row has its own answer"
 _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
@@ -215,20 +214,20 @@ def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
 def _of_workbook(path: Path) -> Iterator[_Line]:
     """The rows of the one sheet with our header; sheets may have been renamed."""
     sheets = []
-    for _, rows, merged in sheets_of(path):
+    for _, rows in sheets_of(path):
         names = [_name(cell) for cell in rows[0][1]] if rows else []
         if _is_ours(names):
             _refuse_twice(path, names)
-            sheets.append((names, rows[1:], merged))
+            sheets.append((names, rows[1:]))
     if len(sheets) != 1:
         raise DataError(
             f"'{path}' has {len(sheets)} sheets with the columns 'key' and 'answer' in their first "
             f"row, one was expected {_HEADER}: "
             + ("delete the copies" if sheets else "take the file that was given out")
         )
-    names, rows, merged = sheets[0]
+    names, rows = sheets[0]
     for number, cells in rows:
-        yield number, _named(names, cells), _MERGED if number in merged else None
+        yield number, _named(names, cells), None
 
 
 def _is_ours(names: list[str]) -> bool:

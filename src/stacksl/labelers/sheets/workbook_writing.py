@@ -92,7 +92,7 @@ def _put(sheet: Worksheet, row: int, column: int, text: str) -> Any:
 
 
 def _mark(sheet: Worksheet, last: int) -> None:
-    """Mark the columns that are to be left alone, and prepare filters and printing."""
+    """Mark the columns that are to be left alone, and prepare filters."""
     from openpyxl.styles import Font, PatternFill
     from openpyxl.worksheet.datavalidation import DataValidation
 
@@ -101,9 +101,6 @@ def _mark(sheet: Worksheet, last: int) -> None:
     for (cell,) in sheet.iter_rows(min_row=2, max_row=last, min_col=4, max_col=4):
         cell.fill = PatternFill("solid", fgColor="FFF8E0")
     sheet.auto_filter.ref = f"A1:E{last}"
-    sheet.page_setup.orientation, sheet.page_setup.fitToHeight = "landscape", 0
-    sheet.sheet_properties.pageSetUpPr.fitToPage = True  # type: ignore[union-attr]
-    sheet.print_title_rows = "1:1"
     keep = DataValidation("custom", formula1="FALSE", allow_blank=False)
     keep.errorTitle, keep.error = "key", "The key names the question: leave it as it is."
     keep.showErrorMessage = True
