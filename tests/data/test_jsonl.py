@@ -147,11 +147,10 @@ def test_a_row_without_options_is_set_aside(make: Make) -> None:
     assert [row.reason for row in data.rejected] == ["no options: the candidates are missing"]
 
 
-def test_labels_of_mixed_types_warn(make: Make) -> None:
+def test_labels_of_mixed_types_are_texts(make: Make) -> None:
     rows = [{"text": f"t{n}", "label": n % 2 if n < 4 else str(n % 2)} for n in range(8)]
     data = read(make("x.jsonl", lines(rows)))
     assert data.classes == ("0", "1")
-    assert any("mixed types (int, str)" in warning for warning in data.warnings)
 
 
 def test_lists_of_labels_are_refused(make: Make) -> None:

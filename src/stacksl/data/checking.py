@@ -92,12 +92,6 @@ def warnings_of(
     missing = [role for role, name in given.items() if name not in table.columns]
     if missing:
         yield f"no column '{given[missing[0]]}' for the {missing[0]}: read without it"
-    label = shape.columns.get("label")
-    if label is not None:
-        values = [v for r in table.head if (v := r.values.get(label)) is not None]
-        types = {"str" if isinstance(v, str) else type(v).__name__ for v in values}
-        if len(types) > 1:
-            yield f"labels of mixed types ({', '.join(sorted(types))}) are all read as text"
     if shape.name == "classes":
         yield from _of_classes(dataset, table, shape)
 
