@@ -127,3 +127,11 @@ def test_a_header_that_means_the_name_is_no_class(tmp_path: Path, head: str) -> 
     found = read_classes(made(tmp_path, f"{head}\na\nb\n"))
     assert found.names == ("a", "b")
     assert read_classes(made(tmp_path, f"a\n{head}\n")).names[0] == "a"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_a_file_of_classes_may_have_the_encodings_of_a_table(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "classes.csv"
+    path.write_bytes("name,description\ngroß,über €10\nklein,\n".encode(encoding))
+    classes = read_classes(path)
+    assert (classes.names, classes.descriptions) == (("groß", "klein"), ("über €10", ""))

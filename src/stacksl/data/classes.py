@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stacksl.data.dataset import Layout
-from stacksl.data.files import container_of, head_of, reading
+from stacksl.data.files import container_of, head_of, open_text
 from stacksl.data.tables import open_table
-from stacksl.data.values import listed, normal, one_line
+from stacksl.data.values import is_utf8, listed, normal, one_line
 from stacksl.errors import DataError
 from stacksl.types import Item
 
@@ -150,14 +150,11 @@ def _line(number: int, cells: Mapping[str, str]) -> _Line:
 
 def _lines(place: Path) -> Iterator[_Line]:
     """The lines of a text that are not empty."""
-    with reading(place):
-        raw = place.read_bytes()
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"the file of classes {place} is not UTF-8: save it as UTF-8") from None
-    if "\0" in text:
-        raise DataError("a file of classes is text, but this one holds NUL characters")
+    head_of(place, "a class a line, or .xlsx")
+    with open_text(place, mixed=False) as stream:
+        text = stream.read()
+    if not is_utf8(text):
+        raise DataError(f"the file of classes {place} is not UTF-8: save it as UTF-8")
     if text.lstrip().startswith('{"'):
         raise DataError(
             f"{place} should have one class per line, as 'name, description', but begins as JSON"

@@ -23,7 +23,7 @@ from stacksl.data.files import (
     open_text,
     reading,
 )
-from stacksl.data.values import named
+from stacksl.data.values import is_utf8, named
 from stacksl.data.workbooks import table_of_sheet
 from stacksl.errors import DataError, HeaderInDoubt
 
@@ -189,7 +189,7 @@ def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) 
 
 def _header(path: Path, cells: list[str]) -> tuple[str, ...]:
     names = tuple(" ".join(cell.split()) for cell in cells)
-    if not all(map(_is_utf8, names)):
+    if not all(map(is_utf8, names)):
         raise DataError(f"the header of '{path}' is not UTF-8: save the file as UTF-8")
     twice = [n for n in dict.fromkeys(names) if n and names.count(n) > 1]
     if twice:
@@ -237,17 +237,9 @@ def _json_rows(path: Path, stream: Any) -> Iterator[Row]:
 def _json_row(number: int, value: object) -> Row:
     if not isinstance(value, dict):
         return Row(number, {}, f"bad JSON: an object was expected, not {type(value).__name__}")
-    if not all(map(_is_utf8, value)):
+    if not all(map(is_utf8, value)):
         return Row(number, {}, "bad encoding: a key is not UTF-8")
     return Row(number, value)
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 # --- Parquet -----------------------------------------------------------------------------------

@@ -68,6 +68,17 @@ def is_missing(value: object) -> bool:
     return value is None or value != value
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text holds no surrogate, which stands for a byte that is not UTF-8."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def text(value: Any, what: str) -> str:
     """A cell as text, without white space around it; a number becomes its digits.
 
@@ -86,11 +97,8 @@ def text(value: Any, what: str) -> str:
         raise RowFault(f"{what} is not text: {type(value).__name__}")
     else:
         clean = str(value)
-    if not clean.isascii():
-        try:
-            clean.encode()
-        except UnicodeEncodeError:
-            raise RowFault(f"bad encoding: {what} is not UTF-8") from None
+    if not is_utf8(clean):
+        raise RowFault(f"bad encoding: {what} is not UTF-8")
     if "\0" in clean:
         raise RowFault(f"bad encoding: {what} holds a NUL byte")
     return clean
