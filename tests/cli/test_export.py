@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.storage.folder import RunFolder
@@ -34,7 +33,7 @@ def made_with(folder: Path, **settings: Any) -> RunFolder:
     run = RunFolder.create(folder)
     given = {name: Setting(value) for name, value in {"seed": 0, **settings}.items()}
     terms: dict[str, Any] = {"run": folder.name, "budget": 1, "items": []}
-    Ledger.create(run.database, **terms, beginning=Beginning(given)).close()
+    Ledger.create(run.database, **terms, settings=given).close()
     return run
 
 

@@ -13,6 +13,10 @@ import pytest
 from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord, Purchase, Receipt
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.rows import read_items
+from stacksl.ledger.store.schema import ITEMS as ITEMS_TABLE
+from stacksl.ledger.store.schema import Table
 from stacksl.types import Decision, Label
 
 ITEMS = 30
@@ -84,6 +88,12 @@ def make_records(count: int = ITEMS) -> list[ItemRecord]:
 def lessons(receipts: Sequence[Receipt]) -> list[tuple[Decision, Label]]:
     """What is to be learned of answers that were taken."""
     return [receipt.lesson for receipt in receipts if receipt.lesson is not None]
+
+
+def stored(path: Path, table: Table = ITEMS_TABLE) -> list[ItemRecord | None]:
+    """What the file has of the items or test rows, in order; None for an erased one."""
+    with opened(path, readonly=True) as store:
+        return [None if erased else record for record, erased in read_items(store, table)]
 
 
 def sums(ledger: Ledger, *names: str) -> tuple[Any, ...]:

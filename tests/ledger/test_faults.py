@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected, read_test
-from stacksl.ledger.store.schema import FORMAT
+from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
+from stacksl.ledger.store.schema import FORMAT, TEST
 from stacksl.ledger.store.settings import ClassRow, Setting
 
 from ..saved_arrays import edit
@@ -35,7 +34,7 @@ def read_all(path):
 
 def read_given(path):
     with opened(path, readonly=True) as store:
-        return [*read_items(store), *read_test(store), read_rejected(store)]
+        return [*read_items(store), *read_items(store, TEST), read_rejected(store)]
 
 
 def test_a_full_disk_changes_nothing_and_the_run_goes_on(book, decision, path):
@@ -170,7 +169,7 @@ def test_rows_out_of_order_are_not_read_for_ever(book, decision, path, monkeypat
     """One byte of damage: the last row of a page gets the number of the first."""
     ledger = book(
         items=[ItemRecord(f"q{n}", "x" * 200, 4) for n in range(4)],
-        beginning=Beginning(test=[ItemRecord(f"t{n}", "x" * 200, 2) for n in range(4)]),
+        test=[ItemRecord(f"t{n}", "x" * 200, 2) for n in range(4)],
     )
     ledger.post([decision(1), decision(2)])
     ledger.close()
@@ -276,8 +275,8 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
     ],
 )
 def test_values_of_another_type_are_one_sentence(book, decision, path, table, change):
-    given = [ItemRecord("t", "x", 2)], [RejectedRow(0, 1, None, "empty")]
-    ledger = book(beginning=Beginning({"seed": Setting(1)}, [ClassRow("a")], {}, *given))
+    given = {"test": [ItemRecord("t", "x", 2)], "rejected": [RejectedRow(0, 1, None, "empty")]}
+    ledger = book(settings={"seed": Setting(1)}, classes=[ClassRow("a")], **given)
     ledger.forget("q9")
     ledger.post([decision(1)])
     ledger.save_arrays(1, {"weights": np.zeros(3)})
@@ -320,8 +319,7 @@ LISTS = ("'{'", "'7'", "'{\"a\": 1}'", "replace(hex(zeroblob(50000)), '0', '[')"
     ],
 )
 def test_a_damaged_row_of_what_was_given_is_one_sentence(book, path, table, change):
-    given = Beginning(test=[ItemRecord("q3", "x", 2)])
-    book(items=[ItemRecord("q3", "x", 4)], beginning=given).close()
+    book(items=[ItemRecord("q3", "x", 4)], test=[ItemRecord("q3", "x", 2)]).close()
     edit(path, f"UPDATE {table} SET {change}")
     with pytest.raises(LedgerCorrupt, match="was edited or damaged: restore") as caught:
         read_given(path)

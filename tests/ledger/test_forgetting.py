@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
-from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.requests import read_requests, write_request
-from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected, read_test
+from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
+from stacksl.ledger.store.schema import TEST as TEST_TABLE
 
 from ..charges import charge
+from .conftest import stored
 
 ID, TEXT, NOTE, KEY = "canary-id-4711", "canary right text", "canary note", "canary-key"
 PROMPT, OPTION, OTHER, ANSWER = "canary prompt", "canary option", "canary unknown", "canary said"
@@ -34,7 +35,6 @@ TEST = [
     ItemRecord("t3", "kept test too", 4),
 ]
 REJECTED = [RejectedRow(0, 3, ID, "repeated id"), RejectedRow(0, 5, "kept-id", "empty")]
-BEGINNING = Beginning(test=TEST, rejected=REJECTED)
 
 
 def bytes_of(path: Path) -> bytes:
@@ -51,11 +51,6 @@ def secrets(path: Path) -> list[bytes]:
     rows = [connection.execute(query.format(t), (PROMPT,)).fetchone() for t in ("items", "test")]
     connection.close()
     return [salt.encode() for (salt,) in rows]
-
-
-def items_of(path: Path) -> list[ItemRecord | None]:
-    with opened(path, readonly=True) as store:
-        return [record for block in read_items(store) for _, record, *_ in block]
 
 
 def erase(ledger: Ledger, item: str = ID) -> str:
@@ -79,7 +74,7 @@ def calls() -> list[dict[str, object]]:
 @pytest.fixture
 def told(path, decision):
     """A ledger in which everything was said of one item."""
-    ledger = Ledger.create(path, run="r", budget=9, items=ITEMS, beginning=BEGINNING)
+    ledger = Ledger.create(path, run="r", budget=9, items=ITEMS, test=TEST, rejected=REJECTED)
     ledger.post([decision(1, item=ID), decision(2)], {ID: 3})
     with ledger._store.writing():
         for call in calls():
@@ -173,10 +168,10 @@ def test_a_forgotten_item_is_unknown(told, decision):
 def test_the_data_is_whole_without_it(told, path):
     name = erase(told)
     with opened(path, readonly=True) as store:
-        (first, *others), *_ = read_items(store)
-        assert first == (name, None, 0, 4), "it keeps its place and K"
-        assert [record for _, record, *_ in others] == ITEMS[1:]
-        assert list(read_test(store)) == [TEST[0], TEST[2]]
+        first, *others = read_items(store)
+        assert first == (ItemRecord(name, "", 4), True), "it keeps its place and K"
+        assert [record for record, _ in others] == ITEMS[1:]
+        assert stored(path, TEST_TABLE) == [TEST[0], None, TEST[2]]
         assert read_rejected(store) == [REJECTED[0]._replace(id=None), REJECTED[1]]
         requests = [row for _, row in read_requests(store)]
         about_it, shown, other = requests[:2], [], calls()[4:]
@@ -248,7 +243,7 @@ def test_a_commit_that_fails_forgets_nothing(told, path, monkeypatch):
             erase(told)
     assert before == (told.export(), told.open_purchases(), told.texts(), told.private.handed())
     assert told.erasing() == []
-    assert items_of(path) == ITEMS
+    assert stored(path) == ITEMS
     told.verify({"a file": told.head})
 
 
@@ -283,10 +278,10 @@ def test_a_process_killed_on_the_way_has_forgotten_wholly_or_not_at_all(told, pa
         again.verify({"a file": again.head})
         if moment == "commit":
             assert [word for word in WORDS if word in bytes_of(path)] == WORDS
-            assert (items_of(path), again.erasing()) == (ITEMS, [])
+            assert (stored(path), again.erasing()) == (ITEMS, [])
             erase(again)
         else:
-            assert items_of(path)[0] is None
+            assert stored(path)[0] is None
             assert [each[:10] for each in again.erasing()] == ["forgotten-"]
             again.erased()
         assert [word for word in WORDS if word in bytes_of(path)] == []
@@ -310,7 +305,7 @@ def test_a_marked_item_stays_marked_until_its_last_byte_is_wiped(told, path):
     told.begin_erasing(ID)
     told.begin_erasing(ID)  # a second call after a crash
     assert told.erasing() == [ID]
-    assert items_of(path) == ITEMS
+    assert stored(path) == ITEMS
     name = told.forget(ID)
     seventh = told.forget("q7")
     told.close()
@@ -336,7 +331,7 @@ def test_in_a_transaction_it_is_wiped_when_the_copies_are(told, path):
     with pytest.raises(LedgerError, match="'q1' is"):
         forget("q1")
     assert (ID in told.items, told.erasing()) == (True, [])
-    assert items_of(path) == ITEMS
+    assert stored(path) == ITEMS
     forget("q2")
     assert [row.event for row in told.rows()][rows:] == ["released", "forgotten", "reserved"]
     assert len(told.erasing()) == 1

@@ -8,21 +8,15 @@ from pathlib import Path
 import pytest
 
 from stacksl.errors import LedgerCorrupt
-from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.rows import (
-    CLEARED,
-    RejectedRow,
-    read_items,
-    read_rejected,
-    read_test,
-)
+from stacksl.ledger.store.rows import CLEARED, RejectedRow, read_rejected
 from stacksl.ledger.store.schema import ITEMS, TEST
 from stacksl.ledger.store.settings import Setting
 
 from ..saved_arrays import edit
+from .conftest import stored
 
 RECORDS = [
     ItemRecord("q0", "é\n\0 and ' in a prompt", 2, ["yes", "no"], 1, None, None, 0),
@@ -30,29 +24,32 @@ RECORDS = [
     ItemRecord("q2", "with options", 3, ["c", "a", "b"], 0, None, None, 1),
     ItemRecord("q3", "with all there is", 4, ["a", "b", "c", "d"], 1, "e", 3, 2),
 ]
-GIVEN = Beginning(
-    {"seed": Setting(1)},
-    test=[
+GIVEN = {
+    "settings": {"seed": Setting(1)},
+    "test": [
         ItemRecord("t0", RECORDS[2].prompt, 3, ["c", "a", "b"], 0),
         ItemRecord("t1", "test 1", 2, ["yes", "no"], 1),
         ItemRecord("t2", "test 2", 2, ["yes", "no"], 0),
         ItemRecord("t3", "test 3, with all there is", 4, ["a", "b", "c", "d"], 1, "e", 3, 2),
     ],
-    rejected=[RejectedRow(0, 7, None, "an empty prompt"), RejectedRow(1, 2, "q0", "repeated id")],
-)
+    "rejected": [
+        RejectedRow(0, 7, None, "an empty prompt"),
+        RejectedRow(1, 2, "q0", "repeated id"),
+    ],
+}
 VALUES: dict[str, str] = {
     "place": "100",
     "surrogate": "'0123456789abcdef'",
     "salt": "'00'",
     "commitment": "hex(randomblob(32))",
     "id": "'another'",
-    "size": "7",
-    "part": "9",
     "prompt": "prompt || ' '",
+    "size": "7",
     "candidates": '\'["no","yes"]\'',
     "answer": "-1",
     "unknown": "'else'",
     "model": "2",
+    "part": "9",
 }
 EDITS = [
     *VALUES.items(),
@@ -65,7 +62,7 @@ ALL = r"rows of the items or the test in .*run\.db were added, removed or edited
 
 @pytest.fixture
 def ledger(book) -> Ledger:
-    return book(items=RECORDS, beginning=GIVEN)
+    return book(items=RECORDS, **GIVEN)
 
 
 def expect_told(path: Path, words: str) -> None:
@@ -75,11 +72,10 @@ def expect_told(path: Path, words: str) -> None:
 
 def given_in(path: Path) -> list[object]:
     with opened(path, readonly=True) as store:
-        records = [record for block in read_items(store) for _, record, *_ in block]
-        return [records, [*read_test(store)], read_rejected(store)]
+        return [stored(path), [row for row in stored(path, TEST) if row], read_rejected(store)]
 
 
-WHOLE = [RECORDS, GIVEN.test, GIVEN.rejected]
+WHOLE = [RECORDS, GIVEN["test"], GIVEN["rejected"]]
 
 
 def test_what_was_given_is_read_again_in_order(ledger, path) -> None:
@@ -204,7 +200,7 @@ def test_a_row_emptied_as_forgetting_does_keeps_the_chain_valid(ledger, path, de
         again.verify({"a file": head})
     found, tested, *others = given_in(path)
     assert found == [*RECORDS[:2], None, None, ItemRecord("n1", "new", 4)]
-    assert tested == GIVEN.test[:3]
+    assert tested == GIVEN["test"][:3]
     assert others == WHOLE[2:]
 
 
@@ -221,9 +217,9 @@ def test_what_is_left_of_a_forgotten_row_is_told_when_edited(ledger, path, table
 
 def test_a_test_row_of_the_same_prompt_is_forgotten_with_its_item(ledger, path) -> None:
     ledger.forget("q2")
-    assert given_in(path)[:2] == [[*RECORDS[:2], None, RECORDS[3]], GIVEN.test[1:]]
+    assert given_in(path)[:2] == [[*RECORDS[:2], None, RECORDS[3]], GIVEN["test"][1:]]
     ledger.forget("q0")
-    assert given_in(path)[2] == [GIVEN.rejected[0], GIVEN.rejected[1]._replace(id=None)]
+    assert given_in(path)[2] == [GIVEN["rejected"][0], GIVEN["rejected"][1]._replace(id=None)]
     ledger.verify({"a file": ledger.head})
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.settings import ClassRow, Setting, read_classes, read_settings, read_state
@@ -42,7 +41,7 @@ def found(path: Path) -> tuple[object, object, object]:
 
 @pytest.fixture
 def ledger(book) -> Ledger:
-    return book(beginning=Beginning(GIVEN, KINDS, {"warnings": ["mind"]}))
+    return book(settings=GIVEN, classes=KINDS, facts={"warnings": ["mind"]})
 
 
 def test_what_was_given_is_read_again(ledger, path) -> None:
@@ -104,7 +103,7 @@ def test_two_runs_with_the_same_settings_have_digests_of_their_own(tmp_path: Pat
     digests = set()
     for name in "ab":
         path = tmp_path / f"{name}.db"
-        Ledger.create(path, run="r", budget=1, items=records, beginning=Beginning(GIVEN)).close()
+        Ledger.create(path, run="r", budget=1, items=records, settings=GIVEN).close()
         with opened(path, readonly=True) as store:
             digests |= set(store.connection.execute("SELECT settings FROM terms"))
     assert len(digests) == 2

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,6 @@ from stacksl.api import Run
 from stacksl.data import Classes
 from stacksl.errors import LedgerCorrupt, RunError, RunLocked
 from stacksl.files.atomic import write_atomic
-from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.storage import folder as folders
@@ -49,11 +49,10 @@ def made(tmp_path: Path) -> RunFolder:
     return made_of(tmp_path / "run")
 
 
-def made_of(path: Path, beginning: Beginning | None = None) -> RunFolder:
+def made_of(path: Path, **given: Any) -> RunFolder:
     """A run's folder whose run has no item."""
     folder = RunFolder.create(path)
-    terms = {"run": path.name, "budget": 1, "items": [], "beginning": beginning}
-    Ledger.create(folder.database, **terms).close()
+    Ledger.create(folder.database, run=path.name, budget=1, items=[], **given).close()
     return folder
 
 
@@ -185,7 +184,7 @@ def test_settings_come_back_as_they_went(tmp_path) -> None:
     table = {"a": 1, "b": 0.1, "c": True, "d": 'say "é\x7f\\\n\t', "e": -0.0, "f": 1e-300, "g": "",
              "h": [["pool", "a.csv"]]}  # fmt: skip
     given = {name: Setting(value, "flag") for name, value in table.items()}
-    made = made_of(tmp_path / "run", Beginning({**given, "data": Setting("a.csv")}))
+    made = made_of(tmp_path / "run", settings={**given, "data": Setting("a.csv")})
     assert made.settings() == {**given, "data": Setting("a.csv")}
     assert made.resolved() == table | {"data": "a.csv"}
     made.change_settings({"a": 2})
@@ -201,17 +200,17 @@ def test_what_somebody_chose_is_what_another_run_takes(tmp_path) -> None:
     facts = {**named, "labels": 40, "version_numpy": "2", "features": "hashing"}
     given |= {name: Setting(value) for name, value in facts.items()}
     chosen = {"flag": 3, "config": 4, "installed": 5, "environment": 6}
-    made = made_of(tmp_path / "run", Beginning(given))
+    made = made_of(tmp_path / "run", settings=given)
     assert made.config() == chosen | named | {"features": "hashing"}
     given["lm.model"] = Setting("tiny", "flag")
-    adapting = made_of(tmp_path / "lm", Beginning(given))
+    adapting = made_of(tmp_path / "lm", settings=given)
     assert adapting.config() == chosen | named | {"lm.model": "tiny"}
 
 
 def test_classes_come_back_as_they_went(tmp_path) -> None:
     for number, examples in enumerate([(), (("one", "two"), ())]):
         given = Classes(("a", "b"), ("the first", ""), examples)
-        made = made_of(tmp_path / str(number), Beginning(classes=class_rows(given)))
+        made = made_of(tmp_path / str(number), classes=class_rows(given))
         assert made.classes() == given
     assert made_of(tmp_path / "without").classes() is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -29,9 +29,8 @@ from stacksl.ledger.store.rows import (
     digest_of_rows,
     write_items,
     write_rejected,
-    write_test,
 )
-from stacksl.ledger.store.schema import ERASING, TERMS, make_indexes, make_tables
+from stacksl.ledger.store.schema import ERASING, TERMS, TEST, make_indexes, make_tables
 from stacksl.ledger.store.settings import (
     ROWS,
     SALT,
@@ -53,25 +52,6 @@ _COUNTED: Final = "labels, classes and micro-units are counted"
 _MOST_PENDING: Final = 1024  # entries that may be kept in memory
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """What a run has before its first row, besides its terms and items.
-
-    Attributes:
-        settings: what it is made with.
-        classes: the fixed classes.
-        facts: what there is to say of its state, which is `running`.
-        test: the rows that its model is tested on.
-        rejected: the rows that could not be used.
-    """
-
-    settings: Mapping[str, Setting] = field(default_factory=dict)
-    classes: Sequence[ClassRow] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    test: Iterable[ItemRecord] = ()
-    rejected: Sequence[RejectedRow] = ()
-
-
 class Journal(LedgerReader):
     """A ledger's rows on their way to disk, with the tables that are changed along with them."""
 
@@ -87,13 +67,19 @@ class Journal(LedgerReader):
         money: int | None = None,
         price: int = 0,
         items: Iterable[ItemRecord],
-        beginning: Beginning | None = None,
+        settings: Mapping[str, Setting] | None = None,
+        classes: Iterable[ClassRow] = (),
+        facts: Mapping[str, Any] | None = None,
+        test: Iterable[ItemRecord] = (),
+        rejected: Iterable[RejectedRow] = (),
         clock: Clock = time.time,
     ) -> Self:
         """Create the database of a run; the file appears whole or not at all.
 
         Its labels, its `money` in micro-units (None for no limit) and the `price` of one label are
-        the most that it may buy, spend and pay. The `clock` gives seconds since the epoch.
+        the most that it may buy, spend and pay. It is made with the `settings` and `classes`, and
+        begins as `running` with these `facts`; it has the `test` rows for its model, and rows that
+        were `rejected`. The `clock` gives seconds since the epoch.
 
         Raises:
             LedgerError: the terms are invalid, or the path exists or cannot be written.
@@ -109,7 +95,16 @@ class Journal(LedgerReader):
         remove_file(draft)  # left by a process that was killed here
         try:
             with closing(Store(draft)) as store, store.writing():
-                _write_new(store, terms, items, beginning or Beginning())
+                make_tables(store.connection)
+                write_settings(store, {**(settings or {}), SALT: new_salt()})
+                write_classes(store, classes)
+                write_state(store, "running", facts or {})
+                write_items(store, items)
+                write_items(store, test, TEST)
+                write_rejected(store, rejected)
+                make_indexes(store.connection)
+                write_settings(store, {ROWS: Setting(digest_of_rows(store))})
+                store.insert(TERMS, [astuple(replace(terms, settings=digest_of(store)))])
                 store.commit()
             place_file(draft, path)
         except BaseException:
@@ -426,18 +421,3 @@ class Journal(LedgerReader):
             self.close()
         else:
             self._store.close()  # pending entries may be lost; a second error would hide the first
-
-
-def _write_new(
-    store: Store, terms: Terms, items: Iterable[ItemRecord], beginning: Beginning
-) -> None:
-    make_tables(store.connection)
-    write_settings(store, {**beginning.settings, SALT: new_salt()})
-    write_classes(store, beginning.classes)
-    write_state(store, "running", beginning.facts)
-    write_items(store, items)
-    write_test(store, beginning.test)
-    write_rejected(store, beginning.rejected)
-    make_indexes(store.connection)
-    write_settings(store, {ROWS: Setting(digest_of_rows(store))})
-    store.insert(TERMS, [astuple(replace(terms, settings=digest_of(store)))])

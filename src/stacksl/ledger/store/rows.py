@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.events import canonical, erased_name
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.ledger.store.schema import ITEMS, REJECTED, TEST, Table
@@ -26,15 +25,14 @@ from stacksl.ledger.store.schema import ITEMS, REJECTED, TEST, Table
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
 
-_CONTENT: Final = ("id", "size", "part", "prompt", "candidates", "answer", "unknown", "model")
+_CONTENT: Final = tuple(ItemRecord.__dataclass_fields__)
+_values_of = attrgetter(*_CONTENT)
 _KEPT: Final = ("surrogate", "commitment", "size", "part")  # also of an erased row
 _PERSONAL: Final = tuple(name for name in _CONTENT if name not in ("id", *_KEPT))
 CLEARED: Final = ", ".join(
     [f"id = '{erased_name('')}' || surrogate", *(f"{name} = NULL" for name in ("salt", *_PERSONAL))]
 )
 """SQL that erases a row: it gets a name in place of its id, and what is left reveals nothing."""
-_BLOCK: Final = 4096
-_TWICE: Final = "item ids should be unique, got '{}' twice: give each new item an id of its own"
 _DAMAGED: Final = (
     "a row of the items or the test was edited or damaged: restore the run's database from a copy"
 )
@@ -49,32 +47,21 @@ class RejectedRow(NamedTuple):
     reason: str
 
 
-def write_items(store: Store, records: Iterable[ItemRecord]) -> int:
-    """Append items, in the open transaction; gives how many there were.
-
-    Raises:
-        LedgerError: an id appears twice, or belongs to another item of the run.
-    """
-    rows = _Rows(records, store.count(ITEMS))
-    try:
-        for block in rows.blocks():
-            store.insert(ITEMS, block)
-    except sqlite3.IntegrityError as fault:
-        raise LedgerError(_TWICE.format(rows.last)) from fault
-    return rows.count
+def write_items(store: Store, records: Iterable[ItemRecord], table: Table = ITEMS) -> int:
+    """Append items or test rows, in the open transaction; gives how many there were."""
+    first = store.count(table)
+    store.insert(table, _rows(records, first))
+    return store.count(table) - first
 
 
-def write_test(store: Store, test: Iterable[ItemRecord]) -> None:
-    """Write the test rows of a new run, after its items.
-
-    Raises:
-        LedgerError: two items have one id.
-    """
-    query = "SELECT id FROM items GROUP BY id HAVING count(*) > 1 LIMIT 1"
-    for (id,) in store.connection.execute(query):
-        raise LedgerError(_TWICE.format(id))
-    for block in _Rows(test, 0).blocks():
-        store.insert(TEST, block)
+def _rows(records: Iterable[ItemRecord], first: int) -> Iterator[tuple[object, ...]]:
+    """Place, surrogate, salt, commitment and content of each record."""
+    for place, record in enumerate(records, first):
+        id, prompt, size, listed, *others = _values_of(record)
+        options = None if listed is None else json.dumps(list(listed))
+        values, noise = (id, prompt, size, options, *others), os.urandom(24).hex()
+        surrogate, salt = noise[:16], noise[16:]
+        yield place, surrogate, salt, _commitment(salt, values), *values
 
 
 def write_rejected(store: Store, rows: Iterable[RejectedRow]) -> None:
@@ -83,51 +70,11 @@ def write_rejected(store: Store, rows: Iterable[RejectedRow]) -> None:
     store.insert(REJECTED, ((place, *row) for place, row in enumerate(rows, first)))
 
 
-@dataclass(slots=True)
-class _Rows:
-    """The rows of a table of items from its records; `last` is the id of the one before."""
-
-    records: Iterable[ItemRecord]
-    first: int
-    last: str = ""
-    count: int = 0
-
-    def blocks(self) -> Iterator[Iterator[tuple[object, ...]]]:
-        """Some thousands of rows at a time: place, surrogate, salt, commitment and content."""
-        records = iter(self.records)
-        while block := list(islice(records, _BLOCK)):
-            noise = os.urandom(24 * len(block)).hex()
-            yield self._block(block, noise)
-
-    def _block(self, block: list[ItemRecord], noise: str) -> Iterator[tuple[object, ...]]:
-        for start, record in zip(range(0, len(noise), 48), block, strict=True):
-            self.last = record.id
-            listed, surrogate = record.candidates, noise[start : start + 16]
-            salt = noise[start + 16 : start + 48]
-            values = (
-                record.id,
-                record.size,
-                record.part,
-                record.prompt,
-                None if listed is None else json.dumps(list(listed)),
-                record.answer,
-                record.unknown,
-                record.model,
-            )
-            place = self.first + self.count
-            yield (place, surrogate, salt, _commitment(salt, values), *values)
-            self.count += 1
-
-
-def read_items(
-    store: Store, table: Table = ITEMS
-) -> Iterator[list[tuple[str, ItemRecord | None, int, int | None]]]:
-    """Yield the id of each item in order, what is kept of it, its part and K, in blocks.
-
-    Of an erased item nothing is kept.
-    """
+def read_items(store: Store, table: Table = ITEMS) -> Iterator[tuple[ItemRecord, bool]]:
+    """Yield each item in order, and whether it is erased: then its text is empty."""
     for page in store.paged(table, ("salt", *_CONTENT), -math.inf, ""):
-        yield [_read(salt, *values) for _, salt, *values in page]
+        for _, *row in page:
+            yield _read(*row), row[0] is None
 
 
 def read_never_asked(
@@ -144,27 +91,21 @@ def read_never_asked(
     )
     clauses = f"WHERE {where} ORDER BY place LIMIT ? OFFSET ?"
     rows = store.select(ITEMS, ("salt", *_CONTENT), clauses, find, find, count, start)
-    items = [item for _, item, _, _ in (_read(*row) for row in rows) if item is not None]
-    return store.count(ITEMS, where, find, find), items
+    return store.count(ITEMS, where, find, find), [_read(*row) for row in rows]
 
 
 def _read(
     salt: str | None,
     id: str,
-    size: int | None,
-    part: int,
     prompt: str | None,
+    size: int | None,
     listed: str | None,
-    answer: int | None,
-    unknown: str | None,
-    model: int | None,
-) -> tuple[str, ItemRecord | None, int, int | None]:
-    if salt is None:
-        return id, None, part, size
-    candidates = None if listed is None else _list_in(listed)
-    if prompt is None:
+    *others: Any,
+) -> ItemRecord:
+    if prompt is None and salt is not None:
         raise LedgerCorrupt(_DAMAGED)
-    return id, ItemRecord(id, prompt, size, candidates, answer, unknown, model, part), part, size
+    candidates = None if listed is None else _list_in(listed)
+    return ItemRecord(id, prompt or "", size, candidates, *others)
 
 
 def _list_in(text: str) -> list[Any]:
@@ -175,13 +116,6 @@ def _list_in(text: str) -> list[Any]:
     if not isinstance(content, list):
         raise LedgerCorrupt(_DAMAGED)
     return content
-
-
-def read_test(store: Store) -> Iterator[ItemRecord]:
-    """Yield the test rows that were not erased, in order."""
-    for _, record, *_ in chain.from_iterable(read_items(store, TEST)):
-        if record is not None:
-            yield record
 
 
 def read_rejected(store: Store) -> list[RejectedRow]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 14
+FORMAT: Final = 15
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 KINDS: Final[dict[str, tuple[str, set[type]]]] = {
@@ -74,13 +74,13 @@ _ROW: Final = {
     "salt": "str?",
     "commitment": "str",  # the salted hash of all columns behind it
     "id": "str",  # of an erased row a name in its place
-    "size": "int?",  # K
-    "part": "int",  # the number of the file that it came with, from 0
     "prompt": "str?",
+    "size": "int?",  # K
     "candidates": "str?",  # JSON: texts; null for the run's classes
     "answer": "int?",  # of the file: an index of its candidates
     "unknown": "str?",  # of the file: an answer that is none of the candidates
     "model": "int?",  # the class that a model gave it
+    "part": "int",  # the number of the file that it came with, from 0
 }
 
 ITEMS: Final = Table("items", {"place": "int", "surrogate": "str", **_ROW}, "place")

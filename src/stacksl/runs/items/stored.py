@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import file_digest
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,8 +21,8 @@ from stacksl.ledger.store.rows import (
     read_items,
     read_never_asked,
     read_rejected,
-    read_test,
 )
+from stacksl.ledger.store.schema import TEST
 from stacksl.runs.items.sources import More, Part, Sources
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
@@ -48,7 +47,7 @@ def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
 
 
 def given_of(sources: Sources) -> dict[str, Any]:
-    """What a new run has in addition to its items, as arguments of `Beginning`."""
+    """What a new run has in addition to its items, as arguments of `Ledger.create`."""
     test = sources.test
     items = () if test is None else test.items
     return {
@@ -106,7 +105,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
     names = None if classes is None else classes.names
     with opened(folder.database, readonly=True) as store, store.reading():
         rejected = read_rejected(store)
-        test = [*read_test(store)]
+        test = [row for row, erased in read_items(store, TEST) if not erased]
         rows_by_part, erased, labels = _items(store, names)
     owned: list[Literal["owned"]] = [] if settings.owned is None else ["owned"]
     added = (More(*file).kind for file in table.get("more", ()))
@@ -152,22 +151,22 @@ def _items(
     places = {name: place for place, name in enumerate(names or ())}
     parts: dict[int, _Rows] = {}
     erased, labels = list[int](), list[int]()
-    for row, (id, record, part, size) in enumerate(chain.from_iterable(read_items(store))):
-        rows = parts.setdefault(part, _Rows())
-        labels.append(-1 if record is None or record.model is None else record.model)
-        if record is None:
+    for row, (record, is_erased) in enumerate(read_items(store)):
+        rows = parts.setdefault(record.part, _Rows())
+        labels.append(-1 if record.model is None else record.model)
+        if is_erased:
             erased.append(row)
-            options = tuple(f"option {number}" for number in range(1, (size or 0) + 1))
-            rows.items.append(Item(id, ERASED, names or options))
+            options = tuple(f"option {number}" for number in range(1, (record.size or 0) + 1))
+            rows.items.append(Item(record.id, ERASED, names or options))
             continue
-        rows.items.append(Item(id, record.prompt, _candidates(record, names)))
+        rows.items.append(Item(record.id, record.prompt, _candidates(record, names)))
         answer = record.answer
         if record.unknown is not None:
             answer = places.get(record.unknown)  # of a class that was added since
             if answer is None:
-                rows.unknown[id] = record.unknown
+                rows.unknown[record.id] = record.unknown
         if answer is not None:
-            rows.answers[id] = answer
+            rows.answers[record.id] = answer
     return parts, erased, labels
 
 

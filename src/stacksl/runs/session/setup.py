@@ -24,7 +24,6 @@ from stacksl.files import arrays
 from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Labeler
 from stacksl.labelers.registry import make_labeler
-from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import Setting
@@ -215,12 +214,10 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
         money=spec.budget.money,
         price=spec.budget.price,
         items=records_of(spec.sources),
-        beginning=Beginning(
-            spec.table() | {SECRET: Setting(f"{unforeseen(128):032x}")},
-            () if classes is None else class_rows(classes),
-            facts,
-            **given_of(spec.sources),
-        ),
+        settings=spec.table() | {SECRET: Setting(f"{unforeseen(128):032x}")},
+        classes=() if classes is None else class_rows(classes),
+        facts=facts,
+        **given_of(spec.sources),
     ).close()
 
 
