@@ -129,7 +129,7 @@ class Buying(RuleBasedStateMachine):
     def reserve_an_audit(self, count):
         items, left = self.audits[:count], self.ledger.accounts.left
         if len(items) > left:
-            with pytest.raises(LedgerError, match=f"{left} labels left"):
+            with pytest.raises(LedgerError, match="the budget is spent"):
                 self.ledger.reserve(items)
             return multiple()
         del self.audits[:count]
@@ -187,7 +187,7 @@ class Buying(RuleBasedStateMachine):
     def change_the_budget(self, labels, money):
         spent, paid = self.ledger.accounts.spent, self.ledger.accounts.spent_money
         if labels < spent or (money is not None and money < paid):
-            with pytest.raises(LedgerError, match="cannot be"):
+            with pytest.raises(LedgerError, match="it is below what is spent"):
                 self.ledger.set_budget(labels, money, {})
         else:
             self.ledger.set_budget(labels, money, {"train": labels})

@@ -183,7 +183,6 @@ def test_what_is_not_there_is_looked_for_and_refused(large: Ledger) -> None:
     assert str(grave) in large.items
     with pytest.raises(LedgerError, match="has 40 items, 'x' is not among them"):
         large.label_of("x")
-    assert large.items.largest == 4
 
 
 # A receipt tells of each answer what became of it, and what is to be learned ---------------------
@@ -235,5 +234,5 @@ def test_rows_that_were_handed_out_are_found_by_their_keys(book, decision):
     assert ledger.private.handed(["k7", "k9", "k1", "k9"]) == [rows[0], rows[2]]
     assert ledger.private.handed([f"k{n}" for n in range(2_000)]) == rows
     assert ledger.private.handed([]) == []
-    with pytest.raises(LedgerError, match="'k8' was handed out before"):
+    with pytest.raises(LedgerError, match="handed.key.*recorded twice"):
         ledger.hand_out([replace(rows[1], key="k8")])

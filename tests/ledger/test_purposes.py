@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from stacksl.errors import LabelerError, LedgerError
+from stacksl.errors import LedgerError
 from stacksl.ledger.events import owned_decision
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
@@ -47,25 +47,23 @@ def test_an_audit_is_charged_and_never_asked_or_learned(book, decision, path):
 @pytest.mark.parametrize(("budget", "money"), [(2, None), (9, 29)])
 def test_an_audit_fits_in_whole_or_not_at_all(book, budget, money):
     ledger = book(budget=budget, money=money, price=10)
-    with pytest.raises(LedgerError, match="2 labels left, got 3 to reserve for 'audit'"):
+    with pytest.raises(LedgerError, match="the budget is spent"):
         ledger.reserve(["q1", "q2", "q3"])
     assert (ledger.accounts.spent, ledger.open_purchases(), events(ledger)) == (0, [], [])
     assert len(ledger.reserve(["q1", "q2"])) == 2
-    with pytest.raises(LedgerError, match="got 1 to reserve"):
+    with pytest.raises(LedgerError, match="the budget is spent"):
         ledger.reserve(["q3"])
 
 
 def test_an_audited_item_is_not_bought_and_a_bought_one_not_audited(book, decision):
     ledger = book(budget=9)
     ledger.post([decision(1)])
-    with pytest.raises(LedgerError, match="'q0' is open already"):
+    with pytest.raises(LedgerError, match="its purchase is open"):
         ledger.reserve(["q5", "q0"])
     assert ledger.accounts.spent == 1
     ledger.reserve(["q5"])
-    with pytest.raises(LedgerError, match="'q5' is open already"):
+    with pytest.raises(LedgerError, match="its purchase is open"):
         ledger.post([decision(6)])
-    with pytest.raises(LedgerError, match="got 'owned'"):
-        ledger.reserve(["q6"], "owned")  # type: ignore[arg-type]
 
 
 def test_a_lease_of_an_audit_is_given_up_and_taken_again(book):
@@ -107,19 +105,16 @@ def test_owned_labels_cost_nothing_and_are_learned(book, decision, path):
 def test_an_owned_item_is_owned_once_and_not_bought(book, decision):
     ledger = book()
     for labels, words in (
-        ([("q1", 0), ("q1", 0)], "'q1' is answered already"),
+        ([("q1", 0), ("q1", 0)], "its purchase is answered"),
         ([("q1", 0), ("stranger", 0)], "'stranger' is not among them"),
     ):
         with pytest.raises(LedgerError, match=words):
             ledger.own(labels, "a")
-    for index, words in ((4, "one of its 4 candidates, got 4"), (0.5, "a whole number")):
-        with pytest.raises(LabelerError, match=words):
-            ledger.own([("q2", 0), ("q1", index)], "a")  # type: ignore[list-item]
     assert (ledger.accounts.learned, events(ledger)) == (0, [])
     ledger.own([("q1", 0)], "a")
-    with pytest.raises(LedgerError, match="is answered already"):
+    with pytest.raises(LedgerError, match="its purchase is answered"):
         ledger.post([decision(2)])
-    with pytest.raises(LedgerError, match="is answered already"):
+    with pytest.raises(LedgerError, match="its purchase is answered"):
         ledger.reserve(["q1"])
     assert ledger.own([], "b") == []
 
@@ -160,15 +155,6 @@ def test_second_slots_never_take_a_label_from_another_item(book, decision):
     assert (ledger.accounts.left, ledger.accounts.doubled) == (0, 1)
 
 
-def test_slots_are_counted_from_one(book, decision):
-    ledger = book()
-    for slots, error in ((0, LedgerError), (1.5, LabelerError)):
-        with pytest.raises(error):
-            ledger.post([decision(4, "skipped"), decision(5)], {"q4": slots})  # type: ignore[dict-item]
-    assert not ledger.seen("q3")
-    assert ledger.accounts.spent == 0
-
-
 def test_an_item_nobody_could_answer_is_offered_again_as_a_further_slot(book, decision):
     ledger = book(budget=2)
     posted = ledger.post([decision(1)])
@@ -178,6 +164,6 @@ def test_an_item_nobody_could_answer_is_offered_again_as_a_further_slot(book, de
     (again,) = ledger.reserve(["q0"], "train")
     assert (again.slot, again.round, again.purpose) == (1, 1, "train")
     assert (ledger.accounts.asked, ledger.accounts.spent) == (2, 2)
-    with pytest.raises(LedgerError, match="0 labels left"):
+    with pytest.raises(LedgerError, match="the budget is spent"):
         ledger.reserve(["q0"], "train")
     assert lessons(ledger.take([Answer("q0", 1, 1, 3, "me")])) == [(posted[0], Label(3))]

@@ -37,17 +37,11 @@ def test_a_budget_is_never_below_what_is_spent(book, decision):
     ledger.post([decision(1), decision(2)])
     ledger.take([Answer("q0", 0, 1, 1, "me", 3)])
     ledger.reserve(["q9"])
-    for labels, money, words in (
-        (2, None, "cannot be 2 labels, 3 are spent or reserved: give 3 or more"),
-        (3, 22, "cannot be 22 micro-units, 23 are paid or promised: give 23 or more"),
-        (-1, None, "cannot be -1 labels"),
-    ):
-        with pytest.raises(LedgerError, match=words):
+    for labels, money in ((2, None), (3, 22), (-1, None)):
+        with pytest.raises(LedgerError, match="it is below what is spent"):
             ledger.set_budget(labels, money, {})
-    with pytest.raises(LabelerError, match="the budget should be a whole number, got 3.5"):
+    with pytest.raises(LedgerError, match="its budget is 3.5, not a whole number"):
         ledger.set_budget(3.5, None, {})  # type: ignore[arg-type]
-    with pytest.raises(LedgerError, match="may not name budget again"):
-        ledger.set_budget(4, None, {"budget": 7})
     assert (ledger.accounts.budget, ledger.accounts.money) == (5, 100)
     ledger.set_budget(3, 23, {})
     assert (ledger.accounts.left, ledger.post([decision(3)])[0].status) == (0, "refused")
@@ -124,9 +118,6 @@ def test_a_class_is_one_more_candidate_of_every_item(book, decision, path):
     ledger.take([Answer("q0", 0, 1, None, "me", said="none", text="maybe")])
     with pytest.raises(LabelerError, match="one of its 4 candidates, got 4"):
         ledger.correct("q0", 4, "mapped")
-    for size in (4, 6):
-        with pytest.raises(LedgerError, match=f"makes 5 of them, got {size}"):
-            ledger.add_class("maybe", size)
     ledger.add_class("maybe", 5)
     assert ledger.correct("q0", 4, "mapped") == (posted[0], Label(4))
     assert len(lessons(ledger.take([Answer("q1", 0, 1, 4, "me")]))) == 1
@@ -140,7 +131,7 @@ def test_a_class_is_one_more_candidate_of_every_item(book, decision, path):
             (1, {"name": "maybe", "size": 5}),
             (2, {"name": "never", "size": 6}),
         ]
-        with pytest.raises(LedgerError, match="makes 7 of them, got 6"):
+        with pytest.raises(LedgerError, match="does not follow the class that was added last"):
             again.add_class("once more", 6)
 
 
@@ -185,7 +176,7 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
         ledger.reserve([last])
 
     rows, commits = len(list(ledger.rows())), ledger._store.fsyncs
-    with pytest.raises(LedgerError, match="'q0' is open already"), ledger.together():
+    with pytest.raises(LedgerError, match="its purchase is open"), ledger.together():
         change("q0")
     assert sums(ledger, "budget", "classes", "learned", "spent") == (9, None, 0, 1)
     assert "n1" not in ledger.items

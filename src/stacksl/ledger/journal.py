@@ -15,7 +15,7 @@ from stacksl.errors import LedgerError
 from stacksl.files.arrays import to_bytes
 from stacksl.ledger.accounts import Terms
 from stacksl.ledger.events import STORED, Entry, canonical, chain
-from stacksl.ledger.purchases import Head, ItemRecord, whole
+from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.arrays import Saved, write_arrays
 from stacksl.ledger.store.database import (
@@ -48,7 +48,6 @@ from stacksl.ledger.store.settings import (
 
 Clock = Callable[[], float]
 
-_COUNTED: Final = "labels, classes and micro-units are counted"
 _MOST_PENDING: Final = 1024  # entries that may be kept in memory
 
 
@@ -85,10 +84,6 @@ class Journal(LedgerReader):
             LedgerError: the terms are invalid, or the path exists or cannot be written.
         """
         path, terms = Path(path), Terms(run, budget, money, price, created=int(clock() * 1e6))
-        if min(budget, price, money or 0) < 0:
-            raise LedgerError(
-                f"budget, money and price should not be negative, got {budget}, {money}, {price}"
-            )
         if path.exists():
             raise LedgerError(f"{path} exists: open it, or name a path that is free")
         draft = path.with_name(path.name + ".new")
@@ -221,39 +216,15 @@ class Journal(LedgerReader):
         Raises:
             LedgerError: below what is spent or reserved.
         """
-        labels = whole(labels, "the budget", _COUNTED)
-        money = None if money is None else whole(money, "the budget in money", _COUNTED)
-        if clash := sorted({"budget", "money"}.intersection(detail)):
-            raise LedgerError(f"the detail of a budget may not name {' or '.join(clash)} again")
         with self.together():
-            spent, paid = self.accounts.spent, self.accounts.spent_money
-            if labels < spent:
-                raise LedgerError(
-                    f"the budget cannot be {labels} labels, {spent} are spent or reserved: give "
-                    f"{spent} or more"
-                )
-            if money is not None and money < paid:
-                raise LedgerError(
-                    f"the budget cannot be {money} micro-units, {paid} are paid or promised: give "
-                    f"{paid} or more"
-                )
             self.record("budget", {**detail, "budget": labels, "money": money})
 
     def add_class(self, name: str, size: int) -> None:
         """Add the candidate `name` to every item, which makes `size` of them.
 
         The chain holds the name: it belongs to the task, not to an item.
-
-        Raises:
-            LedgerError: `size` is not one more than before.
         """
-        size = whole(size, "the number of classes", _COUNTED)
         with self.together():
-            before = self.accounts.classes or self.items.largest
-            if before and size != before + 1:
-                raise LedgerError(
-                    f"one more class makes {before + 1} of them, got {size}: add classes one by one"
-                )
             number = self.accounts.classes_added + 1
             self.record("class_added", {"name": name, "size": size}, number=number)
 

@@ -8,7 +8,7 @@ rules and what `verify` can find.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal
 
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.accounts import DROPPED, Key, State
@@ -21,15 +21,11 @@ from stacksl.ledger.purchases import (
     Purchase,
     Receipt,
     Said,
-    Skip,
-    whole,
     whole_answer,
 )
 from stacksl.ledger.store.requests import erase_requests
 from stacksl.ledger.store.rows import erase_item
 from stacksl.types import Decision, Label
-
-_REASONS: Final = ("expired", "refused", DROPPED, *(f"skipped: {why}" for why in get_args(Skip)))
 
 
 class Ledger(Journal):
@@ -83,16 +79,7 @@ class Ledger(Journal):
         return posted
 
     def _post(self, decision: Decision) -> Decision:
-        if decision.status not in ("wanted", "skipped"):
-            raise LedgerError(
-                f"expected the status wanted or skipped, got '{decision.status}' in round "
-                f"{decision.round}: post each decision once, as `decide` returned it"
-            )
         accounts, left, round = self.accounts, self.accounts.left, int(decision.round)
-        if round <= accounts.last_round:
-            pends = any(e.event == "round" and e.round == round for e in self.entries)
-            if pends or self._store.round_rows([round]):
-                raise LedgerError(f"round {round} was decided already: a round is posted once")
         surrogate = self.items.surrogates[decision.item]
         asked = decision.status == "wanted" and left > 0
         if decision.status == "wanted":
@@ -107,8 +94,6 @@ class Ledger(Journal):
 
     def _post_more(self, decision: Decision, slots: int) -> None:
         """Reserve the slots of an item beyond its first, as far as the budget goes."""
-        if whole(slots, f"the slots of item '{decision.item}'") < 1:
-            raise LedgerError(f"an item has 1 slot or more, got {slots} for '{decision.item}'")
         surrogate = self.items.surrogates[decision.item]
         for slot in range(1, slots):
             if not self.accounts.affords(self.accounts.price):
@@ -124,10 +109,6 @@ class Ledger(Journal):
         One of an item which is asked `again` says so.
         """
         state, item = self.accounts.purchases.get(key), self.items.identities[key[0]]
-        if state is not None and state.stage != "released":
-            raise LedgerError(
-                f"the label of item '{item.id}' is {state.stage} already: an item is bought once"
-            )
         self.record(
             "reserved",
             {"again": True} if again else "{}" if purpose == "train" else {"item": item.commitment},
@@ -154,18 +135,7 @@ class Ledger(Journal):
             LedgerError: they do not all fit the budget, an item is unknown, is bought already
                 (audit) or was not bought before. Nothing was leased then.
         """
-        if purpose not in ("audit", "further", "train"):
-            raise LedgerError(
-                "labels are reserved for 'audit', or as one more slot as 'further' or 'train', got "
-                f"'{purpose}'"
-            )
         with self.together():
-            left = self.accounts.left
-            if len(items) > left:
-                raise LedgerError(
-                    f"the budget has {left} labels left, got {len(items)} to reserve for "
-                    f"'{purpose}': reserve fewer, or raise the budget"
-                )
             self.items.know(items)
             leased, kind = [], "train" if purpose == "train" else "audit"
             for item in items:
@@ -184,19 +154,10 @@ class Ledger(Journal):
             return leased
 
     def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
-        """Lease a released purchase again, under a raised token; None if no budget is left.
-
-        Raises:
-            LedgerError: the purchase was never made, is open, or is answered.
-        """
+        """Lease a released purchase again, under a raised token; None if no budget is left."""
         with self.together():
             key = (self.items.surrogates[item], slot)
-            state = self.accounts.purchases.get(key)
-            if state is None or state.stage != "released":
-                was = "was never made" if state is None else f"is {state.stage}"
-                raise LedgerError(
-                    f"only a released purchase can be leased again, and '{item}' {was}"
-                )
+            state = self.accounts.purchases[key]
             if not self.accounts.affords(self.accounts.price):
                 return None
             self._reserve(key, state.round, state.purpose)
@@ -208,16 +169,9 @@ class Ledger(Journal):
         The reason is `expired`, `refused`, `dropped` or `skipped: ` with one of `Skip`; a `note` of
         who had it is kept as those of answers are.
         """
-        if reason not in _REASONS:
-            raise LedgerError(f"a lease is released as {', '.join(_REASONS)}; got '{reason}'")
         with self.together():
             key = (self.items.surrogates[purchase.item], purchase.slot)
-            state = self.accounts.purchases.get(key)
-            if state is None or state.token < purchase.token:
-                raise LedgerError(
-                    f"the lease {purchase.token} of item '{purchase.item}' was never made: "
-                    "release one of `open_purchases`"
-                )
+            state = self.accounts.purchases[key]
             if state.stage != "open" or state.token != purchase.token:
                 return False
             payload = {"reason": reason}
@@ -243,26 +197,10 @@ class Ledger(Journal):
         Annotators get a code, under which the chain records their answers from then on.
 
         Raises:
-            LedgerError: a key was given before, a lease was never made, or a candidate is shown
-                twice. Nothing was recorded then.
-            LabelerError: a row shows what is not among its item's candidates.
+            LedgerError: a key was given before. Nothing was recorded then.
         """
-        with self.together():
-            for row in rows:
-                surrogate = self.items.surrogates[row.item]
-                state = self.accounts.purchases.get((surrogate, row.slot))
-                if state is None or not 1 <= row.token <= state.token:
-                    raise LedgerError(
-                        f"the row '{row.key}' assigns lease {row.token} of item '{row.item}', which"
-                        " was never made: hand out leases of `open_purchases`"
-                    )
-                if len(set(row.order)) < len(row.order):
-                    raise LedgerError(
-                        f"the row '{row.key}' shows a candidate twice: show each once"
-                    )
-                for index in (min(row.order, default=0), max(row.order, default=0)):
-                    self._expect_candidate(surrogate, index)
-            if rows:
+        if rows:
+            with self.together():
                 self.record(STORED, {STORED: self.private.note_handed(rows)})
 
     # From an answer to a learned label ----------------------------------------------------------
@@ -451,17 +389,14 @@ class Ledger(Journal):
 
         Raises:
             LedgerError: an unknown item, or one whose label was bought or owned before.
-            LabelerError: an index that is not one of the item's candidates.
         """
         learned = []
         with self.together():
             code = self.private.enroll(source, "source") if labels else source
             self.items.know([item for item, _ in labels])
-            for item, given in labels:
-                index = whole(given, f"the owned label of '{item}'")
+            for item, index in labels:
                 surrogate = self.items.surrogates[item]
                 key, size = (surrogate, 0), self._size(surrogate)
-                self._expect_candidate(surrogate, index)
                 shown = index + 1 if size is None else size
                 self._reserve(key, None, "owned")
                 state = self.accounts.purchases[key]
@@ -495,9 +430,7 @@ class Ledger(Journal):
         """
         with self.together():
             key = (self.items.surrogates[item], slot)
-            state = self.accounts.purchases.get(key)
-            if state is None or state.stage != "answered":
-                raise LedgerError(f"only an accepted answer is corrected, item '{item}' has none")
+            state = self.accounts.purchases[key]
             answer = whole_answer(Answer(item, slot, 1, index, labeler, 0, said, text, note))
             if answer.index is not None:
                 self._expect_candidate(key[0], answer.index)

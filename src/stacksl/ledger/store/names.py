@@ -121,12 +121,6 @@ class Items:
         """
         return salted(self.identities[surrogate].salt, canonical([text, note]))
 
-    @property
-    def largest(self) -> int:
-        """The largest K of all items; 0 where none is known."""
-        sizes = self._store.select(ITEMS, ("size",), "ORDER BY size DESC LIMIT 1")
-        return next((size or 0 for (size,) in sizes), 0)
-
 
 class PrivateTables:
     """Names of people, free texts and rows handed out; new rows are in the open transaction.
@@ -162,18 +156,10 @@ class PrivateTables:
         return words
 
     def note_handed(self, rows: Sequence[Handed]) -> Digests:
-        """Add rows of a sheet; their digests for the chain.
-
-        Raises:
-            LedgerError: a key was handed out before, or appears twice.
-        """
-        taken = {row.key for row in self.handed(row.key for row in rows)}
+        """Add rows of a sheet; their digests for the chain."""
         last = self._store.select(HANDED, ("place",), "ORDER BY place DESC LIMIT 1")
         added = []
         for place, row in enumerate(rows, next((place for (place,) in last), 0) + 1):
-            if row.key in taken:
-                raise LedgerError(f"the key '{row.key}' was handed out before: a key is given once")
-            taken.add(row.key)
             surrogate, who = self._items.surrogates[row.item], self.enroll(row.annotator, "person")
             shown = json.dumps(row.order, separators=(",", ":"))
             lease = (row.key, surrogate, row.slot, row.token)
