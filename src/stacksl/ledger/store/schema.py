@@ -170,11 +170,6 @@ _ONCE: Final = (
     "handed (key)",
     "events (round) WHERE event = 'round'",
     "events (item, slot, token) WHERE event = 'reserved'",
-    "events (item, slot, token) WHERE event = 'released'",
-    "events (item, slot, token) WHERE event = 'answered'",
-    "events (item, slot) WHERE event = 'answered'",
-    "events (item) WHERE event = 'learned'",
-    "events (item, slot, number) WHERE event = 'corrected'",
     "events (seq) WHERE event = 'settings'",  # to find the newest
     "events (seq) WHERE event = 'derived'",
 )
