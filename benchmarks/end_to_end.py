@@ -100,9 +100,19 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
     spec = job_of(rounds, folder)
     gc.collect()
 
+    from stacksl.ledger.store.database import Store
     from stacksl.runs.session.session import Session
 
     phases: dict[str, list[float]] = {}
+    commits: list[float] = []
+    commit = Store.commit
+
+    def timed(store: Store) -> None:
+        begun = time.perf_counter()
+        commit(store)
+        commits.append(time.perf_counter() - begun)
+
+    Store.commit = timed  # type: ignore[method-assign]
 
     def told(progress: Any) -> None:
         memory = status("RssAnon") - peak.before
@@ -117,7 +127,7 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
         "rounds": rounds, "seconds": seconds, "cpu_seconds": cpu, "phases": phases,
         "labels": ledger.accounts.asked, "budget": ledger.accounts.budget,
         "ledger_rows": ledger.head.count,
-        "fsyncs": ledger._store.fsyncs, "fsync_seconds": ledger._store.fsync_seconds,
+        "fsyncs": len(commits), "fsync_seconds": sum(commits),
         "anonymous_added_mib": peak.added(), "peak_rss_mib": status("VmHWM"),
     }  # fmt: skip
 

@@ -163,7 +163,7 @@ def test_a_run_of_another_format_is_refused(
     home: Path, said: Said, command: str, step: int
 ) -> None:
     path = home / "one" / "run.db"
-    edit(path, f"UPDATE format SET number = {FORMAT + step}")
+    edit(path, f"PRAGMA user_version = {FORMAT + step}")
     code, out, err = said(command)
     expect_a_sentence(code, out, err, path)
     assert f"has format {FORMAT + step}, " in err

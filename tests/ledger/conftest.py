@@ -101,6 +101,18 @@ def sums(ledger: Ledger, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(ledger.accounts, name) for name in names)
 
 
+def commits_of(ledger: Ledger) -> list[str]:
+    """The commits of the ledger from here on, as they come."""
+    commits: list[str] = []
+
+    def trace(statement: str) -> None:
+        if statement == "COMMIT":
+            commits.append(statement)
+
+    ledger._store.connection.set_trace_callback(trace)
+    return commits
+
+
 def events(ledger: Ledger) -> list[str]:
     """The events of its rows."""
     return [row.event for row in ledger.rows()]

@@ -123,11 +123,11 @@ def test_missing_foreign_and_empty_files(tmp_path: Path):
     edit(other, "CREATE TABLE mine (x)")
     before = chain_of(other, "sqlite_master"), len(other.read_bytes())
     for path, words in (
-        (tmp_path, "got the folder"),
+        (tmp_path, "no ledger at"),
         (tmp_path / "nothing.db", "no ledger at"),
         (text, "SQLite file, got something else"),
-        (empty, "is empty, it was cut"),
-        (other, "got one without its tables"),
+        (empty, "has format 0"),
+        (other, "has format 0"),
     ):
         for readonly in (True, False):
             with pytest.raises(LedgerError, match=words) as caught:
@@ -290,14 +290,14 @@ def test_values_of_another_type_are_one_sentence(book, decision, path, table, ch
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (f"UPDATE format SET number = {FORMAT + 1}", f"has format {FORMAT + 1}"),
-        (f"UPDATE format SET number = {FORMAT - 1}", f"has format {FORMAT - 1}"),
-        ("DROP TABLE format", "has format 0"),
+        (f"PRAGMA user_version = {FORMAT + 1}", f"has format {FORMAT + 1}"),
+        (f"PRAGMA user_version = {FORMAT - 1}", f"has format {FORMAT - 1}"),
+        ("PRAGMA user_version = 0", "has format 0"),  # as of versions that had a table for it
     ],
 )
 @pytest.mark.parametrize("readonly", [True, False])
 def test_a_ledger_of_another_format_is_refused(book, path, change, said, readonly):
-    said += f", .* reads format {FORMAT}: use the version"
+    said += f", .* reads format {FORMAT}: .* use the version"
     book().close()
     edit(path, change)
     before = path.read_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -20,7 +20,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.arrays import Saved, write_arrays
 from stacksl.ledger.store.database import (
     Store,
-    open_store,
+    opened,
     place_file,
     remove_file,
 )
@@ -89,7 +89,7 @@ class Journal(LedgerReader):
         draft = path.with_name(path.name + ".new")
         remove_file(draft)  # left by a process that was killed here
         try:
-            with closing(Store(draft)) as store, store.writing():
+            with Store(draft) as store, store.writing():
                 make_tables(store.connection)
                 write_settings(store, {**(settings or {}), SALT: new_salt()})
                 write_classes(store, classes)
@@ -115,7 +115,7 @@ class Journal(LedgerReader):
             LedgerError: there is no ledger, it is of another format, or cannot be read.
             LedgerCorrupt: its rows contradict each other.
         """
-        store = open_store(Path(path), readonly=readonly)
+        store = opened(Path(path), readonly=readonly)
         try:
             return cls(store, clock)
         except BaseException:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.atomic import sync_folder
@@ -20,7 +19,6 @@ from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.schema import (
     EVENTS,
     FORMAT,
-    FORMAT_TABLE,
     HANDED,
     KINDS,
     REQUESTS,
@@ -42,13 +40,10 @@ class Store:
 
     Attributes:
         name: the file, for messages.
-        fsyncs, fsync_seconds: how many transactions were made durable, and how long that took.
     """
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self.readonly = readonly
-        self.fsyncs = 0
-        self.fsync_seconds = 0.0
         self.name = str(path)
         with self.sentences():
             self.connection = (_open_readonly if readonly else _open)(path)
@@ -99,12 +94,9 @@ class Store:
                 self.connection.rollback()
 
     def commit(self) -> None:
-        """Make the transaction durable, and count it."""
-        start = time.perf_counter()
+        """Make the transaction durable."""
         with self.sentences():
             self.connection.execute("COMMIT")
-        self.fsyncs += 1
-        self.fsync_seconds += time.perf_counter() - start
 
     def select(
         self, table: Table, columns: Sequence[str] = (), clauses: str = "", *values: object
@@ -228,6 +220,12 @@ class Store:
         row = self.connection.execute(f"PRAGMA {words}").fetchone()
         return 0 if row is None else int(row[0])
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Close the database."""
         with self.sentences(), suppress(sqlite3.ProgrammingError):  # closed before
@@ -304,56 +302,27 @@ def edited(store: Store, table: Table, place: object) -> LedgerCorrupt:
 # Opening and placing ---------------------------------------------------------------------------
 
 
-@contextmanager
-def opened(path: Path, *, readonly: bool = False) -> Iterator[Store]:
-    """The store of a run's database, closed at the end.
-
-    Raises:
-        LedgerError: there is none, it is of another format, or cannot be read.
-    """
-    store = open_store(path, readonly=readonly)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def open_store(path: Path, *, readonly: bool = False) -> Store:
+def opened(path: Path, *, readonly: bool = False) -> Store:
     """The store of a run's database, of the format that this version reads.
 
     Raises:
         LedgerError: there is none, it is of another format, or cannot be read.
     """
-    if path.is_dir():
-        raise LedgerError(f"expected a run's database, got the folder {path}: name its run.db")
-    if not path.exists():
+    if not path.is_file():
         raise LedgerError(f"there is no ledger at {path}: name the run.db of a run")
-    if path.stat().st_size == 0:
-        raise LedgerError(f"the ledger {path} is empty, it was cut: restore the file from a copy")
     store = Store(path, readonly=readonly)
     try:
         with store.sentences():
-            _expect_format(store.connection)
+            ((number,),) = store.connection.execute("PRAGMA user_version")
+        if number != FORMAT:
+            raise LedgerError(
+                f"the database {path} has format {number}, this version of stacksl reads format"
+                f" {FORMAT}: name the run.db of a run, or use the version that wrote it"
+            )
     except BaseException:
         store.close()
         raise
     return store
-
-
-def _expect_format(connection: sqlite3.Connection) -> None:
-    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    if (EVENTS.name,) not in names:
-        raise LedgerError(
-            "expected a run's database, got one without its tables: name the run.db of a run"
-        )
-    known = (FORMAT_TABLE.name,) in names
-    rows = connection.execute("SELECT number FROM format").fetchall() if known else ()
-    number = next((number for (number,) in _typed(FORMAT_TABLE, ["number"], rows)), 0)
-    if number != FORMAT:
-        raise LedgerError(
-            f"the run's database has format {number}, this version of stacksl reads format"
-            f" {FORMAT}: use the version that wrote it"
-        )
 
 
 def remove_file(path: Path) -> None:

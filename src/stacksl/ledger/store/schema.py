@@ -41,8 +41,6 @@ class Table:
         return f"CREATE TABLE {self.name} ({columns}, PRIMARY KEY ({self.key}))"
 
 
-FORMAT_TABLE = Table("format", {"number": "int"}, "number")  # read before any other table
-
 TERMS: Final = Table(
     "terms",
     {
@@ -159,7 +157,7 @@ REQUESTS: Final = Table("requests", {"place": "int", "salt": "str", "content": "
 """The calls to a model that answers: two rows each, JSON, in the order in which they happened."""
 
 _TABLES: Final = (
-    FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, TEST, REJECTED, NAMES, TEXTS,
+    TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, TEST, REJECTED, NAMES, TEXTS,
     HANDED, REQUESTS, ERASING, EVENTS,
 )  # fmt: skip
 
@@ -180,7 +178,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
     """Create the tables, in the open transaction of `connection`."""
     for table in _TABLES:
         connection.execute(table.sql())
-    connection.execute("INSERT INTO format VALUES (?)", (FORMAT,))
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def make_indexes(connection: sqlite3.Connection) -> None:
