@@ -231,8 +231,6 @@ def test_rows_that_were_handed_out_are_found_by_their_keys(book, decision):
     rows = [Handed(f"k{9 - n}", f"q{n}", 0, 1, "Ann", 1, (0, 1, 2, 3)) for n in range(3)]
     ledger.hand_out(rows)
     assert ledger.private.handed() == rows
-    assert ledger.private.handed(["k7", "k9", "k1", "k9"]) == [rows[0], rows[2]]
-    assert ledger.private.handed([f"k{n}" for n in range(2_000)]) == rows
-    assert ledger.private.handed([]) == []
+    assert [ledger.private.handed(key) for key in ("k8", "k1")] == [[rows[1]], []]
     with pytest.raises(LedgerError, match="handed.key.*recorded twice"):
         ledger.hand_out([replace(rows[1], key="k8")])

@@ -179,7 +179,7 @@ def test_items_are_added_with_settings_in_one_transaction(ledger, path) -> None:
         assert ledger.add_items(new[:2]) == 2
         assert ledger.add_items(new[2:]) == 1
         ledger.reserve(["n2"])
-    assert [row.event for row in ledger.rows()] == ["settings", "reserved"]
+    assert [row.event for row in ledger.rows()] == ["settings"] * 3 + ["reserved"]
     assert given_in(path)[0] == RECORDS + new
     ledger.verify({"a file": ledger.head})
     ledger.close()

@@ -303,7 +303,7 @@ class OpenRun:
 
     def _row(self, annotator: str, key: str) -> Handed | None:
         """The row of an annotator, open or not."""
-        rows = [self.sheets.now(row) for row in self.ledger.private.handed([key])]
+        rows = [self.sheets.now(row) for row in self.ledger.private.handed(key)]
         return next((row for row in rows if row.annotator == annotator), None)
 
     def _note(self, receipts: Sequence[Receipt]) -> None:

@@ -25,20 +25,20 @@ from stacksl.ledger.store.database import (
     remove_file,
 )
 from stacksl.ledger.store.rows import (
+    ROWS,
     RejectedRow,
     digest_of_rows,
+    expect_rows,
     write_items,
     write_rejected,
 )
 from stacksl.ledger.store.schema import ERASING, TERMS, TEST, make_indexes, make_tables
 from stacksl.ledger.store.settings import (
-    ROWS,
     SALT,
     ClassRow,
     Setting,
     digest_of,
     expect_digest,
-    expect_sealed,
     new_salt,
     other_derived,
     write_classes,
@@ -247,7 +247,7 @@ class Journal(LedgerReader):
             write_settings(self._store, changes)
             if classes is not None:
                 write_classes(self._store, classes)
-            self._record_digest(said or {})
+            self.record("settings", {**(said or {}), "digest": digest_of(self._store)})
 
     def codes_of(self, names: Iterable[str]) -> list[str]:
         """The codes under which the chain has annotators; new ones where they have none."""
@@ -264,11 +264,11 @@ class Journal(LedgerReader):
         """
         with self.together():
             self._expect_digest()
-            expect_sealed(self._store, each=False)  # nor will one of the rows
+            expect_rows(self._store, each=False)  # nor will one of the rows
             count = write_items(self._store, records)
             write_rejected(self._store, rejected)
             write_settings(self._store, {ROWS: Setting(digest_of_rows(self._store))})
-            self._record_digest({})
+            self.record("settings", {"digest": digest_of(self._store)})
         self.items.read()
         return count
 
@@ -276,15 +276,6 @@ class Journal(LedgerReader):
         """Check that no edit by hand will get a digest of its own, in the open transaction."""
         if all(entry.event != "settings" for entry in self.entries):  # else done before
             expect_digest(self._store)
-
-    def _record_digest(self, details: Mapping[str, object]) -> None:
-        """Record the digest of settings and classes and the `details` of their change."""
-        content = {**details, "digest": digest_of(self._store)}
-        if self.entries and self.entries[-1].event == "settings":  # one row for several changes
-            last = self.entries[-1]
-            self.entries[-1] = replace(last, text=canonical({**last.payload, **content}))
-        else:
-            self.record("settings", content)
 
     def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
         """Replace the state of the run, and its `facts` (JSON values)."""

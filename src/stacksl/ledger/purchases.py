@@ -150,7 +150,7 @@ class Head(NamedTuple):
     hash: str
 
 
-def whole(value: object, what: str, why: str = "a labeler answers in integers") -> int:
+def whole(value: object, what: str) -> int:
     """`value` as a plain integer; 0.9 is not 0, and 2.0 is not 2.
 
     Raises:
@@ -159,7 +159,9 @@ def whole(value: object, what: str, why: str = "a labeler answers in integers") 
     try:
         return operator.index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]  # TypeError is handled
     except TypeError:
-        raise LabelerError(f"{what} should be a whole number, got {value!r}: {why}") from None
+        raise LabelerError(
+            f"{what} should be a whole number, got {value!r}: a labeler answers in integers"
+        ) from None
 
 
 def whole_answer(answer: Answer) -> Answer:

@@ -25,8 +25,9 @@ from stacksl.ledger.recorded import Recorded
 from stacksl.ledger.store.arrays import Saved, array_heads, read_arrays
 from stacksl.ledger.store.database import Digests, Store, edited, expect_stored
 from stacksl.ledger.store.names import Items, PrivateTables
+from stacksl.ledger.store.rows import expect_rows
 from stacksl.ledger.store.schema import ARRAYS, EVENTS, TERMS
-from stacksl.ledger.store.settings import expect_digest, expect_sealed, read_state
+from stacksl.ledger.store.settings import expect_digest, read_state
 from stacksl.types import Decision
 
 _CHARGED = ("train", "audit")
@@ -401,7 +402,7 @@ class LedgerReader:
                         " restore the one or the other from a copy"
                     )
             expect_digest(self._store)
-            expect_sealed(self._store, each=True)
+            expect_rows(self._store, each=True)
             expect_stored(self._store, stored)
             for saved in self.arrays() if arrays else ():
                 if not saved.whole:

@@ -179,15 +179,13 @@ class PrivateTables:
         rows = self._store.select(TEXTS, ("words", "text", "note"), *which)
         return {words: (text, note) for words, text, note in rows}
 
-    def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
-        """The rows handed out to people, those of known `keys` or all, in that order.
+    def handed(self, key: str | None = None) -> list[Handed]:
+        """The rows handed out to people in that order, or the one of a `key` if it is known.
 
         There is none of an erased item.
         """
-        if keys is None:
-            rows = self._store.select(HANDED, (), "ORDER BY place")
-        else:
-            rows = sorted(self._store.chosen(HANDED, (), "key", set(keys)))  # by place
+        which = ("",) if key is None else ("WHERE key = ?", key)
+        rows = self._store.select(HANDED, (), f"{which[0]} ORDER BY place", *which[1:])
         handed = []
         for _, _, key, surrogate, slot, token, person, sheet, shown in rows:
             item = self._items.identities[surrogate].id

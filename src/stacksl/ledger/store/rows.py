@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.events import canonical, erased_name
 from stacksl.ledger.purchases import ItemRecord
-from stacksl.ledger.store.schema import ITEMS, REJECTED, TEST, Table
+from stacksl.ledger.store.schema import ITEMS, REJECTED, SETTINGS, TEST, Table
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
 
+ROWS: Final = "rows"  # a setting: the digest of what the run was given
 _CONTENT: Final = tuple(ItemRecord.__dataclass_fields__)
 _values_of = attrgetter(*_CONTENT)
 _KEPT: Final = ("surrogate", "commitment", "size", "part")  # also of an erased row
@@ -148,8 +149,8 @@ def digest_of_rows(store: Store) -> str:
     return digest.hexdigest()
 
 
-def expect_rows(store: Store, digest: object, *, each: bool) -> None:
-    """Compare all rows with their `digest`, and before with `each` every row with its commitment.
+def expect_rows(store: Store, *, each: bool) -> None:
+    """Compare all rows with their digest, and before with `each` every row with its commitment.
 
     Raises:
         LedgerCorrupt: a row was edited, added, removed or moved.
@@ -163,7 +164,8 @@ def expect_rows(store: Store, digest: object, *, each: bool) -> None:
                     f"row {number} of the table '{table.name}' in {store.name} was edited or"
                     " damaged: restore the file from a copy"
                 )
-    if digest_of_rows(store) != digest:
+    stored = store.select(SETTINGS, ("value",), "WHERE name = ?", ROWS)
+    if not stored or digest_of_rows(store) != json.loads(stored[0][0]):
         raise LedgerCorrupt(
             f"rows of the items or the test in {store.name} were added, removed or edited:"
             " restore the file from a copy"

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stacksl.errors import LedgerCorrupt
 from stacksl.files import formats
 from stacksl.ledger.events import canonical
-from stacksl.ledger.store.rows import expect_rows, salted
+from stacksl.ledger.store.rows import ROWS, salted
 from stacksl.ledger.store.schema import CLASSES, SETTINGS, STATE, TERMS
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
 
 SALT: Final = "salt"  # of the digest: settings may hold texts, which the chain must not tell
-ROWS: Final = "rows"  # the digest of what the run was given
 _OWN: Final = (SALT, ROWS)
 _Tables = tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]  # rows of settings, of classes
 
@@ -79,16 +78,6 @@ def write_classes(store: Store, classes: Iterable[ClassRow]) -> None:
     store.connection.execute("DELETE FROM classes")
     rows = ((row.name, row.description, _text(row.examples)) for row in classes)
     store.insert(CLASSES, ((place, *row) for place, row in enumerate(rows)))
-
-
-def expect_sealed(store: Store, *, each: bool) -> None:
-    """Compare what the run was given with its digest, and with `each` every row with its own.
-
-    Raises:
-        LedgerCorrupt: a row was edited, added or removed.
-    """
-    stored = store.select(SETTINGS, ("value",), "WHERE name = ?", ROWS)
-    expect_rows(store, json.loads(stored[0][0]) if stored else None, each=each)
 
 
 def new_salt() -> Setting:
