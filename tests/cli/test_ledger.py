@@ -111,8 +111,7 @@ def test_a_schema_that_is_no_text_is_one_sentence(stacksl, run) -> None:
         "UPDATE settings SET value = '9' WHERE name = 'labels'",
         "UPDATE settings SET origin = 'config' WHERE name = 'budget'",
         "DELETE FROM settings WHERE name = 'seed'",
-        "UPDATE classes SET name = 'c' WHERE place = 0",
-        "INSERT INTO classes VALUES (9, 'c', '', '[]')",
+        "UPDATE settings SET value = replace(value, '[', '[ ') WHERE name = 'class_list'",
     ],
 )
 def test_an_edited_setting_or_class_is_told_by_every_command(stacksl, run, change) -> None:

@@ -110,7 +110,7 @@ def test_a_flipped_bit_is_harmless_or_refused(home: Path, said: Said, name: str)
 @pytest.mark.parametrize(
     ("command", "tables"),
     [
-        (STATUS, ("settings", "classes", "state")),
+        (STATUS, ("settings", "state")),
         (VERIFY, ("events", "items", "test", "terms", "arrays")),
     ],
 )

@@ -15,7 +15,7 @@ from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
 from stacksl.ledger.store.schema import FORMAT, TEST
-from stacksl.ledger.store.settings import ClassRow, Setting
+from stacksl.ledger.store.settings import Setting
 
 from ..saved_arrays import edit
 from .conftest import chain_of
@@ -244,7 +244,6 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
         ("terms", "settings = x'ff'"),
         ("settings", "value = x'ff'"),
         ("settings", "origin = 0.5"),
-        ("classes", "examples = x'ff'"),
         ("state", "record = x'ff'"),
         ("items", "id = CAST('x' || rowid AS BLOB)"),
         ("items", "size = 'four'"),
@@ -274,7 +273,7 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
 )
 def test_values_of_another_type_are_one_sentence(book, decision, path, table, change):
     given = {"test": [ItemRecord("t", "x", 2)], "rejected": [RejectedRow(0, 1, None, "empty")]}
-    ledger = book(settings={"seed": Setting(1)}, classes=[ClassRow("a")], **given)
+    ledger = book(settings={"seed": Setting(1)}, **given)
     ledger.forget("q9")
     ledger.post([decision(1)])
     ledger.save_arrays(1, {"weights": np.zeros(3)})

@@ -10,14 +10,20 @@ import pytest
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.settings import ClassRow, Setting, read_classes, read_settings, read_state
+from stacksl.ledger.store.settings import (
+    CLASSES,
+    Setting,
+    read_classes,
+    read_settings,
+    read_state,
+)
 
 from ..charges import charge
 from ..saved_arrays import edit
 from .fault_cases import fill
 
 GIVEN = {"budget": Setting("40", "flag"), "seed": Setting(0, "default"), "data": Setting("a.csv")}
-KINDS = [ClassRow("a", "the first", ("one text", "another")), ClassRow("b")]
+KINDS = [["a", "b"], ["the first", ""], [["one text", "another"], []]]
 EDITS = {
     "a value": "UPDATE settings SET value = '\"41\"' WHERE name = 'budget'",
     "an origin": "UPDATE settings SET origin = 'config' WHERE name = 'budget'",
@@ -26,11 +32,8 @@ EDITS = {
     "all settings": "DELETE FROM settings",
     "a setting that comes": "INSERT INTO settings VALUES ('gate', '\"margin\"', 'flag')",
     "the salt": "UPDATE settings SET value = '\"00\"' WHERE name = 'salt'",
-    "a class": "UPDATE classes SET name = 'c' WHERE place = 1",
-    "a description": "UPDATE classes SET description = 'else' WHERE place = 0",
-    "an example": "UPDATE classes SET examples = '[\"other\"]' WHERE place = 0",
-    "the order": "UPDATE classes SET place = 7 WHERE place = 0",
-    "a class that goes": "DELETE FROM classes WHERE place = 1",
+    "an example": "UPDATE settings SET value = replace(value, 'one', 'no') WHERE name LIKE 'c%'",
+    "classes that go": "DELETE FROM settings WHERE name = 'class_list'",
 }
 
 
@@ -41,7 +44,7 @@ def found(path: Path) -> tuple[object, object, object]:
 
 @pytest.fixture
 def ledger(book) -> Ledger:
-    return book(settings=GIVEN, classes=KINDS, facts={"warnings": ["mind"]})
+    return book(settings=GIVEN | {CLASSES: Setting(KINDS)}, facts={"warnings": ["mind"]})
 
 
 def test_what_was_given_is_read_again(ledger, path) -> None:
@@ -53,8 +56,9 @@ def test_what_was_given_is_read_again(ledger, path) -> None:
 
 
 def test_a_change_is_a_row_of_the_chain(ledger, path) -> None:
-    more = [*KINDS, ClassRow("c", "new")]
-    ledger.change_settings({"seed": None, "gate": Setting("margin", "flag")}, more)
+    more = [["a", "b", "c"], ["the first", "", "new"], KINDS[2]]
+    changes = {"seed": None, "gate": Setting("margin", "flag"), CLASSES: Setting(more)}
+    ledger.change_settings(changes)
     kept = {name: GIVEN[name] for name in ("budget", "data")}
     assert found(path)[:2] == (kept | {"gate": Setting("margin", "flag")}, more)
     (row,) = ledger.rows()
@@ -136,12 +140,12 @@ def test_a_change_that_fails_changes_nothing(ledger, path, decision) -> None:
     before = found(path)
     fill(ledger)
     with pytest.raises(LedgerError, match="disk is full"):
-        ledger.change_settings({"big": Setting("x" * 100_000)}, [])
+        ledger.change_settings({"big": Setting("x" * 100_000), CLASSES: None})
     fill(ledger, full=False)
 
     def stop() -> None:
         with ledger.together():
-            ledger.change_settings({"seed": Setting(9)}, [])
+            ledger.change_settings({"seed": Setting(9), CLASSES: None})
             ledger.write_state("finished", {})
             ledger.post([decision(1)])
             raise KeyError
@@ -167,9 +171,9 @@ def test_a_reader_never_sees_half_a_change(ledger, path) -> None:
     """The digest is of the same moment as what it is of, while another process changes it."""
     with opened(path, readonly=True) as store, store.reading():
         assert read_settings(store) == GIVEN
-        ledger.change_settings({"seed": Setting(9)}, [])
+        ledger.change_settings({"seed": Setting(9), CLASSES: None})
         assert (read_settings(store), read_classes(store)) == (GIVEN, KINDS)
-    assert found(path)[:2] == (GIVEN | {"seed": Setting(9)}, [])
+    assert found(path)[:2] == (GIVEN | {"seed": Setting(9)}, None)
 
 
 def test_every_byte_of_these_tables_is_found_or_harmless(ledger, path) -> None:
@@ -196,8 +200,8 @@ def sentence(path: Path, same: object) -> str:
 
 
 def places(path: Path) -> list[int]:
-    """Where the pages of the three tables and of their indices hold something."""
-    names = "('settings', 'classes', 'state')"
+    """Where the pages of the two tables and of their indices hold something."""
+    names = "('settings', 'state')"
     with sqlite3.connect(path) as connection:
         roots = f"SELECT rootpage FROM sqlite_master WHERE tbl_name IN {names} AND rootpage > 0"
         pages = [page for (page,) in connection.execute(roots)]

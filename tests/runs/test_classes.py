@@ -139,7 +139,7 @@ def test_an_old_sheet_takes_the_name_of_the_class(made: Run) -> None:
     received = made.answer(write_rows(old, rows))
     assert (received.faults, received.accepted) == ((), {"label": 4, "none": 1})
     keys = [row["key"] for row in rows[: len(says)]]
-    items = {row.key: row.item for row in told(made, lambda ledger: ledger.private.handed(keys))}
+    items = {row.key: row.item for row in told(made, lambda ledger: ledger.private.handed())}
     answers = {row[0]: row[4] for row in purchases(made)}
     assert [answers[items[key]] for key in keys] == [2, 1, 1, 2, 2]
     (new,) = sheets(made)

@@ -21,9 +21,9 @@ from stacksl.data import Classes
 from stacksl.errors import LedgerCorrupt, RunError, RunLocked
 from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.store.settings import Setting
+from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.runs.storage import folder as folders
-from stacksl.runs.storage.folder import RunFolder, claim_folder, class_rows
+from stacksl.runs.storage.folder import RunFolder, claim_folder, class_setting
 
 
 @contextmanager
@@ -210,7 +210,7 @@ def test_what_somebody_chose_is_what_another_run_takes(tmp_path) -> None:
 def test_classes_come_back_as_they_went(tmp_path) -> None:
     for number, examples in enumerate([(), (("one", "two"), ())]):
         given = Classes(("a", "b"), ("the first", ""), examples)
-        made = made_of(tmp_path / str(number), classes=class_rows(given))
+        made = made_of(tmp_path / str(number), settings={CLASSES: class_setting(given)})
         assert made.classes() == given
     assert made_of(tmp_path / "without").classes() is None
 

@@ -35,13 +35,11 @@ from stacksl.ledger.store.rows import (
 from stacksl.ledger.store.schema import ERASING, TERMS, TEST, make_indexes, make_tables
 from stacksl.ledger.store.settings import (
     SALT,
-    ClassRow,
     Setting,
     digest_of,
     expect_digest,
     new_salt,
     other_derived,
-    write_classes,
     write_settings,
     write_state,
 )
@@ -67,7 +65,6 @@ class Journal(LedgerReader):
         price: int = 0,
         items: Iterable[ItemRecord],
         settings: Mapping[str, Setting] | None = None,
-        classes: Iterable[ClassRow] = (),
         facts: Mapping[str, Any] | None = None,
         test: Iterable[ItemRecord] = (),
         rejected: Iterable[RejectedRow] = (),
@@ -76,8 +73,8 @@ class Journal(LedgerReader):
         """Create the database of a run; the file appears whole or not at all.
 
         Its labels, its `money` in micro-units (None for no limit) and the `price` of one label are
-        the most that it may buy, spend and pay. It is made with the `settings` and `classes`, and
-        begins as `running` with these `facts`; it has the `test` rows for its model, and rows that
+        the most that it may buy, spend and pay. It is made with the `settings`, and begins as
+        `running` with these `facts`; it has the `test` rows for its model, and rows that
         were `rejected`. The `clock` gives seconds since the epoch.
 
         Raises:
@@ -92,7 +89,6 @@ class Journal(LedgerReader):
             with Store(draft) as store, store.writing():
                 make_tables(store.connection)
                 write_settings(store, {**(settings or {}), SALT: new_salt()})
-                write_classes(store, classes)
                 write_state(store, "running", facts or {})
                 write_items(store, items)
                 write_items(store, test, TEST)
@@ -231,22 +227,18 @@ class Journal(LedgerReader):
     def change_settings(
         self,
         changes: Mapping[str, Setting | None],
-        classes: Sequence[ClassRow] | None = None,
         said: Mapping[str, object] | None = None,
     ) -> None:
         """Change what the run is made with, as a `settings` row with the new digest.
 
         Args:
             changes: the settings to set or, with None, to remove.
-            classes: all classes from here on; None leaves them as they are.
             said: for the report, in addition to the digest: JSON values without texts
                 of items, and people by their codes.
         """
         with self.together():
             self._expect_digest()
             write_settings(self._store, changes)
-            if classes is not None:
-                write_classes(self._store, classes)
             self.record("settings", {**(said or {}), "digest": digest_of(self._store)})
 
     def codes_of(self, names: Iterable[str]) -> list[str]:

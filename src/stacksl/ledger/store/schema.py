@@ -1,10 +1,9 @@
 """The tables of a run's database, and the number of their format.
 
-`terms` holds what the run may spend, `events` the chain, `settings` and `classes` how it is made,
-`items`, `test` and `rejected` what it was given, `state` where it is, `arrays` what was
-learned. The chain names an item by a random surrogate, a person by a random code and free texts by
-a salted hash; the other tables hold what these stand for, so that erasing an item never changes the
-chain.
+`terms` holds what the run may spend, `events` the chain, `settings` how it is made, `items`, `test`
+and `rejected` what it was given, `state` where it is, `arrays` what was learned. The chain names an
+item by a random surrogate, a person by a random code and free texts by a salted hash; the other
+tables hold what these stand for, so that erasing an item never changes the chain.
 """
 
 from __future__ import annotations
@@ -49,21 +48,14 @@ TERMS: Final = Table(
         "money": "int?",  # micro-units
         "price": "int",  # micro-units a label, at most
         "created": "int",  # microseconds
-        "settings": "str",  # the digest of `settings` and `classes` at the start
+        "settings": "str",  # the digest of `settings` at the start
     },
     "run",
 )
 """One row: what the run may spend; row 1 of the chain follows a hash of it."""
 
 SETTINGS: Final = Table("settings", {"name": "str", "value": "str", "origin": "str?"}, "name")
-"""What the run is made with: each value as JSON, and for a setting its origin."""
-
-CLASSES: Final = Table(
-    "classes",
-    {"place": "int", "name": "str", "description": "str", "examples": "str"},  # a JSON list
-    "place",
-)
-"""The classes that were given to the run, then those added since."""
+"""What the run is made with, its classes as well: each value as JSON, of a setting its origin."""
 
 STATE: Final = Table("state", {"record": "str"}, "record")
 """One row: where the run is, with what else there is to say of it, as JSON with its digest."""
@@ -157,7 +149,7 @@ REQUESTS: Final = Table("requests", {"place": "int", "salt": "str", "content": "
 """The calls to a model that answers: two rows each, JSON, in the order in which they happened."""
 
 _TABLES: Final = (
-    TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, TEST, REJECTED, NAMES, TEXTS,
+    TERMS, SETTINGS, STATE, ARRAYS, ITEMS, TEST, REJECTED, NAMES, TEXTS,
     HANDED, REQUESTS, ERASING, EVENTS,
 )  # fmt: skip
 

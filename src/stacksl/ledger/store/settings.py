@@ -1,4 +1,4 @@
-"""How a run is made and where it is: the tables `settings`, `classes` and `state`.
+"""How a run is made and where it is: the tables `settings` and `state`.
 
 A digest of settings and classes is in the terms of a run as it begins, and in a `settings` row of
 the chain after each change; they are compared with it whenever they are read. The state, which
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,14 +17,14 @@ from stacksl.errors import LedgerCorrupt
 from stacksl.files import formats
 from stacksl.ledger.events import canonical
 from stacksl.ledger.store.rows import ROWS, salted
-from stacksl.ledger.store.schema import CLASSES, SETTINGS, STATE, TERMS
+from stacksl.ledger.store.schema import SETTINGS, STATE, TERMS
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
 
 SALT: Final = "salt"  # of the digest: settings may hold texts, which the chain must not tell
-_OWN: Final = (SALT, ROWS)
-_Tables = tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]  # rows of settings, of classes
+CLASSES: Final = "class_list"
+_OWN: Final = (SALT, ROWS, CLASSES)
 
 
 class Setting(NamedTuple):
@@ -32,14 +32,6 @@ class Setting(NamedTuple):
 
     value: Any
     origin: str | None = None
-
-
-class ClassRow(NamedTuple):
-    """A class that was given to a run: its name, description, and example texts."""
-
-    name: str
-    description: str = ""
-    examples: tuple[str, ...] = ()
 
 
 def read_settings(store: Store) -> dict[str, Setting]:
@@ -50,7 +42,7 @@ def read_settings(store: Store) -> dict[str, Setting]:
     """
     return {
         name: Setting(json.loads(value), origin)
-        for name, value, origin in expect_digest(store)[0]
+        for name, value, origin in expect_digest(store)
         if name not in _OWN
     }
 
@@ -60,24 +52,18 @@ def write_settings(store: Store, changes: Mapping[str, Setting | None]) -> None:
     for name, setting in changes.items():
         store.connection.execute("DELETE FROM settings WHERE name = ?", (name,))
         if setting is not None:
-            store.insert(SETTINGS, [(name, _text(setting.value), setting.origin)])
+            text = json.dumps(setting.value, ensure_ascii=True, default=str)
+            store.insert(SETTINGS, [(name, text, setting.origin)])
 
 
-def read_classes(store: Store) -> list[ClassRow]:
-    """The classes that were given, in order; none where the data has them.
+def read_classes(store: Store) -> Any:
+    """The classes that were given, as they were written; None where the data has them.
 
     Raises:
         LedgerCorrupt: they were edited.
     """
-    _, classes = expect_digest(store)
-    return [ClassRow(name, about, tuple(json.loads(texts))) for _, name, about, texts in classes]
-
-
-def write_classes(store: Store, classes: Iterable[ClassRow]) -> None:
-    """Replace the classes, in the open transaction."""
-    store.connection.execute("DELETE FROM classes")
-    rows = ((row.name, row.description, _text(row.examples)) for row in classes)
-    store.insert(CLASSES, ((place, *row) for place, row in enumerate(rows)))
+    rows = expect_digest(store)
+    return next((json.loads(value) for name, value, _ in rows if name == CLASSES), None)
 
 
 def new_salt() -> Setting:
@@ -87,20 +73,15 @@ def new_salt() -> Setting:
 
 def digest_of(store: Store) -> str:
     """The salted SHA-256 of settings and classes as they stand, hexadecimal."""
-    return _digest(_tables(store))
+    return _digest(store.select(SETTINGS, (), "ORDER BY name"))
 
 
-def _tables(store: Store) -> _Tables:
-    settings = store.select(SETTINGS, (), "ORDER BY name")
-    return settings, store.select(CLASSES, (), "ORDER BY place")
+def _digest(rows: list[Any]) -> str:
+    return sha256(canonical(rows).encode()).hexdigest()
 
 
-def _digest(tables: _Tables) -> str:
-    return sha256(canonical(tables).encode()).hexdigest()
-
-
-def expect_digest(store: Store) -> _Tables:
-    """Compare settings and classes with their newest digest in the chain; the rows of both.
+def expect_digest(store: Store) -> list[Any]:
+    """Compare settings and classes with their newest digest in the chain; their rows.
 
     Raises:
         LedgerCorrupt: they were edited.
@@ -109,13 +90,13 @@ def expect_digest(store: Store) -> _Tables:
         changes = store.rows_of("settings")
         first = next(iter(store.select(TERMS, ("settings",))), None)
         known = changes[-1].payload.get("digest") if changes else first and first[0]
-        tables = _tables(store)
-    if _digest(tables) != known:
+        rows = store.select(SETTINGS, (), "ORDER BY name")
+    if _digest(rows) != known:
         raise LedgerCorrupt(
             f"the settings or classes in {store.name} were edited or damaged (their digest in the"
             " chain is another): restore the file from a copy; for other settings start a new run"
         )
-    return tables
+    return rows
 
 
 def other_derived(store: Store, digests: Mapping[str, str]) -> dict[str, str]:
@@ -150,7 +131,3 @@ def write_state(store: Store, state: str, facts: Mapping[str, Any]) -> None:
     """Replace the state of the run, in the open transaction."""
     store.connection.execute("DELETE FROM state")
     store.insert(STATE, [(formats.to_json({"state": state, **facts}),)])
-
-
-def _text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=True, default=str)

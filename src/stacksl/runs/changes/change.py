@@ -16,7 +16,7 @@ from stacksl.data.values import normal, one_line
 from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Handed
-from stacksl.ledger.store.settings import Setting
+from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.report.wording import plural
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.finish.forecasting import expect_stop_rule
@@ -47,7 +47,7 @@ from stacksl.runs.settings.terms import (
     what_measures,
 )
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import RunFolder, class_rows
+from stacksl.runs.storage.folder import RunFolder, class_setting
 from stacksl.runs.storage.status import SHORT, expect_begun, reopen
 
 TRAINING = {
@@ -444,7 +444,8 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         chosen["stop_when"] = report["stop_when"] = change.stop_when
     changes = {name: Setting(value) for name, value in values.items()}
     changes |= {name: Setting(value, "flag") for name, value in chosen.items()}
-    classes = wanted.sources.classes if change.classes else None
+    if change.classes and (classes := wanted.sources.classes) is not None:
+        changes[CLASSES] = class_setting(classes)
     if change.annotators:
         report["joined"] = ledger.codes_of(change.annotators)
     for kind, data in wanted.sources.parts[len(spec.sources.parts) :]:
@@ -452,7 +453,7 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
     if change.labeler is not None:
         report["labeler"] = change.labeler
     if changes:
-        ledger.change_settings(changes, None if classes is None else class_rows(classes), report)
+        ledger.change_settings(changes, report)
 
 
 def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> None:

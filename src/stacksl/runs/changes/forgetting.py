@@ -22,14 +22,14 @@ from stacksl.labelers.sheets.erasing import erase_rows
 from stacksl.ledger.events import erased_name
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
-from stacksl.ledger.store.settings import SALT, Setting, new_salt
+from stacksl.ledger.store.settings import CLASSES, SALT, Setting, new_salt
 from stacksl.runs.items.stored import ASIDE, ASIDE_AT_FIRST
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folder
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import DERIVED, MAP, expect_derived, note_derived
-from stacksl.runs.storage.folder import RunFolder, class_rows
+from stacksl.runs.storage.folder import RunFolder, class_setting
 from stacksl.runs.storage.status import expect_begun
 from stacksl.types import Item
 
@@ -143,8 +143,8 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
         ASIDE_AT_FIRST: Setting(sorted(spec.sources.aside_at_first)),
         SALT: new_salt(),  # with the old one a digest of the report might confirm a guessed text
     }
-    classes = folder.classes()  # one of their examples may have its text
-    rows = None if classes is None else class_rows(classes.without(item.prompt))
+    if (classes := folder.classes()) is not None:  # one of their examples may have its text
+        changes[CLASSES] = class_setting(classes.without(item.prompt))
     state, calls, model = folder.read_state(), Calls(folder.database), spec.settings.labeler
     named = re.compile(rf"(?<![\w-]){re.escape(item.id)}(?![\w-])|{re.escape(item.prompt)}").search
     facts = {key: value for key, value in state.items() if key != "sentence" or not named(value)}
@@ -157,7 +157,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
             for lease in ledger.open_purchases()
             if lease.item == item.id and (cost := calls.cost(item.id, lease.slot))
         )
-        ledger.change_settings(changes, rows)
+        ledger.change_settings(changes)
         note_derived(folder, ledger, MAP)
         ledger.write_state(facts.pop("state"), facts)
         return Forgotten(ledger.forget(item.id), learned, tuple(remains))

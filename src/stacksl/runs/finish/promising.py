@@ -282,7 +282,7 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     sample = [frame[place] for place in rng.permutation(len(frame))[: look.sample]]
     with ledger.together():
         payload = {"look": [look.audit, len(sample), len(frame)]}
-        ledger.change_settings({k: Setting(v) for k, v in values.items()}, None, payload)
+        ledger.change_settings({k: Setting(v) for k, v in values.items()}, payload)
         next_terms(wanted, ledger, list(game.corpus.order), first=len(game.corpus.began))
         ledger.reserve(sample, "train")
     give_roles(wanted, game.corpus, ledger)

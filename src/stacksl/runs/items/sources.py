@@ -123,11 +123,12 @@ class Sources:
         before = self.classes
         assert before is not None
         names, descriptions = (*before.names, *added), (*before.descriptions, *added.values())
+        examples = (*before.examples, *((),) * len(added)) if before.examples else ()
         return replace(
             self,
             parts=tuple(Part(kind, _wider(data, names)) for kind, data in self.parts),
             test=None if self.test is None else _wider(self.test, names),
-            given=Classes(names, descriptions, before.examples),
+            given=Classes(names, descriptions, examples),
             began=self.began or before.names,
         )
 

@@ -26,7 +26,7 @@ from stacksl.labelers.protocol import Labeler
 from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
-from stacksl.ledger.store.settings import Setting
+from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.lm import LanguageModel
 from stacksl.runs.finish.forecasting import LOOKS
 from stacksl.runs.finish.promising import before_a_look, doubted
@@ -60,7 +60,7 @@ from stacksl.runs.settings.budget import accuracy_mark, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP
-from stacksl.runs.storage.folder import SECRET, class_rows
+from stacksl.runs.storage.folder import SECRET, class_setting
 from stacksl.runs.storage.status import SHORT, name_of
 
 
@@ -202,6 +202,9 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
     `labeler` is the Python object that answers, if the settings name none.
     """
     classes, short = spec.sources.classes, before_a_look(spec, spec.budget.labels)
+    own = {SECRET: Setting(f"{unforeseen(128):032x}")}
+    if classes is not None:
+        own[CLASSES] = class_setting(classes)
     # said by a run that is cut early
     lasting = [sentence for sentence in dict.fromkeys(warnings) if sentence != short]
     facts: dict[str, Any] = {"warnings": lasting, SHORT: short}
@@ -214,8 +217,7 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
         money=spec.budget.money,
         price=spec.budget.price,
         items=records_of(spec.sources),
-        settings=spec.table() | {SECRET: Setting(f"{unforeseen(128):032x}")},
-        classes=() if classes is None else class_rows(classes),
+        settings=spec.table() | own,
         facts=facts,
         **given_of(spec.sources),
     ).close()

@@ -29,7 +29,6 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import ERASING
 from stacksl.ledger.store.settings import (
-    ClassRow,
     Setting,
     expect_digest,
     read_classes,
@@ -293,11 +292,11 @@ class RunFolder:
     def classes(self) -> Classes | None:
         """The classes that were given to the run, then those added since; None without any."""
         with opened(self.database, readonly=True) as store:
-            rows = read_classes(store)
-        if not rows:
+            given = read_classes(store)
+        if given is None:
             return None
-        names, descriptions, examples = zip(*rows, strict=True)
-        return Classes(names, descriptions, examples if any(examples) else ())
+        names, descriptions, examples = given
+        return Classes(tuple(names), tuple(descriptions), tuple(map(tuple, examples)))
 
     def has_results(self) -> bool:
         """Whether report facts and a model are there; deleted ones are made again by a resume."""
@@ -305,12 +304,9 @@ class RunFolder:
         return (self.path / FACTS).is_file() and any(path.is_file() for path in models)
 
 
-def class_rows(classes: Classes) -> list[ClassRow]:
+def class_setting(classes: Classes) -> Setting:
     """Classes as the database holds them."""
-    examples = classes.examples or ((),) * len(classes.names)
-    blank = ((),) * (len(classes.names) - len(examples))  # of classes that were added
-    columns = (classes.names, classes.descriptions, (*examples, *blank))
-    return [ClassRow(*row) for row in zip(*columns, strict=True)]
+    return Setting([classes.names, classes.descriptions, classes.examples])
 
 
 def _names(root: Path, day: str, name: str) -> Iterator[Path]:
