@@ -1,4 +1,4 @@
-"""Renewed features begin an epoch, and a decision names the one it was made in."""
+"""Renewed features begin an epoch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from ..charges import charge
 from ..saved_arrays import edit
 
 
-def epochs(ledger: Ledger) -> list[int]:
-    return [row.payload.get("epoch", 0) for row in ledger.rows() if row.event == "round"]
-
-
-def test_a_decision_names_its_epoch(book, decision) -> None:
+def test_renewed_features_begin_an_epoch(book, decision) -> None:
     ledger = book()
     ledger.post([decision(1, "skipped"), decision(2)])
     ledger.note_refreshed(1, {"refit": 1})
@@ -23,28 +19,13 @@ def test_a_decision_names_its_epoch(book, decision) -> None:
     ledger.post([decision(4, "skipped")])
     ledger.note_refreshed(2, {"refit": 2})
     ledger.post([decision(5, "skipped")])
-    assert epochs(ledger) == [0, 0, 1, 1, 2]
     assert ledger.accounts.epoch == 2
     rows = [row for row in ledger.rows() if row.event == "refreshed"]
     assert [(row.number, row.item, charge(row), dict(row.payload)) for row in rows] == [
         (1, None, 0, {"labels": 1, "refit": 1}),
         (2, None, 0, {"labels": 2, "refit": 2}),
     ]
-    assert [row.payload.get("epoch", 0) for row in rows] == [0, 0]
     ledger.verify({"a file": ledger.head})
-
-
-def test_epoch_0_leaves_no_word_in_the_row_and_decisions_come_back_as_they_were(
-    book, decision
-) -> None:
-    ledger = book()
-    first = ledger.post([decision(1)])
-    ledger.note_refreshed(0, {})
-    second = ledger.post([decision(2)])
-    rows = [row for row in ledger.rows() if row.event == "round"]
-    assert "epoch" not in rows[0].payload
-    assert rows[1].payload["epoch"] == 1
-    assert [row.decision() for row in rows] == [*first, *second]
 
 
 def test_the_epoch_is_counted_again_when_the_ledger_is_opened(book, decision, path) -> None:
@@ -55,7 +36,6 @@ def test_the_epoch_is_counted_again_when_the_ledger_is_opened(book, decision, pa
         assert again.accounts.epoch == 1
         again.post([decision(1)])
         again.note_refreshed(4, {})
-        assert epochs(again) == [1]
         assert again.accounts.epoch == 2
 
 
@@ -64,7 +44,6 @@ def test_what_waits_in_memory_is_written_before_the_epoch_begins(book, decision)
     ledger.post([decision(1, "skipped")])  # may wait
     ledger.note_refreshed(0, {})
     assert [row.event for row in ledger.rows()] == ["round", "refreshed"]
-    assert epochs(ledger) == [0]
 
 
 @pytest.mark.parametrize("number", [2, 0, None])
@@ -75,12 +54,3 @@ def test_an_epoch_that_does_not_follow_is_found(book, path, number) -> None:
     edit(path, "UPDATE events SET number = ? WHERE seq = 1", number)
     with pytest.raises(LedgerCorrupt, match="its epoch does not follow the last one"):
         Ledger.open(path)
-
-
-def test_a_decision_that_names_another_epoch_is_found(book, decision) -> None:
-    ledger = book()
-    ledger.note_refreshed(1, {})
-    ledger.accounts.epoch = 3  # a process that counts wrongly
-    ledger.post([decision(1)])
-    with pytest.raises(LedgerCorrupt, match="it names epoch 3 in epoch 1"):
-        ledger.verify()

@@ -174,17 +174,13 @@ class Accounts:
             return False
         return self.money is None or self.spent_money + price <= self.money
 
-    def count(self, entries: Iterable[Entry], *, epochs: bool = False) -> None:
-        """Count further rows; with `epochs` a decision must name the epoch that they lead to.
+    def count(self, entries: Iterable[Entry]) -> None:
+        """Count further rows.
 
         Raises:
             LedgerCorrupt: an event is unknown, or the rows before one do not allow it.
         """
         for entry in entries:
-            if epochs and entry.event == "round":
-                named = whole_of(entry, "epoch", 0)
-                if named != self.epoch:
-                    raise impossible(entry, f"it names epoch {named} in epoch {self.epoch}")
             self.apply(entry)
 
     def apply(self, entry: Entry) -> None:
@@ -382,13 +378,13 @@ def price_of(entry: Entry, price: object) -> int:
     return price
 
 
-def whole_of(entry: Entry, name: str, otherwise: int | None = None) -> int:
+def whole_of(entry: Entry, name: str) -> int:
     """An integer of the row's payload.
 
     Raises:
         LedgerCorrupt: it is not an integer.
     """
-    number = entry.payload.get(name, otherwise)
+    number = entry.payload.get(name)
     if type(number) is not int:
         raise impossible(entry, f"its {name} is {number!r}, not a whole number")
     return number

@@ -182,7 +182,7 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def decision_payload(decision: Decision, **extra: object) -> str:
+def decision_payload(decision: Decision) -> str:
     """The payload of a `round` row: everything but the round and the item, which have columns.
 
     Floats are written so that they are read back bit for bit; NaN and infinities, which JSON
@@ -204,7 +204,6 @@ def decision_payload(decision: Decision, **extra: object) -> str:
         state=[_write(x) for x in decision.state],
         skip_state=[_write(x) for x in decision.skip_state],
         status=decision.status,
-        **extra,
     )
     return canonical(data)
 

@@ -79,15 +79,11 @@ class Ledger(Journal):
         return posted
 
     def _post(self, decision: Decision) -> Decision:
-        accounts, left, round = self.accounts, self.accounts.left, int(decision.round)
-        surrogate = self.items.surrogates[decision.item]
-        asked = decision.status == "wanted" and left > 0
+        surrogate, round = self.items.surrogates[decision.item], int(decision.round)
+        asked = decision.status == "wanted" and self.accounts.left > 0
         if decision.status == "wanted":
             decision = decision.reserved() if asked else decision.refused()
-        named = {"epoch": accounts.epoch} if accounts.epoch else {}
-        commitment = self.items.identities[surrogate].commitment
-        payload = decision_payload(decision, left=left, item=commitment, **named)
-        self.record("round", payload, round=round, surrogate=surrogate)
+        self.record("round", decision_payload(decision), round=round, surrogate=surrogate)
         if asked:
             self._reserve((surrogate, 0), round)
         return decision
@@ -105,13 +101,12 @@ class Ledger(Journal):
     ) -> None:
         """Record the next lease of a purchase, at the ledger's price; an owned label costs nothing.
 
-        Where no decision record holds the item's commitment (audit, owned), the lease holds it.
-        One of an item which is asked `again` says so.
+        That of an item which is asked `again` says so.
         """
-        state, item = self.accounts.purchases.get(key), self.items.identities[key[0]]
+        state = self.accounts.purchases.get(key)
         self.record(
             "reserved",
-            {"again": True} if again else "{}" if purpose == "train" else {"item": item.commitment},
+            {"again": True} if again else "{}",
             round=round,
             surrogate=key[0],
             slot=key[1],

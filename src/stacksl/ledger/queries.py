@@ -390,10 +390,12 @@ class LedgerReader:
         with self._store.reading():
             for rows in walk(self.terms.genesis, pages):
                 for row in rows:
-                    self._check_private(row)
+                    words = row.payload.get("words")
+                    if words is not None and row.surrogate is not None:
+                        self.private.check(row.surrogate, str(words), row.seq)
                     for table, digests in row.payload.get(STORED, {}).items():
                         stored.setdefault(table, {}).update(digests)
-                accounts.count(rows, epochs=True)
+                accounts.count(rows)
             for name, head in {**array_heads(self._store), **(heads or {})}.items():
                 if self.place(head) is None:
                     raise LedgerCorrupt(
@@ -408,28 +410,6 @@ class LedgerReader:
                 if not saved.whole:
                     raise edited(self._store, ARRAYS, saved.head.count)
         read_state(self._store)
-
-    def _check_private(self, row: Row) -> None:
-        """Compare the tables outside the chain with the hashes in a row."""
-        if row.surrogate is None:
-            return
-        known = self.items.identities[row.surrogate]
-        if known.id is None:
-            raise LedgerCorrupt(
-                f"the item of row {row.seq} of the ledger should be in the table of items, but is "
-                "not: its row was removed or renamed, restore the file from a copy"
-            )
-        leased = row.event == "reserved" and row.purpose != "train"
-        if (leased or row.event == "round") and row.payload.get("item") != known.commitment:
-            raise LedgerCorrupt(
-                f"row {row.seq} of the ledger holds the hash {str(row.payload.get('item'))[:12]} "
-                f"of item '{known.id}', the table of items gives {str(known.commitment)[:12]}: "
-                "the item was edited, restore the file from a copy"
-            )
-        if row.event in ("answered", "late", "corrected", "released"):
-            words = row.payload.get("words")
-            if words is not None:
-                self.private.check(row.surrogate, str(words), row.seq)
 
     def arrays(self, seq: int | None = None) -> Iterator[Saved]:
         """The learner's saved arrays, newest first, or those that were saved after row `seq`."""

@@ -18,25 +18,21 @@ from stacksl.ledger.store.database import Digests, Store, insert_stored
 from stacksl.ledger.store.rows import salted
 from stacksl.ledger.store.schema import HANDED, ITEMS, NAMES, TEXTS
 
-_IDENTITY: Final = ("surrogate", "id", "size", "salt", "commitment")
+_IDENTITY: Final = ("surrogate", "id", "size", "salt")
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Identity(NamedTuple):
-    """What identifies an item; one that was erased has no salt, one without a row has nothing.
-
-    `commitment` is the salted hash of the item, which reveals nothing without the salt.
-    """
+    """What identifies an item; one that was erased has no salt, one without a row has nothing."""
 
     id: str | None
     size: int | None
     salt: str | None
-    commitment: str | None
 
 
-NOBODY: Final = Identity(None, None, None, None)
+NOBODY: Final = Identity(None, None, None)
 
 
 class Lookup(dict[K, V]):
