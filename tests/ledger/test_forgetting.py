@@ -285,7 +285,7 @@ def test_a_process_killed_on_the_way_has_forgotten_wholly_or_not_at_all(told, pa
             assert [each[:10] for each in again.erasing()] == ["forgotten-"]
             again.erased()
         assert [word for word in WORDS if word in bytes_of(path)] == []
-        assert again.texts(None)[0].note == "kept note"
+        assert again.texts()[0].note == "kept note"
 
 
 def test_forgetting_needs_no_other_folder(told, path, monkeypatch, tmp_path):

@@ -27,7 +27,7 @@ from stacksl.label.open_run import (
     view_of_finished,
 )
 from stacksl.labelers.sheets.rows import Asked, Reply
-from stacksl.runs.session.answering import Received, spec_of_people
+from stacksl.runs.session.answering import Received, expect_people
 from stacksl.runs.session.assignment import annotators_of
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -110,7 +110,8 @@ class Player:
             RunError: it is not answered by people, or another process holds it.
             StackslError: it cannot be opened.
         """
-        spec = spec_of_people(self.folder)
+        expect_people(self.folder)
+        spec = RunSpec.open(self.folder)
         self._people = People(tuple(annotators_of(spec.settings.annotators)))
         self._thread.start()
         self._started.wait()

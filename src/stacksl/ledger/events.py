@@ -14,7 +14,7 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Final
 
-from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.purchases import Head
 from stacksl.types import Decision, Label
 
@@ -132,27 +132,13 @@ class Row(Entry):
         """The decision of a `round` row, bit for bit as it was posted.
 
         For the `answered` row of an owned label it is `owned_decision`.
-
-        Raises:
-            LedgerError: the row is neither.
         """
-        if self.event == "answered" and self.purpose == "owned" and self.item is not None:
-            return owned_decision(self.item, int(self.payload["size"]))
-        if self.event != "round" or self.item is None or self.round is None:
-            raise LedgerError(
-                f"row {self.seq} should be the decision record of a known item, "
-                f"got event '{self.event}' of item {self.item!r}"
-            )
-        return read_decision(self.round, self.item, self.payload)
+        if self.purpose == "owned":
+            return owned_decision(str(self.item), int(self.payload["size"]))
+        return read_decision(self.round or 0, str(self.item), self.payload)
 
     def label(self) -> Label:
-        """The label of an `answered`, `learned`, `relabeled`, `late` or `corrected` row.
-
-        Raises:
-            LedgerError: the row carries no label; an answer need not name a candidate.
-        """
-        if "index" not in self.payload:
-            raise LedgerError(f"row {self.seq}, of event '{self.event}', carries no label")
+        """The label of an `answered`, `learned`, `relabeled`, `late` or `corrected` row."""
         return Label(int(self.payload["index"]))
 
 

@@ -262,13 +262,10 @@ class LedgerReader:
         )
         return {kind: counts[kind] for kind in get_args(Said)}
 
-    def texts(self, item: str | None = None) -> list[Answer]:
-        """The answers and corrections with a right text or a note; of one item or all."""
-        return [
-            answer
-            for _, answer in self._answers(("answered", "late", "corrected"), with_texts=True)
-            if (answer.text is not None or answer.note is not None) and item in (None, answer.item)
-        ]
+    def texts(self) -> list[Answer]:
+        """The answers and corrections with a right text or a note."""
+        answers = self._answers(("answered", "late", "corrected"), with_texts=True)
+        return [a for _, a in answers if a.text is not None or a.note is not None]
 
     def uncharged(self) -> tuple[list[Answer], list[Answer]]:
         """Answers that were kept uncharged: contradictions, and late ones, as `Ledger.take` says.

@@ -49,9 +49,7 @@ class Recorded:
             number += 1
 
     def take(self) -> Row:
-        """Take the next row."""
-        if not self._rows and not self._more():
-            raise RunError("the ledger has no further row to take")
+        """Take the `next` row, which there should be."""
         return self._rows.popleft()
 
     def same(self, entry: Entry) -> Row:

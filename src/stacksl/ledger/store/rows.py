@@ -35,7 +35,8 @@ CLEARED: Final = ", ".join(
 )
 """SQL that erases a row: it gets a name in place of its id, and what is left reveals nothing."""
 _DAMAGED: Final = (
-    "a row of the items or the test was edited or damaged: restore the run's database from a copy"
+    "a row of the items, the test or a sheet was edited or damaged: restore the run's database from"
+    " a copy"
 )
 
 
@@ -105,16 +106,21 @@ def _read(
 ) -> ItemRecord:
     if prompt is None and salt is not None:
         raise LedgerCorrupt(_DAMAGED)
-    candidates = None if listed is None else _list_in(listed)
+    candidates = None if listed is None else list_in(listed, str)
     return ItemRecord(id, prompt or "", size, candidates, *others)
 
 
-def _list_in(text: str) -> list[Any]:
+def list_in(text: str, kind: type) -> list[Any]:
+    """A list of values of one kind, as a column has it in JSON.
+
+    Raises:
+        LedgerCorrupt: the text is none.
+    """
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = None
-    if not isinstance(content, list):
+    if not isinstance(content, list) or any(type(value) is not kind for value in content):
         raise LedgerCorrupt(_DAMAGED)
     return content
 

@@ -10,7 +10,7 @@ from stacksl.errors import RunError
 from stacksl.labelers.sheets.cells import sign
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Word
-from stacksl.runs.session.answering import spec_of_people
+from stacksl.runs.session.answering import expect_people
 from stacksl.runs.session.assignment import SheetLabeler
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -40,7 +40,8 @@ def list_corrections(folder: RunFolder, files: Sequence[Path]) -> list[Correctio
         DataError: a file cannot be read.
     """
     with folder.locked():
-        spec = spec_of_people(folder)
+        expect_people(folder)
+        spec = RunSpec.open(folder)
         with Ledger.open(folder.database, readonly=True) as ledger:
             return _corrections(spec, ledger, files)
 
@@ -54,7 +55,8 @@ def record_corrections(
         RunError: one of them is not among those `agreed`.
     """
     with folder.locked():
-        spec = spec_of_people(folder)
+        expect_people(folder)
+        spec = RunSpec.open(folder)
         with Ledger.open(folder.database) as ledger:
             corrections = _corrections(spec, ledger, files)
             if not set(corrections) <= set(agreed):

@@ -83,16 +83,6 @@ def received(
     )
 
 
-def spec_of_people(folder: RunFolder) -> RunSpec:
-    """The spec of a run that has begun and that people answer by file.
-
-    Raises:
-        RunError: the run has not begun, or another labeler answers.
-    """
-    expect_people(folder)
-    return RunSpec.open(folder)
-
-
 def expect_people(folder: RunFolder) -> dict[str, Any]:
     """What the run is made with, by name, where people answer it by file.
 

@@ -79,7 +79,8 @@ def build_learner(
         seed=settings.seed,
         follower=follower,
         kl_on_skips=settings.update.kl_on_skips,
-        width_scale=width_scale(settings, block.dim),
+        width_scale=settings.gate.width_scale  # α of `contested` and of the gate score (D8)
+        or settings.scorer.noise * math.sqrt(block.dim),
     )
     prime(learner, block, order, budget)
     return learner, warnings
@@ -104,11 +105,6 @@ def prime(learner: Learner, block: Block, coming: Sequence[int], left: int) -> N
         scores = (learner.scorer.scores(block[row]) for row in coming)
         statistics = np.array([*map(margin_statistic, scores)])
         learner.gate_state = gate.primed(statistics, left / len(coming))
-
-
-def width_scale(settings: Settings, dim: int) -> float:
-    """α of `contested` and of the gate score: as given, else σ√d (D8)."""
-    return settings.gate.width_scale or settings.scorer.noise * math.sqrt(dim)
 
 
 def _gate(
