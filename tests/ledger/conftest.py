@@ -93,7 +93,8 @@ def lessons(receipts: Sequence[Receipt]) -> list[tuple[Decision, Label]]:
 def stored(path: Path, table: Table = ITEMS_TABLE) -> list[ItemRecord | None]:
     """What the file has of the items or test rows, in order; None for an erased one."""
     with opened(path, readonly=True) as store:
-        return [None if erased else record for record, erased in read_items(store, table)]
+        rows = [row for block in read_items(store, table) for row in block]
+    return [None if erased else record for record, erased in rows]
 
 
 def sums(ledger: Ledger, *names: str) -> tuple[Any, ...]:

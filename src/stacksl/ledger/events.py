@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.purchases import Head
@@ -99,6 +99,16 @@ class Entry:
 
 values_of = attrgetter(*Entry.__dataclass_fields__)
 """The values of an entry, in the order in which the chain has them and they are hashed."""
+
+
+E = TypeVar("E", bound=Entry)
+
+
+def parsed(entries: list[E]) -> list[E]:
+    """The same entries, with their payloads parsed; see `Entry.payload`."""
+    for entry in entries:
+        _ = entry.payload
+    return entries
 
 
 @dataclass(frozen=True)

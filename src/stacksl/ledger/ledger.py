@@ -227,6 +227,8 @@ class Ledger(Journal):
                 f"'{labeler}' answered item '{unknown[0]}', which is not among the "
                 f"{len(self.items)} items of this run: a labeler answers what it was asked"
             )
+        if all(self._is_recorded(answer) for answer in answers):
+            return [Receipt(answer, "repeated") for answer in answers]
         waits = not durable and all(self._can_wait(answer) for answer in answers)
         with self.later() if waits else self.together():
             settled = [self._settle(answer) for answer in answers]

@@ -12,7 +12,7 @@ from typing import cast, get_args
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.accounts import Accounts, Key, State, Terms
-from stacksl.ledger.events import STORED, Entry, Row, read_decision, walk
+from stacksl.ledger.events import STORED, Entry, Row, parsed, read_decision, walk
 from stacksl.ledger.purchases import (
     Answer,
     Head,
@@ -147,7 +147,7 @@ class LedgerReader:
             items = [self.items.identities[row.surrogate].id for row in rows]
             names = [self._name(row.code) for row in rows]
             named = zip(rows, items, names, strict=True)
-            yield [replace(row, item=item, labeler=name) for row, item, name in named]
+            yield parsed([replace(row, item=item, labeler=name) for row, item, name in named])
 
     def _name(self, code: str | None) -> str | None:
         """The name for a code of the chain; a labeler without a code has its name there."""
@@ -193,7 +193,7 @@ class LedgerReader:
         rounds = set(rounds)
         decisions = {}
         waiting = [e for e in self.entries if e.event == "round" and e.round in rounds]
-        for row in [*waiting, *self._store.round_rows(rounds)]:
+        for row in parsed([*waiting, *self._store.round_rows(rounds)]):
             if row.round is not None and (item := self.items.identities[row.surrogate].id):
                 decisions[row.round] = read_decision(row.round, item, row.payload)
         for round in sorted(rounds - decisions.keys()):
@@ -386,7 +386,7 @@ class LedgerReader:
         stored: Digests = {}
         with self._store.reading():
             for rows in walk(self.terms.genesis, pages):
-                for row in rows:
+                for row in parsed(rows):
                     words = row.payload.get("words")
                     if words is not None and row.surrogate is not None:
                         self.private.check(row.surrogate, str(words), row.seq)

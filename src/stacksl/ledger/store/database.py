@@ -6,11 +6,11 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.atomic import sync_folder
@@ -32,7 +32,7 @@ _AT_ONCE: Final = 500  # values in one statement
 _OF_ROW: Final = (*tuple(EVENTS.columns)[1:-2], "seq", "previous", "hash")  # as `Row` has them
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """The open database file of a ledger.
 
     A writer locks the whole file (`BEGIN IMMEDIATE`) before it reads what it decides on. There is
@@ -219,9 +219,6 @@ class Store:
         """The first number of a PRAGMA's result; 0 where it has none."""
         row = self.connection.execute(f"PRAGMA {words}").fetchone()
         return 0 if row is None else int(row[0])
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

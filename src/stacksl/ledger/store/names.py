@@ -15,7 +15,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.database import Digests, Store, insert_stored
-from stacksl.ledger.store.rows import list_in, salted
+from stacksl.ledger.store.rows import salted
 from stacksl.ledger.store.schema import HANDED, ITEMS, NAMES, TEXTS
 
 _IDENTITY: Final = ("surrogate", "id", "size", "salt")
@@ -186,7 +186,7 @@ class PrivateTables:
         for _, _, key, surrogate, slot, token, person, sheet, shown in rows:
             item = self._items.identities[surrogate].id
             if item is not None:
-                who, order = self.names.get(person, person), tuple(list_in(shown, int))
+                who, order = self.names.get(person, person), _order(key, shown)
                 handed.append(Handed(key, item, slot, token, who, sheet, order))
         return handed
 
@@ -204,3 +204,16 @@ class PrivateTables:
                 f"row {seq} of the ledger holds the hash {words[:12]} of an answer's texts, but "
                 "the table of texts holds others: they were edited, restore the file from a copy"
             )
+
+
+def _order(key: str, shown: str) -> tuple[int, ...]:
+    try:
+        order = json.loads(shown)
+    except ValueError:
+        order = None
+    if not isinstance(order, list) or not all(type(index) is int for index in order):
+        raise LedgerCorrupt(
+            f"the row '{key}' that was handed out should hold the order of its candidates, but "
+            "does not: the ledger is damaged, restore the file from a copy"
+        )
+    return tuple(order)

@@ -35,8 +35,7 @@ CLEARED: Final = ", ".join(
 )
 """SQL that erases a row: it gets a name in place of its id, and what is left reveals nothing."""
 _DAMAGED: Final = (
-    "a row of the items, the test or a sheet was edited or damaged: restore the run's database from"
-    " a copy"
+    "a row of the items or the test was edited or damaged: restore the run's database from a copy"
 )
 
 
@@ -72,11 +71,10 @@ def write_rejected(store: Store, rows: Iterable[RejectedRow]) -> None:
     store.insert(REJECTED, ((place, *row) for place, row in enumerate(rows, first)))
 
 
-def read_items(store: Store, table: Table = ITEMS) -> Iterator[tuple[ItemRecord, bool]]:
-    """Yield each item in order, and whether it is erased: then its text is empty."""
+def read_items(store: Store, table: Table = ITEMS) -> Iterator[list[tuple[ItemRecord, bool]]]:
+    """Yield each item in order, and whether it is erased: then its text is empty; in blocks."""
     for page in store.paged(table, ("salt", *_CONTENT), -math.inf, ""):
-        for _, *row in page:
-            yield _read(*row), row[0] is None
+        yield [(_read(*row), row[0] is None) for _, *row in page]
 
 
 def read_never_asked(
@@ -106,21 +104,16 @@ def _read(
 ) -> ItemRecord:
     if prompt is None and salt is not None:
         raise LedgerCorrupt(_DAMAGED)
-    candidates = None if listed is None else list_in(listed, str)
+    candidates = None if listed is None else _list_in(listed)
     return ItemRecord(id, prompt or "", size, candidates, *others)
 
 
-def list_in(text: str, kind: type) -> list[Any]:
-    """A list of values of one kind, as a column has it in JSON.
-
-    Raises:
-        LedgerCorrupt: the text is none.
-    """
+def _list_in(text: str) -> list[Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = None
-    if not isinstance(content, list) or any(type(value) is not kind for value in content):
+    if not isinstance(content, list):
         raise LedgerCorrupt(_DAMAGED)
     return content
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import file_digest
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -105,7 +106,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
     names = None if classes is None else classes.names
     with opened(folder.database, readonly=True) as store, store.reading():
         rejected = read_rejected(store)
-        test = [row for row, erased in read_items(store, TEST) if not erased]
+        test = [row for rows in read_items(store, TEST) for row, erased in rows if not erased]
         rows_by_part, erased, labels = _items(store, names)
     owned: list[Literal["owned"]] = [] if settings.owned is None else ["owned"]
     added = (More(*file).kind for file in table.get("more", ()))
@@ -151,7 +152,7 @@ def _items(
     places = {name: place for place, name in enumerate(names or ())}
     parts: dict[int, _Rows] = {}
     erased, labels = list[int](), list[int]()
-    for row, (record, is_erased) in enumerate(read_items(store)):
+    for row, (record, is_erased) in enumerate(chain.from_iterable(read_items(store))):
         rows = parts.setdefault(record.part, _Rows())
         labels.append(-1 if record.model is None else record.model)
         if is_erased:
