@@ -51,30 +51,20 @@ def answered_none(ledger: LedgerReader, usable: Container[str], *, adding: bool)
     Items that are not `usable`, that are open, or that were asked again since the last class was
     added, are left out; with `adding` a class that is still to be added counts as the last one.
     """
-    asked_at, last_class = _asked_at(ledger)
+    last_row: dict[str | None, int] = {}  # of each item's last lease; of the last class, under None
+    for row in ledger.rows(only=("reserved", "class_added")):
+        last_row[row.item] = row.seq
     groups: dict[str, list[Mapping[str, object]]] = {}
-    for row in ledger.export():
-        if row["purpose"] == "train" and row["item"] in usable:
-            groups.setdefault(str(row["item"]), []).append(row)
+    for bought in ledger.export():
+        if bought["purpose"] == "train" and bought["item"] in usable:
+            groups.setdefault(str(bought["item"]), []).append(bought)
     return [
         item
         for item, rows in groups.items()
-        if (adding or asked_at[item] < last_class)
+        if (adding or last_row[item] < last_row.get(None, 0))
         and any(row["said"] == "none" for row in rows)
         and not any(row["state"] == "open" or row["answer"] is not None for row in rows)
     ]
-
-
-def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
-    """The row of each item's last lease, and that of the last class."""
-    asked_at: dict[str, int] = {}
-    last_class = 0
-    for row in ledger.rows():
-        if row.event == "class_added":
-            last_class = row.seq
-        elif row.event == "reserved":
-            asked_at[str(row.item)] = row.seq
-    return asked_at, last_class
 
 
 def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
