@@ -74,11 +74,11 @@ class Journal(LedgerReader):
 
         Its labels, its `money` in micro-units (None for no limit) and the `price` of one label are
         the most that it may buy, spend and pay. It is made with the `settings`, and begins as
-        `running` with these `facts`; it has the `test` rows for its model, and rows that
-        were `rejected`. The `clock` gives seconds since the epoch.
+        `running` with these `facts`. It has `test` rows for its model, and rows of its files were
+        `rejected`. The `clock` gives seconds since the epoch.
 
         Raises:
-            LedgerError: the terms are invalid, or the path exists or cannot be written.
+            LedgerError: the path exists or cannot be written, or two items have one id.
         """
         path, terms = Path(path), Terms(run, budget, money, price, created=int(clock() * 1e6))
         if path.exists():
