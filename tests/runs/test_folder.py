@@ -23,7 +23,7 @@ from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.runs.storage import folder as folders
-from stacksl.runs.storage.folder import RunFolder, claim_folder, class_setting
+from stacksl.runs.storage.folder import RunFolder, class_setting, free_folder
 
 
 @contextmanager
@@ -217,14 +217,14 @@ def test_classes_come_back_as_they_went(tmp_path) -> None:
 
 def test_a_claimed_name_is_nobody_else_s(tmp_path) -> None:
     day = "2026-01-02"
-    assert claim_folder(tmp_path / "runs", day, "x").name == f"{day}-x"
-    assert claim_folder(tmp_path / "runs", day, "x").name == f"{day}-x-2"
+    assert free_folder(tmp_path / "runs", day, "x", claim=True).name == f"{day}-x"
+    assert free_folder(tmp_path / "runs", day, "x", claim=True).name == f"{day}-x-2"
     (tmp_path / "file").touch()
-    refused = claim_folder(tmp_path / "file", day, "x")
+    refused = free_folder(tmp_path / "file", day, "x", claim=True)
     with pytest.raises(RunError, match="cannot write the run's folder"):
         RunFolder.create(refused)
     (tmp_path / "loose").symlink_to(tmp_path / "gone" / "far")
-    assert claim_folder(tmp_path / "loose", day, "x").parent == tmp_path / "loose"
+    assert free_folder(tmp_path / "loose", day, "x", claim=True).parent == tmp_path / "loose"
 
 
 def test_a_lock_that_cannot_be_written_is_a_sentence(made, monkeypatch) -> None:

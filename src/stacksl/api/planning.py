@@ -31,7 +31,7 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.settings.terms import further_labels, most_each
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
+from stacksl.runs.storage.folder import RunFolder, free_folder
 
 if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
@@ -79,7 +79,7 @@ class Plan:
         sources, settings = self.spec.sources, self.spec.settings
         if settings.adapts and not self.fits:
             expect_room(settings, sources.pool.items, self.spec.budget.labels)
-        out = self.out if self.named else _default_folder(sources.pool.name, claim_folder)
+        out = self.out if self.named else _default_folder(sources.pool.name, claim=True)
         return replace(self, spec=replace(self.spec, folder=RunFolder(out)), named=True, fits=True)
 
     def start(self, progress: Callable[[Progress], None] | None = None) -> Run:
@@ -159,7 +159,7 @@ def prepare(
     sources = replace(sources, said=said)
     audit, further = _measuring(resolved.settings, sources, budget)
     name = sources.pool.name
-    folder = Path(out) if out is not None else _default_folder(name, new_folder_name)
+    folder = Path(out) if out is not None else _default_folder(name)
     spec = RunSpec(
         RunFolder(folder), resolved, sources, budget, _absolute(place) or "",
         _absolute(test_place), audit, further,
@@ -484,5 +484,5 @@ def _absolute(source: str | None) -> str | None:
     return str(Path(source).resolve())
 
 
-def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
-    return find(Path("runs"), date.today().isoformat(), name)
+def _default_folder(name: str, *, claim: bool = False) -> Path:
+    return free_folder(Path("runs"), date.today().isoformat(), name, claim=claim)

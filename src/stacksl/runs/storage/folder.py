@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -309,30 +308,23 @@ def class_setting(classes: Classes) -> Setting:
     return Setting([classes.names, classes.descriptions, classes.examples])
 
 
-def _names(root: Path, day: str, name: str) -> Iterator[Path]:
-    """The folder `root/DAY-NAME`, then the same with numbers appended."""
-    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
-    yield root / f"{day}-{stem}"
-    yield from (root / f"{day}-{stem}-{number}" for number in count(2))
+def free_folder(root: Path, day: str, name: str, *, claim: bool = False) -> Path:
+    """The first free folder `root/DAY-NAME`, with a number appended where that is taken.
 
-
-def new_folder_name(root: Path, day: str, name: str) -> Path:
-    """The first free folder `root/DAY-NAME`, with a number appended where that is taken."""
-    return next(folder for folder in _names(root, day, name) if not folder.exists())
-
-
-def claim_folder(root: Path, day: str, name: str) -> Path:
-    """`new_folder_name`, made as an empty folder that no other process can be given.
-
-    One that cannot be made is given back as it is: `RunFolder.create` says why.
+    With `claim` it is made, so that no other process can be given it. One that cannot be made is
+    given back as it is: `RunFolder.create` says why.
     """
-    with suppress(OSError):
-        root.mkdir(parents=True, exist_ok=True)
-        for folder in _names(root, day, name):
-            with suppress(FileExistsError):
-                folder.mkdir(mode=0o700)
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
+    folder, number = root / f"{day}-{plain}", 1
+    while True:
+        if claim:
+            with suppress(OSError):  # such as that another process was faster
+                folder.mkdir(mode=0o700, parents=True)
                 return folder
-    return new_folder_name(root, day, name)
+        if not folder.exists():
+            return folder
+        number += 1
+        folder = root / f"{day}-{plain}-{number}"
 
 
 def shown_facts(folder: RunFolder) -> Facts | None:
