@@ -163,8 +163,6 @@ def test_refits_come_at_their_shares_and_begin_epochs(finished: Run, corpus: Cor
         elif row.event == "refreshed":
             epoch += 1
             assert (row.payload["epoch"], row.payload["labels"]) == (epoch, learned)
-        elif row.event == "round":
-            assert row.payload.get("epoch", 0) == epoch
     assert tuple(seen) == SHARES
     assert epoch == len(SHARES) - 1, "after the last label nothing can be asked"
     assert len({row.payload["weights"] for row in rows_of(finished, "refit")}) == len(SHARES)
