@@ -147,7 +147,7 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
     before = holding(path)
     assert {"run.db", "0001-anna.csv", "0001-ben.csv"} <= before
     with Ledger.open(path / "run.db", readonly=True) as ledger:
-        texts = ledger.texts(ID)
+        texts = [answer for answer in ledger.texts() if answer.item == ID]
     assert {(RIGHT, NOTE), (None, NOTE)} == {(a.text, a.note) for a in texts}
 
     told = forget(path, ID)
