@@ -683,26 +683,6 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
     assert said in shown_run(made)
 
 
-def test_a_third_annotator_settles_the_rows_of_a_failed_look(tmp_path: Path) -> None:
-    """They are asked after the look, which is then judged again, by the same rows and model."""
-    given = {**PEOPLE, "budget": 620, "stop_when": "right=90%", "annotators": "anna,ben"}
-    made = play(begin(tmp_path, **given), erring(0.04))
-    [*_, failed], before = looks(made), {row.item for row in handed_rows(made)}
-    assert not failed["reached"]
-    command = f"stacksl change {made.path} --add-annotator NAME"
-    assert f"a third annotator settles it: `{command}`" in made.status()["stopped"]
-    made.change(annotators=["carl"])
-    assert "carl" in {row.annotator for row in handed_rows(made)}
-    play(made, erring(0.04))
-    [*_, settled], earlier = looks(made), looks(made)[:-1]
-    assert earlier[-1] == failed
-    assert (settled["drawn"], settled["audit"]) == (failed["drawn"], failed["audit"])
-    assert settled["differ"] < failed["differ"]
-    assert settled["left"] < failed["left"]
-    assert {row.item for row in handed_rows(made)} == before, "no other row was asked about"
-    expect_sound(made)
-
-
 @pytest.mark.parametrize(
     "meanwhile", [{"budget": 380}, {"budget": 400}, {"away": "ben"}, {"free": True, "drop": True}]
 )

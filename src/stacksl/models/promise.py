@@ -96,27 +96,18 @@ def _good_size(bad: int, rows: int, allowed: int) -> int | None:
 
 
 @lru_cache
-def first_look(share: float, rows: int, *, people: int) -> int | None:
+def first_look(share: float, rows: int, *, several: bool) -> int | None:
     """The labels that the first look at a table of so many rows takes, those before it included.
 
     None where no look is likely to show the `share`. It is taken to come after three refits, when
-    the model makes half of the errors that are allowed. Of two `people` or more each is
-    taken to err as often as is guessed.
+    the model makes half of the errors that are allowed. Of `several` people each is taken to err as
+    often as is guessed.
     """
     rows = min(rows, 10_000)  # a look at more rows is hardly larger, and takes long to compute
     before, allowed = min(rows, 3 * step_of(rows)), allowed_wrong(share, rows)
-    part, errors = rows - before, GUESSED if people > 1 else None
-    expected = allowed / 2 * part / rows + split_of(people, GUESSED) * part
-    look = planned(expected, before, part, allowed, errors) if part else None
+    part, errors = rows - before, GUESSED if several else None
+    look = planned(allowed / 2 * part / rows, before, part, allowed, errors) if part else None
     return None if look is None else before + look.labels
-
-
-def split_of(people: int, rate: float) -> float:
-    """The share of a look's rows of the model that stay open, and count as wrong.
-
-    Two people who differ are two of no more: a third would settle it.
-    """
-    return 2 * rate if people == 2 else 0.0
 
 
 def expected_look(
@@ -124,11 +115,12 @@ def expected_look(
 ) -> str:
     """The sentence before a run: how large an audit of the model's part shows the `share`.
 
-    The model's part is taken to be the `rows` but half of the `labels` that can be paid, at a
-    `price` in micro-units, with no error, a quarter and half of those allowed. Each audited row
-    takes so many `answers`.
+    The model's part is taken to be the `rows` but those of three refits, and but half of the
+    `labels` that can be paid if these are fewer, at a `price` in micro-units, with no error, a
+    quarter and half of those allowed. Each audited row takes so many `answers`.
     """
-    part, most = max(1, rows - labels // 2), max(1, labels // 2 // answers)
+    part = max(1, rows - min(labels // 2, 3 * step_of(rows)))
+    most = max(1, labels // 2 // answers)
     allowed = allowed_wrong(share, part)
     errors = sorted({0, allowed // 4, allowed // 2})
     audits = [(wrong, audit_size(wrong, part, allowed)) for wrong in errors]

@@ -131,7 +131,11 @@ def _request(spec: RunSpec) -> dict[str, Any] | None:
 
 
 def _bought(spec: RunSpec) -> str:
+    from stacksl.runs.finish.promising import expected_promise
+    from stacksl.runs.settings.budget import promised_share
+
     test, owned, further = _test(spec), len(spec.sources.owned), spec.further
+    promised = promised_share(spec.settings.stop_when)
     rows = len(spec.sources.pool.items)
     out = sum(row < rows for row in spec.sources.aside)
     like = "with the text of an example of a class or of a label that you have"
@@ -149,6 +153,7 @@ def _bought(spec: RunSpec) -> str:
         [
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
             ("Labels", f"{count(spec.budget.labels)} at most{some}"),
+            ("Promise", expected_promise(spec, promised) if promised is not None else None),
             ("Audit", expected_audit(spec) if test is None else None),
             ("Second look", asking if further else None),
             ("Mailings", _mailings(spec) if spec.settings.labeler == "file" else None),

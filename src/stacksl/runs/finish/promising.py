@@ -39,7 +39,6 @@ from stacksl.models.promise import (
     first_look,
     left_wrong,
     look_now,
-    split_of,
     step_of,
 )
 from stacksl.models.second_look import MOST, Verdict, settled
@@ -125,11 +124,6 @@ def doubted(settings: Settings) -> bool:
     return settings.labeler == FILE and len(annotators_of(settings.annotators)) > 1
 
 
-def crew(settings: Settings) -> int:
-    """How many people answer; 1 for a program."""
-    return len(annotators_of(settings.annotators)) if doubted(settings) else 1
-
-
 def last_drawn(ledger: LedgerReader) -> Drawn | None:
     """The last look whose rows were drawn."""
     rows = [row for row in ledger.rows(only=("settings",)) if "look" in row.payload]
@@ -142,18 +136,14 @@ def last_drawn(ledger: LedgerReader) -> Drawn | None:
 def open_look(ledger: LedgerReader) -> Drawn | None:
     """The look that is to be judged: its rows were drawn, or what it is judged by has changed.
 
-    A correction changes its model, a change of the run the share or the budget, and a person who
-    joined can settle rows on which others differ. No row to learn from was asked for since then.
+    A correction changes its model, a change of the run the share or the budget. No label was bought
+    since then.
     """
     look, looked = last_drawn(ledger), looks(ledger)
     if look is None or not looked or looked[-1]["drawn"] != look.number:
         return look
-    *_, judged_at = (row.seq for row in ledger.rows(only=("looked",)))
-    since = list(ledger.rows(judged_at, only=("reserved", "settings")))
     changed = ledger.accounts.reached != looked[-1]["reached"]
-    changed |= not looked[-1]["reached"] and any("joined" in row.payload for row in since)
-    learning = any(row.purpose == "train" and not row.slot for row in since)
-    return look if changed and not learning else None
+    return look if changed and ledger.accounts.asked == looked[-1]["asked"] else None
 
 
 def looks(ledger: LedgerReader) -> list[Mapping[str, Any]]:
@@ -182,10 +172,8 @@ def next_look(
     if not stages:
         return None
     factor, rate = 1.0, max(stages[-1].errors, doubled_of(game.ledger).rate)
-    split = split_of(crew(spec.settings), rate)
     for look in {look["drawn"]: look for look in before}.values():
-        share_wrong = look["expected"] / max(1, look["rows"]) + split
-        expected = factor * share_wrong * look["audit"]
+        expected = factor * look["expected"] * look["audit"] / max(1, look["rows"])
         factor *= min(4.0, max(1.0, (look["wrong"] + 1) / (expected + 1)))
     table, left, errors = Table.of(spec, game), game.ledger.accounts.left + more, None
     if doubted(spec.settings):
@@ -195,7 +183,6 @@ def next_look(
     rows = table.people, table.model, allowed - table.dropped - table.unlabeled
     looked = bool(before) and stages[-1].labels <= before[-1]["labels"]
     batch = spec.settings.open_questions
-    stages = [s._replace(expected=s.expected + split * (table.rows - s.labels)) for s in stages]
     return look_now(stages, *rows, left, factor, errors, reach=reach, looked=looked, batch=batch)
 
 
@@ -220,32 +207,51 @@ def looks_left(ledger: LedgerReader) -> str:
     return said
 
 
+def expected_promise(spec: RunSpec, share: float, accounts: Accounts | None = None) -> str:
+    """A sentence on the labels that a first look at the `share` takes, and their price."""
+    rows, price = len(spec.sources.pool.items), spec.budget.price
+    if not (named := first_budgets(spec, share, rows, accounts)):
+        return (
+            f"a look that shows that {percent(share)} of {plural(rows, 'row')} are right probably"
+            " takes more answers than a budget may have: ask for a lower share"
+        )
+    least, likely, most = named
+    paid = spec.budget.money is not None
+    cost, ends = (
+        f" for {money(likely * price)}",
+        f", {money(least * price)} to {money(most * price)}",
+    )
+    return (
+        f"with the labels before it, the first look that may show {percent(share)} takes about"
+        f" {likely:,} labels{cost * paid} ({least:,} to {most:,}{ends * paid}), depending on how"
+        " often the model errs"
+    )
+
+
 def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) -> str:
     """A warning where a budget of so many labels may end before a look can be paid; else empty."""
     if (share := promised_share(spec.settings.stop_when)) is None:
         return ""
-    rows, price = len(spec.sources.pool.items), spec.budget.price
-    named = first_budgets(spec, share, rows, accounts)
-    if not named:
-        return (
-            f"a look that shows that {percent(share)} of {plural(rows, 'row')} are right probably"
-            " takes more answers than a budget may have: ask for a lower share"
-            f"{' or for a third annotator' * (crew(spec.settings) == 2)}"
-        )
-    if named[-1] <= labels:
+    rows = len(spec.sources.pool.items)
+    lower = [n / 100 for n in range(99, 49, -1) if n < 100 * share]
+    for payable in (share, *lower):
+        named = first_budgets(spec, payable, rows, accounts)
+        if named and named[1] <= labels:
+            break
+    else:
+        payable = 0.0
+    if payable == share:
         return ""
-    cost = f" for {' to '.join(money(n * price) for n in named[::2])}"
+    hint = f"; right={100 * payable:.0f}% is likelier with this budget" * (payable > 0)
     return (
         f"a budget of {plural(labels, 'label')} may end before a look at the table, and nothing is"
-        f" promised then: with what comes before it, the first look takes some {named[0]:,} to"
-        f" {named[-1]:,} labels{cost * (spec.budget.money is not None)}, depending on how often the"
-        " model errs"
+        f" promised then: {expected_promise(spec, share, accounts)}{hint}"
     )
 
 
 def first_budgets(spec: RunSpec, share: float, rows: int, of: Accounts | None) -> list[int]:
     """The least, estimated and largest budget of a first look, with what is spent; or none."""
-    first = first_look(share, rows, people=crew(spec.settings))
+    first = first_look(share, rows, several=doubted(spec.settings))
     most = most_each(spec.settings) * rows
     if first is None or first > most:
         return []
@@ -444,13 +450,12 @@ def _next_budget(
     """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
     accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
     most = most_each(spec.settings) * table.rows
+    shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
+    lower = [n / 100 for n in range(99, 49, -1) if shown < n / 100 < share]
     if len(linear_trainer(game).stages) < 3:
         named = first_budgets(spec, share, table.rows, accounts)
         if not named:
-            third = " or for a third annotator" * (crew(spec.settings) == 2)
-            return (
-                f" No budget is likely to pay a look that shows it: ask for a lower share{third}."
-            )
+            return " No budget is likely to pay a look that shows it: ask for a lower share."
         call = change_call("RUN", {"budget": _budget(spec, named[1])}, **own)
         known = "it is estimated better after three refits"
         return f" A first look probably takes at least `{call}`; {known}."
@@ -458,20 +463,21 @@ def _next_budget(
         kept = (
             f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."
         )
+        enough = (each for each in lower if next_look(spec, game, reach=True, share=each))
+        if payable := next(enough, None):
+            call = change_call("RUN", {"stop_when": f"right={100 * payable:.0f}%"}, **own)
+            kept += f" They are probably enough for a lower share: `{call}`."
     more = most - accounts.spent - accounts.left  # that a larger budget could buy
-    shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
-    for lower in (share, *(n / 100 for n in range(99, 49, -1) if shown < n / 100 < share)):
-        if look := next_look(spec, game, more, reach=True, share=lower):
+    for payable in (share, *lower):
+        if look := next_look(spec, game, more, reach=True, share=payable):
             wanted = {"budget": _budget(spec, accounts.spent + look.labels)}
-            if lower == share:
-                what = (
-                    f" A look at this share {'is expected' if look.before else 'can be paid'} with"
-                )
-            else:
-                wanted["stop_when"] = f"right={100 * lower:.0f}%"
+            may = "after more labels a look may" if look.before else "a look can"
+            what = f" For this share {may} be paid with"
+            if payable < share:
+                wanted["stop_when"] = f"right={100 * payable:.0f}%"
                 what = (
                     " No budget pays a look that may show it, even if people label all other rows;"
-                    f" a look at {100 * lower:.0f}% is expected with"
+                    f" at {100 * payable:.0f}% {may} be paid with"
                 )
             return f"{kept}{what} `{change_call('RUN', wanted, **own)}`."
     return (
@@ -492,7 +498,6 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         return ""
     last, part = before[-1], "the column" if spec.settings.column else "the model"
     model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
-    joins = ": `stacksl change RUN --add-annotator NAME`" * (ledger.accounts.asked == last["asked"])
     bad = f"{count(last['wrong'])} of {plural(last['audit'], 'row')} of {part}"
     bad += f" and {last['differ']} of {last['sample']} of people" * bool(last["sample"])
     return (
@@ -500,8 +505,6 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
         f" {count(model)} errors of {part} and {count(last['left'] - model)} of people (or unclear)"
         f" are left. What limits the share most: {part if 2 * model > last['left'] else 'people'}."
-        + f" A row on which two people differ counts as wrong; a third annotator settles it{joins}."
-        * (crew(spec.settings) == 2)
     )
 
 
@@ -516,6 +519,13 @@ def expect_promise(settings: Settings) -> None:
     Raises:
         SettingsError: it cannot.
     """
+    people = annotators_of(settings.annotators)
+    if settings.labeler == FILE and len(people) == 2:
+        raise SettingsError(
+            "stop_when with right=R expected one annotator, or three or more, and got two: a row on"
+            " which two people differ stays open, and counts as wrong. Name a third annotator, or"
+            " one, whose answers the promise is then about"
+        )
     clashes = {
         "mode=stream": settings.mode != "pool",
         "a language model": settings.adapts,
