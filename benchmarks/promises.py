@@ -291,7 +291,7 @@ def delivered(
         wrong_rows, errors = expected_of(place, doubled)
         stages.append(Known(labels, round(wrong_rows, 1), round(errors, 3)))
         rate = max(stages[-1].errors, round(doubled.rate, 3)) if error else None
-        if error and WORTH * stages[-1].errors * labels > allowed:
+        if doubled.answers and WORTH * doubled.rate * labels > allowed:
             break
         if len(stages) < 3:
             continue

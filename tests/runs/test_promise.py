@@ -44,6 +44,7 @@ from stacksl.models.promise import (
     step_of,
 )
 from stacksl.runs.finish import forecasting
+from stacksl.runs.finish.promising import expected_promise
 from stacksl.runs.settings.budget import parse_budget, right_share, stop_rule
 
 from ..benchmarks import ROOT, benchmark, record
@@ -209,7 +210,7 @@ def test_a_look_is_taken_while_it_can_be_paid() -> None:
 
 
 def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
-    first = [first_look(0.85, 400, people=people) for people in (1, 3)]
+    first = [first_look(0.85, 400, several=several) for several in (False, True)]
     assert first[0] is not None
     assert first[1] is not None
     assert 75 < first[0] < first[1] < 400
@@ -219,12 +220,18 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
     pool = write_pool(tmp_path, 400)
     plan = prepare(pool, settings={**given, "budget": "$100"})
     low, high = round(RANGE[0] * first[1]), min(800, round(RANGE[2] * first[1]))
-    cost = f"{low} to {high} labels for ${2 * low:,}.00 to ${2 * high:,}.00, depending"
+    cost = f"{first[1]} labels for ${2 * first[1]}.00 ({low} to {high}, ${2 * low:,}.00 to"
     assert any(cost in warning for warning in plan.warnings)
-    rich = prepare(pool, settings={**given, "budget": high})
+    assert cost in expected_promise(plan.spec, 0.85)
+    rich = prepare(pool, settings={**given, "budget": first[1]})
     assert not any("before a look" in warning for warning in rich.warnings)
-    two = prepare(pool, settings={**given, "annotators": "anna,ben", "stop_when": "right=95%"})
-    assert any("a lower share or for a third annotator" in warning for warning in two.warnings)
+    less = prepare(pool, settings={**given, "budget": first[1] - 1})
+    [told] = (said for said in less.warnings if "before a look" in said)
+    named = re.search(r"; right=(\d+)% is likelier with this budget", told)
+    assert named
+    assert int(named[1]) < 85
+    lower = prepare(pool, settings={**given, "budget": first[1], "stop_when": f"right={named[1]}%"})
+    assert not any("before a look" in warning for warning in lower.warnings)
     given |= {"budget": "all", "stop_when": "right=97%"}
     hard = prepare(write_pool(tmp_path, 40, seed=1), settings=given)
     assert any("takes more answers than a budget may" in warning for warning in hard.warnings)
@@ -233,12 +240,12 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
 def test_what_a_run_spent_to_measure_comes_on_top_of_a_first_look(tmp_path: Path) -> None:
     given = {**PEOPLE, "annotators": "anna,ben,carl", "stop_when": None, "budget": 60, "audit": 30}
     made = play(begin(tmp_path, **given), truth)
-    first, accounts = first_look(0.85, 400, people=3), made.status()
+    first, accounts = first_look(0.85, 400, several=True), made.status()
     assert first is not None
     measured = accounts["spent"] - accounts["asked"]
     assert measured == 30
     told = made.change(stop_when="right=85%", dry_run=True).measures
-    assert f"takes some {measured + round(RANGE[0] * first)} to " in str(told)
+    assert f"takes about {measured + first} labels (" in str(told)
 
 
 def test_a_first_look_and_a_promise_take_what_is_named_in_most_benchmarks() -> None:
@@ -246,7 +253,7 @@ def test_a_first_look_and_a_promise_take_what_is_named_in_most_benchmarks() -> N
     rows += record("promised_columns")["rows"]
     shares = []
     for row in rows:
-        first = first_look(row["right"], row["rows"], people=3 if row["errors"] else 1)
+        first = first_look(row["right"], row["rows"], several=row["errors"] > 0)
         assert first is not None
         shares.append(row["labels"] / first)
     inside = sum(RANGE[0] - 0.005 <= share <= RANGE[2] for share in shares)
@@ -294,14 +301,14 @@ def test_a_budget_may_have_commas_between_thousands() -> None:
 
 def test_a_dry_run_names_the_audit_and_its_price() -> None:
     said = expected_look(0.97, 5_000, 1_500, 2_500_000)
-    assert "(4,250 here) are right: in 4 of 5 cases 139 rows for $347.50 with 0 wrong rows" in said
+    assert "(4,700 here) are right: in 4 of 5 cases 139 rows for $347.50 with 0 wrong rows" in said
     twice = expected_look(0.97, 5_000, 1_500, 2_500_000, 2)
     assert "139 rows for $695.00 with 0 wrong rows" in twice
     assert "two answers to each audited row" in twice
     poor = expected_look(0.97, 5_000, 200)
     assert poor.endswith("half of this budget could show 95.8% at most")
-    n = audit_size(31, 4_250, 127)
-    assert f"{n:,} with 31 wrong rows" in expected_look(0.97, 5_000, 1_500)
+    n = audit_size(35, 4_700, 141)
+    assert f"{n:,} with 35 wrong rows" in expected_look(0.97, 5_000, 1_500)
     assert " and 30 with 1 wrong row in all" in expected_look(0.9, 60, 50)
 
 
@@ -530,8 +537,8 @@ def test_a_look_does_not_judge_a_later_model_and_the_named_budget_pays_a_new_one
     ("budget", "share", "rate", "means"),
     [
         (60, 85, 0.1, "A first look probably takes at least `"),
-        (200, 85, 0.1, "A look at this share can be paid with `"),
-        (160, 95, 0.0, "A look at this share "),
+        (200, 85, 0.1, "For this share a look can be paid with `"),
+        (160, 95, 0.0, "For this share "),
         (390, 97, 0.0, "With this budget no look can be paid, so "),
     ],
 )
@@ -545,7 +552,7 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
     assert not looks(made)
     assert means in said
     command = re.search(r"--budget (\d+)(?: --stop-when (right=\d+%))?`", said)
-    assert bool(command) == ("`" in said)
+    assert bool(command) == ("--budget" in said)
     if len(bought(made)) == 60:
         assert "may end before a look" in str(made.change(budget=80, dry_run=True))
     if command is not None:
@@ -610,6 +617,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no refit": ({"refit": False}, "does not go with refit=false"),
     "no names": ({"class_names": False}, "class_names=false"),
     "an audit": ({"audit": 50}, "draws audits of its own, got an audit of 50"),
+    "two people": (
+        {"labeler": "file", "annotators": "anna,ben"},
+        "expected one annotator, or three or more, and got two",
+    ),
 }
 
 

@@ -224,7 +224,8 @@ def expected_promise(spec: RunSpec, share: float, accounts: Accounts | None = No
     return (
         f"with the labels before it, the first look that may show {percent(share)} takes about"
         f" {likely:,} labels{cost * paid} ({least:,} to {most:,}{ends * paid}), depending on how"
-        " often the model errs"
+        f" often the model errs; one answer to each row takes {rows:,}"
+        f"{f' for {money(rows * price)}' * paid}"
     )
 
 
@@ -265,11 +266,15 @@ def of_people(spec: RunSpec, game: Game, rate: float) -> float:
 
 
 def unreachable(spec: RunSpec, game: Game) -> bool:
-    """Whether people err so often that the promise takes two answers a row: nothing is bought."""
-    stages = linear_trainer(game).stages
-    if not stages or not doubted(spec.settings):
+    """Whether people err so often that the promise takes two answers a row: nothing is bought.
+
+    Only answers to rows that were asked again tell: what a model gets wrong in held-out rows may be
+    its own error as well.
+    """
+    doubled = doubled_of(game.ledger)
+    if not linear_trainer(game).stages or not doubted(spec.settings) or not doubled.answers:
         return False
-    return WORTH * of_people(spec, game, stages[-1].errors) > Table.of(spec, game).allowed
+    return WORTH * of_people(spec, game, doubled.rate) > Table.of(spec, game).allowed
 
 
 def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
@@ -409,7 +414,7 @@ def promise_of(spec: RunSpec, game: Game) -> str:
 
 
 def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
-    errors = linear_trainer(game).stages[-1].errors
+    errors = doubled_of(game.ledger).rate
     most = floor(100 * (1 - WORTH * of_people(spec, game, errors) / table.rows))
     price = spec.budget.price if spec.budget.money is not None else 0
     cost = f"{count(table.people)} more labels{f' for {money(table.people * price)}' * bool(price)}"
