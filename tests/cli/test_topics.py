@@ -70,7 +70,7 @@ def test_topics_are_written_edited_and_begin_a_run(stacksl, file) -> None:
     assert len(sources.aside) == 24, "no label of an example is bought"
     people = ["--labeler", "file", "--features", "hashing", "--budget", "12", "--dry-run"]
     told = stacksl("run", str(file), "--classes", "topics.xlsx", *people).out
-    assert "12 at most, of 66 rows: 24 rows with the text of an example of a class" in told
+    assert "12 at most, of 66 rows, without 24 rows with the text of an example of a class" in told
 
 
 def test_topics_as_json_are_the_same_each_time(stacksl, file) -> None:
