@@ -139,7 +139,8 @@ def _unanswered(ledger: LedgerReader) -> str | None:
     """A sentence where a tenth of the items asked about have no label, and ten of them at least."""
     answered = {key: s for key, s in ledger.accounts.purchases.items() if s.stage == "answered"}
     asked = {item for (item, _), state in answered.items() if state.purpose != "owned"}
-    unnamed = asked - {item for (item, _), state in answered.items() if state.index is not None}
+    named = {item for (item, _), state in answered.items() if isinstance(state.word, int)}
+    unnamed = asked - named
     if len(unnamed) < max(UNANSWERED, len(asked) * UNANSWERED_SHARE):
         return None
     return (
