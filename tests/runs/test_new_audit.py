@@ -10,11 +10,24 @@ from pathlib import Path
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.api.watching import stated
 from stacksl.cli.entry import call
+from stacksl.cli.verbs.run import shown_run
+from stacksl.errors import RunError
 from stacksl.models.watching import fall_found
 
-from .conftest import pair_items
-from .people_cases import Say, begin, play, read_rows, truth, write_pool, write_rows, wrong
+from .conftest import CLASSES, pair_items
+from .people_cases import (
+    Say,
+    begin,
+    facts_of,
+    play,
+    read_rows,
+    truth,
+    write_pool,
+    write_rows,
+    wrong,
+)
 
 AUDIT = ["--audit", "30", "--quiet", "--yes"]
 
@@ -96,7 +109,7 @@ def test_a_run_without_an_audit_has_nothing_to_compare(march: Path, tmp_path, ca
     command = ["evaluate", str(first.path), str(march), *AUDIT]
     for words in ([*command, "--dry-run"], command):
         assert call(words) == 0
-        assert "has no audit: nothing will say whether its accuracy" in capsys.readouterr().err
+        assert "has no audit of random rows" in capsys.readouterr().err
     play(Run(tmp_path / "run-march"))
     assert call(command) == 0
     said = capsys.readouterr().out
@@ -137,3 +150,39 @@ def test_what_cannot_be_audited_is_refused(first: Run, march: Path, tmp_path, ca
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert call(["evaluate", str(pairs.path), str(tmp_path / "pairs.jsonl"), *AUDIT]) == 2
     assert "--audit needs fixed classes, and each item of" in capsys.readouterr().err
+
+
+def test_labels_that_are_not_the_models_are_no_labels_of_its(
+    first: Run, march: Path, tmp_path: Path
+) -> None:
+    """Those of a column are compared with the column that the first run judged."""
+    rows = [{**row, "said": CLASSES[n % len(CLASSES)]} for n, row in enumerate(read_rows(march))]
+    write_rows(tmp_path / "said.csv", rows)
+    given = {"annotators": "anna", "second_look": False, "audit": 20, "budget": 20}
+    given |= {"model_labels": "said", "open_questions": 20, "features": "hashing"}
+    given |= {"sheets.format": "csv"}
+    other = play(run(str(tmp_path / "said.csv"), out=tmp_path / "other", **given))
+    with pytest.raises(RunError, match="are not those of the model of"):
+        first.evaluate(other.path)
+    again = play(run(str(tmp_path / "said.csv"), out=tmp_path / "again", seed=5, **given))
+    found = other.evaluate(again.path)
+    judged = facts_of(other).column.audit
+    assert found["column"]
+    assert (found["stated"]["correct"], found["stated"]["n"]) == (judged.correct, judged.n)
+
+
+def test_the_rows_of_a_look_are_not_compared_with_new_rows(tmp_path: Path, march: Path) -> None:
+    given = {"count": 400, "budget": 380, "open_questions": 40, "stop_when": "right=85%"}
+    made = play(begin(tmp_path, **given, class_names=True, annotators="anna"))
+    assert facts_of(made).audit is not None
+    told = list(stated(made.folder, 30) or ())
+    assert not told
+    assert call(["evaluate", str(made.path), str(march), *AUDIT, "--dry-run"]) == 0
+
+
+def test_the_audit_of_new_rows_names_the_judged_model_alone(first: Run, march: Path) -> None:
+    assert call(["evaluate", str(first.path), str(march), *AUDIT]) == 0
+    new = play(Run(first.path.parent / "first-march"))
+    assert "stacksl predict" in shown_run(first)
+    for said in (shown_run(new), (new.path / "report.html").read_text()):
+        assert "stacksl predict" not in said

@@ -301,15 +301,15 @@ def test_a_budget_may_have_commas_between_thousands() -> None:
 
 def test_a_dry_run_names_the_audit_and_its_price() -> None:
     said = expected_look(0.97, 5_000, 1_500, 2_500_000)
-    assert "(4,700 here) are right: in 4 of 5 cases 139 rows for $347.50 with 0 wrong rows" in said
+    assert "(4,700 here) are right: in 4 of 5 cases it takes 139 rows for $347.50 if none of" in said
     twice = expected_look(0.97, 5_000, 1_500, 2_500_000, 2)
-    assert "139 rows for $695.00 with 0 wrong rows" in twice
-    assert "two answers to each audited row" in twice
+    assert "139 rows for $695.00 if none of them is wrong" in twice
+    assert "each audited row takes two answers" in twice
     poor = expected_look(0.97, 5_000, 200)
     assert poor.endswith("half of this budget could show 95.8% at most")
     n = audit_size(35, 4_700, 141)
-    assert f"{n:,} with 35 wrong rows" in expected_look(0.97, 5_000, 1_500)
-    assert " and 30 with 1 wrong row in all" in expected_look(0.9, 60, 50)
+    assert f"{n:,} if 35 of them are wrong" in expected_look(0.97, 5_000, 1_500)
+    assert ", 30 if 1 of them are wrong" in expected_look(0.9, 60, 50)
 
 
 # Answers of the file --------------------------------------------------------------------------
@@ -537,8 +537,8 @@ def test_a_look_does_not_judge_a_later_model_and_the_named_budget_pays_a_new_one
     ("budget", "share", "rate", "means"),
     [
         (60, 85, 0.1, "A first look probably takes at least `"),
-        (200, 85, 0.1, "For this share a look can be paid with `"),
-        (160, 95, 0.0, "For this share "),
+        (200, 85, 0.1, "For 85.0% a look can be paid with `"),
+        (160, 95, 0.0, "For 95.0% "),
         (390, 97, 0.0, "With this budget no look can be paid, so "),
     ],
 )

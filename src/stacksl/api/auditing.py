@@ -16,12 +16,12 @@ from stacksl.api.watching import not_of
 from stacksl.data import Dataset
 from stacksl.errors import DataError, SettingsError
 from stacksl.models.linear import with_classes
+from stacksl.report.sentences import PREDICTED
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import DATABASE, RunFolder
 
-PREDICTED = "predicted"  # the name of the column of labels that an audit of new rows judges
 INHERITED = ("price", "annotators", "open_questions", "sheets.overlap", "sheets.format",
              "features", "class_names", "plugins")  # fmt: skip
 

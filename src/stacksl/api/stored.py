@@ -268,16 +268,16 @@ class Run:
         An unusable row counts as wrong. `stated` has the accuracy that the run's audit measured,
         and whether it fell since. The arguments are the same as for `predict`, with `answers` as
         `stacksl.run` takes them. In place of data you can give the folder of a later run whose
-        audit judged the labels of this model. Rows without answers are compared with the run's
-        rows instead; keep them in the order in which they arrived. The keys are the same as in
-        `stacksl evaluate --json`.
+        audit judged the labels of this model, or a column like the one that this run judged. Rows
+        without answers are compared with the run's rows instead; keep them in the order in which
+        they arrived. The keys are the same as in `stacksl evaluate --json`.
         """
         from stacksl.api.watching import audited_since, stated, watch
         from stacksl.models.evaluation import evaluate
 
         folder, run = self.folder, {"run": str(self.path)}
         if isinstance(data, str | Path) and Path(data).is_dir():
-            return {**run, **audited_since(folder, RunFolder.open(Path(data)))}
+            return {**run, **audited_since(folder, RunFolder.open(Path(data)), self.model)}
         dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)
         if not dataset.answers and not dataset.unknown:

@@ -21,6 +21,7 @@ from stacksl.models.linear import Model, with_classes
 from stacksl.models.metrics import wilson
 from stacksl.models.topics import find_topics
 from stacksl.report.quality import AuditResult
+from stacksl.runs.finish.promising import last_drawn
 from stacksl.runs.items.roles import corpus_of, give_roles
 from stacksl.runs.loop.progress import silent
 from stacksl.runs.session.setup import features_of
@@ -31,6 +32,7 @@ from stacksl.types import Item
 FEWEST = 50  # new rows that are compared, and rows held out that answers are compared with
 MOST = 10_000  # rows of the run whose vectors are compared, and new rows: the first, the newest
 GROUPS, EXAMPLES = 3, 3  # of rows where the run has few; of a group
+ALIKE = 0.99  # of a column's labels that are a model's own; versions of a library differ in few
 SEED = 0  # of the order in which rows of the run are compared: the same at every look
 
 Rows = NDArray[np.int64]
@@ -82,15 +84,23 @@ def watch(
     return {**result, "told_after": told, "verdict": "alike" if told is None else "different"}
 
 
-def stated(folder: RunFolder, now: tuple[int, int] | int) -> dict[str, Any] | None:
+def stated(
+    folder: RunFolder, now: tuple[int, int] | int, *, column: bool = False
+) -> dict[str, Any] | None:
     """How many rows of the run's audit were right, to compare with new rows; None without an audit.
 
     `now` is how many new rows were right, and of how many: `p` is that of a fall. Where it is how
     many rows are to be audited, `found` is the probability that this finds a fall of ten points.
+    With `column` the labels that the run's table had are meant, not its model's. Looks of a promise
+    are no such audit: their rows are those left after the doubtful ones were bought.
     """
     facts = shown_facts(folder)
     audit = facts.audit if facts else None
-    if audit is None or (before := _right_of(audit)) is None:
+    if column:
+        audit = facts.column.audit if facts and facts.column else None
+    with Ledger.open(folder.database, readonly=True) as ledger:
+        easier = last_drawn(ledger) is not None
+    if easier or audit is None or (before := _right_of(audit)) is None:
         return None
     also = "the model's probabilities of other rows" if audit.reference else None
     if audit.second is not None and audit.measures == "accuracy":
@@ -107,11 +117,13 @@ def not_of(items: Sequence[Item], dataset: Dataset) -> list[Item]:
     return [item for item in dataset.items if (item.id, item.prompt) not in known]
 
 
-def audited_since(folder: RunFolder, later: RunFolder) -> dict[str, Any]:
-    """What the audit of a `later` run says of the labels that the model of `folder` gave its items.
+def audited_since(folder: RunFolder, later: RunFolder, model: Any) -> dict[str, Any]:
+    """What the audit of a `later` run says of its labels: of the `model` of `folder`, or a column.
+
+    Labels that are not the model's are compared with those that the table of `folder` had.
 
     Raises:
-        RunError: it has no audit of labels.
+        RunError: it has no audit of labels, or these are neither.
     """
     facts = shown_facts(later)
     now = _right_of(facts.column.audit if facts and facts.column else None)
@@ -122,7 +134,28 @@ def audited_since(folder: RunFolder, later: RunFolder) -> dict[str, Any]:
         )
     right, n = now
     about = {"n": n, "correct": right, "accuracy": right / n, "interval": [*wilson(right, n)]}
-    return {"later": str(later.path), **about, "stated": stated(folder, now)}
+    column = not _is_of(model, RunSpec.open(later))
+    if column and RunSpec.open(folder).settings.column is None:
+        raise RunError(
+            f"the labels that {later.path} judged are not those of the model of {folder.path}:"
+            f" `stacksl evaluate {folder.path} FILE --audit 60` audits its labels of new rows"
+        )
+    before = stated(folder, now, column=column)
+    return {"later": str(later.path), **about, "column": column, "stated": before}
+
+
+def _is_of(model: Any, later: RunSpec) -> bool:
+    """Whether the labels that a run judged are those that a model gives its items."""
+    names, said = later.dataset.classes or (), later.sources.said
+    rows = [row for row, label in enumerate(said) if label >= 0]
+    if not (classes := model.classes) or not rows:
+        return False
+    pool = later.sources.pool.items
+    items = [Item(pool[row].id, pool[row].prompt, classes) for row in rows]
+    given = [classes[int(np.argmax(policy))] for policy in model.policies(items)]
+    return bool(
+        np.mean([names[said[row]] == g for row, g in zip(rows, given, strict=True)]) >= ALIKE
+    )
 
 
 def _right_of(audit: AuditResult | None) -> tuple[int, int] | None:

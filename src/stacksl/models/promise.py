@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.report.wording import money, plural
+from stacksl.report.wording import money
 
 LOOKS = 3  # models that are looked at, at most
 MODEL, PEOPLE = 0.04, 0.01  # chance that one of all looks errs, of the model's part and of people's
@@ -135,11 +135,14 @@ def expected_look(
     if (left := left_wrong(0, min(most, part), part, MODEL)) > allowed:
         shown = 1 - left / part
         return f"{wanted} are right: half of this budget could show {100 * shown:.1f}% at most"
-    sizes = [f"{so_many(n)} with {plural(wrong, 'wrong row')}" for wrong, n in audits if n]
+    sizes = [
+        f"{so_many(n)} if {f'{wrong:,} of them are' if wrong else 'none of them is'} wrong"
+        for wrong, n in audits
+        if n
+    ]
     return (
-        f"{wanted} ({part:,} here) are right: in 4 of 5 cases {' and '.join(sizes)} in all are"
-        " enough"
-        + ", two answers to each audited row; rows of people are asked again, too"
+        f"{wanted} ({part:,} here) are right: in 4 of 5 cases it takes {', '.join(sizes)}"
+        + "; each audited row takes two answers, and rows of people are asked again, too"
         * (answers > 1)
     )
 

@@ -143,10 +143,18 @@ def _promises(facts: Facts) -> bool:
     return any(r.name == "stop_when" and r.value.startswith("right") for r in facts.settings)
 
 
+PREDICTED = "predicted"  # the column of labels that an audit of new rows judges
+
+
 def _free(facts: Facts) -> int:
     """How many more labels a larger budget can buy."""
     left = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
-    return min(left, facts.data.items - facts.budget.labels)
+    each = 2 if facts.column is not None and "," in _setting(facts, "annotators") else 1
+    return min(left, each * facts.data.items - facts.budget.labels)
+
+
+def _setting(facts: Facts, name: str) -> str:
+    return next((row.value for row in facts.settings if row.name == name), "")
 
 
 def audited(audit: AuditResult) -> str:
@@ -511,7 +519,8 @@ def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
         ]
     else:
         steps = [("Write the labeled table", f"stacksl export {run} --table labels.csv")]
-    steps.append(("Label new items", f"stacksl predict {run} new.csv --out labeled.csv"))
+    if column is None or column.name != PREDICTED:  # there the model of another run is judged
+        steps.append(("Label new items", f"stacksl predict {run} new.csv --out labeled.csv"))
     if facts.asking.disagreements:
         steps.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
     promised = _promises(facts)
@@ -520,8 +529,8 @@ def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
         check = f"Let people check {plural(added, 'label')} that may be wrong"
         more = f"Buy {added} more" if column is None else check
         steps.append((more, change_call(path, {"budget": budget.labels + added}, python=python)))
-        several = next((row.value for row in facts.settings if row.name == "annotators"), "")
-        if column is not None and several.count(",") != 1:  # two cannot settle what they differ on
+        people = _setting(facts, "annotators")
+        if column is not None and people.count(",") != 1:  # two cannot settle what they differ on
             until = "Let people check labels until 95% of the table is promised to be right"
             promise = {"budget": "all", "stop_when": "right=95%"}
             steps.append((until, change_call(path, promise, python=python)))

@@ -184,8 +184,12 @@ def change(
         offered = opened.change(**wanted, dry_run=True)
         warn(offered.warnings)
         told = as_json({"run": run, **_facts(offered, reopen)})
-        lines = [*_bought(offered, reopen), _described(offered, wanted, run)]
-        print(told if json else "\n".join(lines))
+        lines = [offered.measures, *_bought(offered, reopen), _described(offered, wanted, run)]
+        print(
+            told
+            if json
+            else "\n".join(["Nothing was written. After the change:", *filter(None, lines)])
+        )
     else:
         _change_run(opened, wanted, later=later, yes=yes, json=json, quiet=quiet)
 
@@ -302,9 +306,11 @@ def _described(outcome: Outcome, wanted: dict[str, Any], run: Path) -> str:
     if outcome.again and wanted["reopen"]:
         lines.append(f"asked again: {_again(outcome)}")
     elif outcome.again and wanted["classes"]:
+        lacking = max(0, len(outcome.again) - outcome.left)
+        more = f" --budget {outcome.labels + lacking}" * (lacking > 0)
         lines.append(
             f"{plural(len(outcome.again), 'item')} had the answer none of these before; to ask"
-            f" again buys {_again(outcome)}: stacksl change {word(run)} --reopen"
+            f" again buys {_again(outcome)}: stacksl change {word(run)} --reopen{more}"
         )
     return "\n".join(lines)
 

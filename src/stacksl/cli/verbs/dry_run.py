@@ -135,7 +135,7 @@ def _bought(spec: RunSpec) -> str:
     from stacksl.runs.settings.budget import promised_share
 
     test, owned, further = _test(spec), len(spec.sources.owned), spec.further
-    promised = promised_share(spec.settings.stop_when)
+    promised, twice = promised_share(spec.settings.stop_when), spec.settings.sheets.overlap
     rows = len(spec.sources.pool.items)
     out = sum(row < rows for row in spec.sources.aside)
     like = "with the text of an example of a class or of a label that you have"
@@ -156,6 +156,10 @@ def _bought(spec: RunSpec) -> str:
             ("Promise", expected_promise(spec, promised) if promised is not None else None),
             ("Audit", expected_audit(spec) if test is None else None),
             ("Second look", asking if further else None),
+            (
+                "Overlap",
+                f"{plural(twice, 'row')} answered twice, within the budget" if twice else None,
+            ),
             ("Mailings", _mailings(spec) if spec.settings.labeler == "file" else None),
             (
                 "Test",

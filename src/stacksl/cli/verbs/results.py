@@ -88,12 +88,24 @@ def evaluate(
     if not later.is_dir():
         dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
         if wanted:
+            column = str(opened.folder.resolved().get("model_labels"))
+            if column in dataset.unused:
+                warn(
+                    [
+                        f"the model's labels are audited, and not those in '{column}': `stacksl run"
+                        f" {file} --model-labels {column} --audit N --out DIR` audits these, and"
+                        f" `stacksl evaluate {run} DIR` compares them with the first ones"
+                    ]
+                )
             later = out or Path(os.path.normpath(run / ".."), f"{run.resolve().name}-{later.stem}")
             if dry_run or not audit_begun(opened, dataset, later):
                 with live(quiet=quiet) as show:
                     plan = plan_audit(opened, dataset, wanted, later, encoding(show))
                 before = stated(opened.folder, plan.spec.audit)
-                none = f"{run} has no audit: nothing will say whether its accuracy was another"
+                none = (
+                    f"{run} has no audit of random rows (those of a promise are easier than new"
+                    " ones): nothing will say whether its accuracy was another"
+                )
                 warn([*plan.warnings, *([none] if before is None else [])])
                 if not dry_run:
                     begin(plan, yes=yes, quiet=quiet, json=json)

@@ -17,6 +17,7 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.settings import CLASSES, Setting
+from stacksl.models.promise import step_of
 from stacksl.report.wording import plural
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.finish.forecasting import expect_stop_rule
@@ -231,6 +232,8 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     before, terms = spec.terms, wanted.terms
     measures = None if change.budget is None else what_measures(terms, before)
     none_yet = last_drawn(ledger) is None
+    if promised_share(spec.settings.stop_when) is not None:  # else it has an estimate of its own
+        none_yet &= ledger.accounts.asked < 3 * step_of(spec.sources.available)
     short = before_a_look(wanted, terms.labels, ledger.accounts) if none_yet else ""
     if promised_share(wanted.settings.stop_when) is not None:
         measures = looks_left(ledger)

@@ -477,7 +477,7 @@ def _next_budget(
         if look := next_look(spec, game, more, reach=True, share=payable):
             wanted = {"budget": _budget(spec, accounts.spent + look.labels)}
             may = "after more labels a look may" if look.before else "a look can"
-            what = f" For this share {may} be paid with"
+            what = f" For {percent(share)} {may} be paid with"
             if payable < share:
                 wanted["stop_when"] = f"right={100 * payable:.0f}%"
                 what = (

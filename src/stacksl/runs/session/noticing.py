@@ -89,6 +89,7 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     A text was `written` to so many rows, and a group has so many `rows` and a name of their words,
     or the text that most have. Its rows were answered with none of these, or have no answer and are
     nearer to one that was than to a row with a label or to the name of a class; HDBSCAN finds them.
+    At least two rows of a group were answered so.
     Answers of the audit are never used, and of the others as many as a multiple of `at_once`; nor
     are in a group those whose nearest class by name was added after the first `began` ones.
     """
@@ -127,7 +128,11 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     group = HDBSCAN(**how).fit_predict(smooth)
     if group.max() < 0:
         group = HDBSCAN(**how, allow_single_cluster=True).fit_predict(smooth)
-    groups = sorted((apart[group == n] for n in range(group.max() + 1)), key=len)[: -SHOWN - 1 : -1]
+    parts = [apart[group == n] for n in range(group.max() + 1)]  # one answer may be a mistake
+    parts = [part for part in parts if np.isin(part, none).sum() > 1]
+    if not parts:
+        return [*groups_by_name.values()]
+    groups = sorted(parts, key=len)[: -SHOWN - 1 : -1]
     groups.append(np.setdiff1d(unanswered, apart)[:COMPARED])
     member = np.repeat(np.arange(len(groups)), [*map(len, groups)])
     words = characteristic([corpus.items[row].prompt for row in np.concatenate(groups)], member)

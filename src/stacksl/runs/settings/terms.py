@@ -61,10 +61,11 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
 def most_each(settings: Settings) -> int:
     """The labels that a budget may have for each item: two where people's errors are checked.
 
-    They are part of a promise about a table that two people or more answer.
+    So it is in a promise about a table, and where labels of a column are judged.
     """
     people = settings.labeler == "file" and "," in settings.annotators
-    return 2 if people and promised_share(settings.stop_when) is not None else 1
+    checked = promised_share(settings.stop_when) is not None or settings.column is not None
+    return 2 if people and checked else 1
 
 
 def further_labels(settings: Settings, labels: int, audit: int) -> int:

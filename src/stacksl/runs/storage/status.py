@@ -61,6 +61,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     page, stopped = folder.page() or None, state.get("stopped") if done is None else done.stopped
     waits = state.get("sheets") if labels["out"] or table["labeler"] == "file" else None
     written = any(sheet["file"] != CLOSED for sheet in waits or ())
+    here = {"open": labels["out"], "file": "the page" if page else CLOSED}
+    waits = waits and [sheet if sheet["file"] != CLOSED else sheet | here for sheet in waits]
     python = "labeler" in state
     step = _next_step(folder, state["state"], table, python=python, sheets=written)
     return {
