@@ -309,7 +309,7 @@ def test_a_dry_run_names_the_audit_and_its_price() -> None:
     assert poor.endswith("half of this budget could show 95.8% at most")
     n = audit_size(35, 4_700, 141)
     assert f"{n:,} if 35 of them are wrong" in expected_look(0.97, 5_000, 1_500)
-    assert ", 30 if 1 of them are wrong" in expected_look(0.9, 60, 50)
+    assert ", 30 if 1 of them is wrong" in expected_look(0.9, 60, 50)
 
 
 # Answers of the file --------------------------------------------------------------------------

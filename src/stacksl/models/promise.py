@@ -136,7 +136,8 @@ def expected_look(
         shown = 1 - left / part
         return f"{wanted} are right: half of this budget could show {100 * shown:.1f}% at most"
     sizes = [
-        f"{so_many(n)} if {f'{wrong:,} of them are' if wrong else 'none of them is'} wrong"
+        f"{so_many(n)} if {f'{wrong:,}' if wrong else 'none'} of them"
+        f" {'are' if wrong > 1 else 'is'} wrong"
         for wrong, n in audits
         if n
     ]
