@@ -132,7 +132,7 @@ def test_bad_cells_are_named_and_nothing_of_them_is_quoted(waiting: Run, stacksl
     [
         ["--away", "ben", "--budget", "20"],
         ["--free", "--later"],
-        ["--drop", "--dry-run"],
+        ["--train-on-audit", "--dry-run"],
         ["--train-on-audit", "--keep", "ben"],
     ],
     ids=" ".join,
@@ -321,3 +321,37 @@ def test_who_differs_from_the_others_is_named_with_what_to_do(
         assert "1 of 20 answers as predicted, while others have 9.5" in said
         assert "--set-aside anna or --keep anna" in said
     assert stacksl.told("status", "run")["differing"] == [asdict(found)]
+
+
+def test_a_second_look_without_people_says_what_continues_it(
+    stacksl: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["run", write_pool(tmp_path, 60), "--classes", write_classes(tmp_path), "--yes"]
+    words += ["--labeler", "file", "--sheets", "csv", "--annotators", "anna,ben", "--out", "run"]
+    words += ["--budget", "30", "--audit", "10", "--second-look", "--no-class-names"]
+    stacksl.done(*words)
+    made = Run(Path("run"))
+    before = stacksl("status", "run").out
+    said = stacksl("change", "run", "--away", "ben", "--dry-run")
+    rows = sum(sheet["open"] for sheet in made.status()["sheets"] if "ben" in sheet["file"])
+    assert (said.code, said.out) == (0, f"{rows} rows would be freed\n")
+    told = "warning: Fewer than two annotators are left, so no second look can measure the accuracy"
+    assert said.err.startswith(told)
+    assert "`stacksl change run --add-annotator NAME`" in said.err
+    assert "`stacksl change run --back NAME`" in said.err
+    assert said.err.count("\n") == 1
+    assert stacksl("status", "run").out == before
+    said = stacksl("change", "run", "--away", "ben")
+    assert said.out.startswith(f"{rows} rows freed\n")
+    assert told in said.err
+    while made.status()["state"] == "waiting":
+        said = stacksl("answer", "run", *map(fill, sheets(made)))
+    nobody = made.status()["audit"]["second"]["nobody"]
+    for text in (said.out, stacksl("status", "run").out):
+        (line,) = (line for line in text.splitlines() if line.startswith("Second look"))
+        assert f"Nobody is left to ask about {nobody} rows of the second look" in line
+        assert "`stacksl change run --back NAME`" in line
+    said = stacksl("change", "run", "--back", "ben")
+    assert "rows in  run/ask/" in said.out
+    assert "Second look" not in said.out + stacksl("status", "run").out

@@ -242,6 +242,7 @@ def test_without_a_second_look_it_is_agreement(tmp_path: Path, name: str) -> Non
     for page in ("report.html", "README.md"):
         text = (made.path / page).read_text()
         assert "95 of 100" not in text
+        assert "Nobody is left" not in text
         assert "agreement with the annotator" in text
     assert "further_labels" not in made.folder.resolved()
 
@@ -356,13 +357,101 @@ def test_rows_of_whoever_leaves_go_to_those_who_never_had_them(waits: Waits) -> 
 def test_nobody_is_left_to_look_again(waits: Waits) -> None:
     made = waits(annotators="anna,ben")
     answered = {row["item"] for row in bought(made, purpose="audit", labeler="anna")}
-    made.people(away="ben")
+    leave(made, "ben")
     play(made)
     expect_second_look(made)
     for row in bought(made, purpose="audit"):
         if row["slot"]:
             expected = "released" if row["item"] in answered else "answered"
             assert row["state"] == expected
+
+
+def leave(made: Run, name: str) -> None:
+    """One of two people leaves; what that means for the accuracy is said, first by a dry run."""
+    before = made.status()
+    call = f"`stacksl change {made.path} --add-annotator NAME`.* `stacksl change {made.path} --back"
+    for dry_run in (True, False):
+        with pytest.warns(UserWarning, match=f"no second look can measure the accuracy: .*{call}"):
+            freed = made.people(away=name, dry_run=dry_run)
+        assert freed == sum(n for sheet, n in open_of(before).items() if name in sheet)
+        assert (made.status() == before) is dry_run
+
+
+def open_of(status: Any) -> dict[str, int]:
+    return {Path(sheet["file"]).name: sheet["open"] for sheet in status["sheets"]}
+
+
+def settled_rows(made: Run) -> dict[str, str]:
+    return {row.name: row.value for row in sentences.audit_rows(facts_of(made).audit)}
+
+
+@pytest.mark.parametrize("way", ["joined"])
+def test_a_second_look_that_had_nobody_left_goes_on(waits: Waits, way: str) -> None:
+    made = waits(annotators="anna,ben")
+    leave(made, "ben")
+    play(made)
+    audit = made.status()["audit"]
+    second, spent = audit["second"], made.status()["spent"]
+    assert (audit["measures"], second["errors"]) == (AGREEMENT, None)
+    assert 0 < second["sampled_open"] < second["sampled"]
+    assert second["nobody"] == second["sampled_open"] + second["differing_open"]
+    words, page = settled_rows(made), (made.path / "report.html").read_text()
+    told = f"{second['wrong']} of {second['sampled'] - second['sampled_open']}"
+    assert words["Agreeing rows seen again: both wrong"] == told
+    told = f"{second['model_right']} of {second['differing'] - second['differing_open']}"
+    assert words["Differing rows: person wrong"] == told
+    assert words["Not in these counts: no two people agree"] == f"{second['nobody']}"
+    assert "People's errors" not in words
+    assert f"Nobody is left to ask about {second['nobody']} rows of the second look" in page
+    assert "stacksl change run --add-annotator NAME" in page
+    made.resume()
+    assert made.status()["state"] == "finished"
+    if way == "killed":  # after the change was recorded
+        freeing.free_rows(made.folder, back=["ben"])
+        made.resume()
+    elif way == "back":
+        made.people(back="ben")
+    else:
+        made.change(annotators="carl")
+    assert made.status()["state"] == "waiting"
+    who = "carl" if way == "joined" else "ben"
+    assert [(who in name, n) for name, n in open_rows(made).items()] == [(True, second["nobody"])]
+    play(made)
+    expect_second_look(made)
+    audit = made.status()["audit"]
+    assert (audit["measures"], audit["second"]["nobody"]) == ("accuracy", 0)
+    assert made.status()["spent"] == spent + second["nobody"]
+    assert "Nobody is left" not in (made.path / "report.html").read_text()
+    assert "People's errors" in settled_rows(made)
+
+
+def test_a_second_look_that_nobody_could_begin_says_so_and_can_be_done_later(
+    tmp_path: Path,
+) -> None:
+    made = begin(tmp_path, **{**WANTED, "annotators": "anna,ben"})
+    leave(made, "ben")
+    play(made)
+    audit = made.status()["audit"]
+    assert audit["measures"] == AGREEMENT
+    assert audit["second"]["sampled_open"] == audit["second"]["sampled"] > 0
+    assert audit["second"]["nobody"] == 10, "as many as labels are kept"
+    assert "Nobody is left to ask about 10 rows" in (made.path / "report.html").read_text()
+    made.people(back="ben")
+    play(made)
+    expect_second_look(made)
+    assert made.status()["audit"]["measures"] == "accuracy"
+
+
+def test_who_comes_back_to_a_run_without_a_second_look_changes_nothing(tmp_path: Path) -> None:
+    made = begin(tmp_path, annotators="anna,ben", audit=4)
+    made.people(away="ben")
+    play(made)
+    before = (made.path / "run.db").read_bytes(), made.status()
+    assert before[1]["state"] == "finished"
+    made.people(back="ben", dry_run=True)
+    assert ((made.path / "run.db").read_bytes(), made.status()) == before
+    made.people(back="ben")
+    assert made.status() == before[1]
 
 
 def test_dropped_rows_stay_open(waits: Waits) -> None:
@@ -518,6 +607,7 @@ def test_a_second_look_that_hardly_took_place_tells_agreement(waits: Waits) -> N
     assert audit["accuracy"] == pytest.approx(agreed)
     _, low, high = audit["second"]["accuracy"]
     assert high - low > 0.5
+    assert audit["second"]["nobody"] == 0, "rows that were dropped never come back"
     told = f"only known to lie between {100 * low:.1f}% and {100 * high:.1f}%"
     for page in ("report.html", "README.md"):
         text = " ".join((made.path / page).read_text().split())

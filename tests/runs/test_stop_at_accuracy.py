@@ -309,7 +309,8 @@ def test_nobody_is_asked_again_while_the_mark_is_far(tmp_path: Path) -> None:
 def test_agreement_alone_stops_nothing(tmp_path: Path) -> None:
     """Where nobody is left to look again, what people and model agree on is no accuracy."""
     made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben", "stop_when": "accuracy=0.6"})
-    made.people(away="ben")
+    with pytest.warns(UserWarning, match="no second look can measure the accuracy"):
+        made.people(away="ben")
     play(made)
     assert looks(made)
     assert not any(reached for _, _, reached in looks(made))

@@ -407,6 +407,7 @@ class Run:
         drop: bool = False,
         set_aside: str | Sequence[str] = (),
         keep: str | Sequence[str] = (),
+        dry_run: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> int:
         """Free rows that were handed out, and say whose answers count; gives how many rows.
@@ -416,7 +417,7 @@ class Run:
 
         Args:
             away: annotators who get no rows until they are back; their open rows are freed.
-            back: annotators who get rows again, from the next sheets on.
+            back: annotators who get rows again; a second look that nobody could do goes on.
             free: free the open rows of this annotator, or with True all open rows.
             keys: free only these rows.
             drop: buy other items instead of freed rows, none of which comes back; an audit
@@ -424,6 +425,7 @@ class Run:
             set_aside: annotators whose answers are left out of training, and out of an audit that
                 was not shown yet; they get no rows, and their open rows are freed.
             keep: annotators whose answers count again, and who are no longer tested.
+            dry_run: only count the rows that would be freed.
             progress: called with the progress of the run.
 
         Raises:
@@ -432,12 +434,10 @@ class Run:
         """
         from stacksl.runs.changes.freeing import free_rows
 
-        who = {"away": away, "back": back, "aside": set_aside, "keep": keep}
-        names: dict[str, Any] = {purpose: _several(given) for purpose, given in who.items()}
-        rows: dict[str, Any] = {"free": free, "keys": list(keys), "drop": drop}
-        freed = free_rows(self.folder, **names, **rows)
-        python_labeler = "labeler" in self.folder.read_state()  # a Python object, which is not here
-        if (freed or away or set_aside or keep) and not python_labeler:
+        given = {"away": away, "back": back, "aside": set_aside, "keep": keep}
+        who: dict[str, Any] = {purpose: _several(names) for purpose, names in given.items()}
+        freed = free_rows(self.folder, **who, free=free, keys=[*keys], drop=drop, dry_run=dry_run)
+        if not dry_run and "labeler" not in self.folder.read_state():  # else an object answers
             self.resume(progress)
         return freed
 

@@ -37,7 +37,7 @@ Rows = tuple[list[str], list[str], list[str]]
 MOST = 4  # answers to a row, the first included
 FEWEST = 10  # rows that agree and are asked again, of as many as there are
 SMALLEST = 150  # labels of a budget below which there is no second look unless it is asked for
-WIDEST = 0.5  # an interval of the accuracy above which agreement is told in its place
+WIDEST = 0.5  # an interval above which agreement is told, and the rate of people's errors is not
 
 
 def reserved(audit: int, labels: int) -> int:
@@ -152,7 +152,7 @@ def looked(
     more = moved, again["model", False]
     accuracy, ends = (estimated(now, now.model_right, first, width, *more) for width in (z, 0.0))
     look = replace(look, accuracy=accuracy, ends=ends[1:])
-    return replace(look, errors=(1 - right, 1 - high, 1 - low))
+    return replace(look, errors=(1 - right, 1 - high, 1 - low) if high - low <= WIDEST else None)
 
 
 def of_class(

@@ -56,9 +56,10 @@ class SecondLook:
         differing: the others that have a clear answer; two people said what the model says in
             `model_right`, and what the first person said in `first_right`.
         accuracy, errors: the model's accuracy and people's errors, estimated from these, with the
-            ends of their 95% intervals.
+            ends of their 95% intervals; no errors where their interval is wider than 50 points.
         ends: that accuracy if all open rows and all without a clear answer were wrong, or right.
         askable: the open rows that somebody else may be asked, if there are labels for it.
+        nobody: the open rows that have labels kept for them, and nobody left to ask.
     """
 
     n: int
@@ -71,9 +72,10 @@ class SecondLook:
     first_right: int
     differing_open: int
     accuracy: tuple[float, float, float] = (0.0, 0.0, 1.0)
-    errors: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    errors: tuple[float, float, float] | None = None
     ends: tuple[float, float] = (0.0, 1.0)
     askable: int = 0
+    nobody: int = 0
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

@@ -35,6 +35,7 @@ from stacksl.report.wording import (
     percent,
     plural,
     spread,
+    unasked,
 )
 
 NOT_KNOWN = (
@@ -73,7 +74,7 @@ def bought(facts: Facts) -> str:
 
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
-    sentences = [] if facts.audit is None else [audited(facts.audit), outside(facts)]
+    sentences = [] if facts.audit is None else [audited(facts.audit, facts.run), outside(facts)]
     if facts.column is not None:
         sentences[:1] = [column_words(facts.column, facts.budget.price)]
     if (test := facts.test) is not None:
@@ -107,9 +108,10 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
         )
         words += f" {count(column.changed)} of them."
     if audit is not None and (second := audit.second) is not None:
-        rate, low, high = second.errors
-        words += f" People err in an estimated {percent(rate)} of answers"
-        words += f" (95% interval {interval(low, high)})."
+        if second.errors is not None:
+            rate, low, high = second.errors
+            words += f" People err in an estimated {percent(rate)} of answers"
+            words += f" (95% interval {interval(low, high)})."
         still = second.differing_open + second.sampled_open
         if still and not audit.passed_over:  # those of a look stay open
             words += f" The interval allows for {plural(still, 'audited row')} that two people have"
@@ -157,8 +159,8 @@ def _setting(facts: Facts, name: str) -> str:
     return next((row.value for row in facts.settings if row.name == name), "")
 
 
-def audited(audit: AuditResult) -> str:
-    """How many of the audited items the final model answers correctly."""
+def audited(audit: AuditResult, run: str = "RUN") -> str:
+    """How many of the audited items the final model of a `run` answers correctly."""
     wide = spread(audit.low, audit.high, audit.look)
     items = plural(audit.n, "audited item")
     clear = clear_of(audit.n, audit.unknown, "audited item")
@@ -174,6 +176,7 @@ def audited(audit: AuditResult) -> str:
         why = SOON if audit.waits else AGREEMENT
         if audit.second is not None:
             why = OPEN.format(*map(percent, audit.second.accuracy[1:]))
+            why += f" {unasked(audit.second.nobody, run)}" * bool(audit.second.nobody)
         return (
             f"{subject} with the annotator on {percent(audit.accuracy)} of {clear}"
             f" ({wide}){end}. {why}"
@@ -288,14 +291,17 @@ def audit_rows(audit: AuditResult) -> list[Named]:
         case = f"Worst to best case, all rows {which} wrong or all right"
         rows.append(Named(case, interval(*ends, 2)))
     if (second := audit.second) is not None:
-        differing, sampled = count(second.differing), count(second.sampled)
-        open_rows, errors = second.differing_open + second.sampled_open, second.errors
+        open_rows = second.differing_open + second.sampled_open
+        differing = count(second.differing - second.differing_open)
+        sampled = count(second.sampled - second.sampled_open)
         rows += [
             Named("Differing rows: person wrong", f"{count(second.model_right)} of {differing}"),
             Named("Agreeing rows seen again: both wrong", f"{count(second.wrong)} of {sampled}"),
-            Named("Of these without two people who agree", count(open_rows)),
-            Named("People's errors", f"{percent(errors[0])} ({interval(errors[1], errors[2])})"),
+            Named("Not in these counts: no two people agree", count(open_rows)),
         ]
+        if second.errors is not None:
+            rate, low, high = second.errors
+            rows.append(Named("People's errors", f"{percent(rate)} ({interval(low, high)})"))
     return rows
 
 

@@ -176,3 +176,12 @@ def change_call(run: str, wanted: Mapping[str, object], *, python: bool) -> str:
 def of_run(sentence: str, run: str) -> str:
     """A sentence with the `run` in place of RUN in its commands, made by `change_call`."""
     return sentence.replace(" RUN ", f" {shlex.quote(run)} ").replace("'RUN'", repr(run))
+
+
+def unasked(rows: int, run: str) -> str:
+    """Why a second look cannot go on, at so many rows of it or at all, and what makes it go on."""
+    lack = "Fewer than two annotators are left, so no second look can measure the accuracy"
+    lack = f"Nobody is left to ask about {plural(rows, 'row')} of the second look" if rows else lack
+    call = f"stacksl change {shlex.quote(run)}"
+    ways = f"`{call} --add-annotator NAME`, or call one who is away back with `{call} --back NAME`"
+    return f"{lack}: add a person with {ways}."

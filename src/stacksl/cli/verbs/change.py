@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, dollars, facts, warn
-from stacksl.cli.verbs.ls import by_file, listed, status_facts
+from stacksl.cli.verbs.ls import by_file, status_facts
 from stacksl.cli.verbs.run import agree, setting_of, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, count, plural
@@ -168,14 +169,15 @@ def change(
     }
     if budget is not None and drop and free == EVERYBODY and not (key or away or set_aside):
         wanted["drop"], who = True, dict.fromkeys(who)
-    kinds = [any(wanted.values()) or later or dry_run, any(who.values()), train_on_audit]
+    people = any(who.values())
+    kinds = [any(wanted.values()) or later or dry_run > people, people, train_on_audit]
     if sum(kinds) > 1:
         raise SettingsError(
-            "expected one kind of change: what is bought (with --later and --dry-run), who answers"
-            " (--away to --keep), or --train-on-audit; give each in a command of its own"
+            "expected one kind of change: what is bought (with --later), who answers (--away to"
+            " --keep), or --train-on-audit; give each in a command of its own"
         )
-    if any(who.values()):
-        _change_people(opened, who, json=json, quiet=quiet)
+    if people:
+        _change_people(opened, {**who, "dry_run": dry_run}, json=json, quiet=quiet)
     elif train_on_audit:
         labels = opened.refit_with_audit()
         sentence = f"the model was fitted again, with the {plural(labels, 'label')} of the audit"
@@ -214,17 +216,16 @@ def _change_run(
 
 
 def _change_people(run: Run, who: dict[str, Any], *, json: bool, quiet: bool) -> None:
-    with live(quiet=quiet) as show:
+    with warnings.catch_warnings(record=True, action="always") as told, live(quiet=quiet) as show:
         freed = run.people(**who, progress=show)
+    warn(str(warning.message) for warning in told)
+    what = plural(freed, "row" if by_file(run) else "question")
     if json:
         print(as_json({**status_facts(run), "released": freed}))
-    elif not by_file(run):
-        print(f"{plural(freed, 'question')} freed\n\n{shown_run(run)}")
-    elif freed or who["set_aside"] or who["keep"]:
-        lines = [f"{plural(freed, 'row')} freed"] if freed else []
-        print("\n\n".join([*lines, shown_run(run)]))
+    elif who["dry_run"]:
+        print(f"{what} would be freed")
     else:
-        print(listed(run))
+        print("\n\n".join([f"{what} freed"] * bool(freed) + [shown_run(run)]))
 
 
 def _classes(names: list[str], descriptions: list[str]) -> dict[str, str]:

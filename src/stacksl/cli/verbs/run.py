@@ -17,7 +17,7 @@ from stacksl.cli.printing import as_json, dollars, facts, measured, spent, visib
 from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
 from stacksl.engine import on_ray
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
-from stacksl.report.wording import change_call, count, plural
+from stacksl.report.wording import change_call, count, plural, unasked
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
@@ -308,13 +308,15 @@ def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
 
 
 def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Proposed classes and annotators who differ from others, with what the owner can do."""
+    """What the owner can do about a second look, proposed classes and annotators who differ."""
     from stacksl.report.quality import Differing
 
-    run = word(Path(result["run"]))
+    run, second = word(Path(result["run"])), (result["audit"] or {}).get("second")
+    rows = second["nobody"] if second and result["state"] == "finished" else 0
+    notes = [("Second look", unasked(rows, result["run"]))] * bool(rows)
     why = ("look alike and like no class", "were answered with none and the text")
     add = f"to add them as one: stacksl change {run} --add-class"
-    return [
+    notes += [
         (
             f"{group.get('written') or group['rows']:,} rows",
             f"{why[bool(group.get('written'))]}: {group['name']}; {add} {word(group['name'])}",
@@ -327,6 +329,7 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         )
         for who in (Differing(**row) for row in result["differing"])
     ]
+    return notes
 
 
 def _shown(run: Run, result: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.ledger.store.settings import Setting
 from stacksl.models.second_look import settled
+from stacksl.report.wording import unasked
 from stacksl.runs.session.answering import expect_people
 from stacksl.runs.session.assignment import AWAY, FILE, annotators_of, away_from, open_rows
 from stacksl.runs.storage.folder import RunFolder
@@ -79,6 +81,7 @@ def free_rows(
     drop: bool = False,
     aside: Sequence[str] = (),
     keep: Sequence[str] = (),
+    dry_run: bool = False,
 ) -> int:
     """Free assigned rows for others, and say whose answers count; the number of rows freed.
 
@@ -98,7 +101,7 @@ def free_rows(
     with folder.locked():
         people_answer = folder.resolved().get("labeler") == FILE
         if free is True and not (named or wanted or people_answer):
-            return _free_questions(folder, drop)
+            return _free_questions(folder, drop, dry_run=dry_run)
         table = expect_people(folder)
         known, before = annotators_of(table["annotators"]), away_from(table)
         if unknown := [name for name in named if name not in known]:
@@ -124,12 +127,18 @@ def free_rows(
                     f"no such row of the run {folder.path} is open: `stacksl status {folder.path}`"
                     " lists the sheets that have open rows"
                 )
+            looks = table.get("further_now") or table.get("further_labels")
+            few = looks and len({*known} - unavailable) < 2
+            if few and folder.read_state()["state"] != "finished":
+                warnings.warn(unasked(0, str(folder.path)), stacklevel=3)
+            if dry_run:
+                return len(leases)
             with ledger.together():
                 if away or back:
                     leaving, returning = sorted(absent - before), sorted(before - absent)
                     codes = {"away": ledger.codes_of(leaving), "back": ledger.codes_of(returning)}
                     ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, said=codes)
-                if aside or keep:
+                if aside or keep or (back and looks):
                     reopen(folder, ledger)
                 for event, names in (("set_aside", aside), ("kept", keep)):
                     for name in names:
@@ -139,13 +148,14 @@ def free_rows(
     return len(leases)
 
 
-def _free_questions(folder: RunFolder, drop: bool) -> int:
+def _free_questions(folder: RunFolder, drop: bool, *, dry_run: bool) -> int:
     """Free the open questions of a run that a program answers; how many there are."""
     with Ledger.open(folder.database) as ledger:
         leases = ledger.open_purchases()
         if not leases:
             raise RunError(f"no question of the run {folder.path} is open: nothing is to be freed")
-        ledger.free(leases, leases if drop else ())
+        if not dry_run:
+            ledger.free(leases, leases if drop else ())
     return len(leases)
 
 

@@ -23,6 +23,7 @@ from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import silent
 from stacksl.runs.session.assignment import free_people
+from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import FACTS, SECRET, anchors
 
@@ -80,20 +81,24 @@ def look_again(
     judged = dict(zip(ids, labels, strict=True))
     rows = split(shuffled, judged, answers, fixed, every=every)
     free, awaited = free_people(spec, ledger, ids)
-    free |= {item: 0 for item in begun if any(slot.dropped for _, slot in slots[item])}
+    free |= (dropped := {i: 0 for i in begun if any(slot.dropped for _, slot in slots[i])})
     left = min(spec.terms.further - accounts.further, accounts.left)
     left = 0 if accounts.reached else left  # what a look has found stands
     due = next_rows(rows, answers, free, left, awaited)
     first, first_now = ({i: of_all[0] for i, of_all in given.items()} for given in (answers, now))
     if due or awaited:  # the first answers measure agreement until all are in
         return due, replace(audit, answers=first, now=first, waits=True)
-    if all(len(of_all) == 1 for of_all in answers.values()):
+    left *= promised_share(spec.settings.stop_when) is None  # what a promise has judged stands
+    nobody = len(next_rows(rows, answers, dict.fromkeys(free, 1) | dropped, left))
+    begins = any(len(of_all) > 1 for of_all in answers.values())
+    if not begins and (look or not nobody):
         return due, audit
     z = z_of_look(look)
-    if not look:
+    if begins and not look:
         state["judged"] = {"audit": audit.number, "said": labels}
     askable = len(next_rows(rows, answers, free, 2 * len(ids)))
-    second = replace(looked(rows, predicted, answers, powers, z, judged), askable=askable)
+    second = looked(rows, predicted, answers, powers, z, judged)
+    second = replace(second, askable=askable, nobody=nobody)
     agreeing, sampled, differing = ([item for item in part if item in now] for part in rows)
     later = looked((agreeing, sampled, differing), predicted, now, powers, z, judged)
     if not look and too_wide(second):
