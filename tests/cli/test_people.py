@@ -353,5 +353,5 @@ def test_a_second_look_without_people_says_what_continues_it(
         assert f"Nobody is left to ask about {nobody} rows of the second look" in line
         assert "`stacksl change run --back NAME`" in line
     said = stacksl("change", "run", "--back", "ben")
-    assert "rows in  run/ask/" in said.out
+    assert f"{nobody} rows in  run/ask/" in said.out
     assert "Second look" not in said.out + stacksl("status", "run").out

@@ -101,10 +101,12 @@ def waits(once: Waits, tmp_path: Path) -> Waits:
 
 
 def expect_second_look(made: Run) -> None:
-    """Nobody had a row twice, four answers at most, and what is paid is within the labels kept."""
+    """Nobody answers a row twice, four answers at most, and paid is what labels are kept for."""
     rows = bought(made, purpose="audit")
-    asked = [(row.item, row.annotator) for row in handed_rows(made)]
-    assert len(asked) == len({*asked}), "nobody was asked an item twice"
+    ended = {(row["item"], row["slot"]): row["labeler"] for row in rows if row["state"] != "open"}
+    handed = [(row.item, row.slot, row.annotator) for row in handed_rows(made)]
+    asked = [(item, who) for item, slot, who in handed if ended.get((item, slot), who) == who]
+    assert len(asked) == len({*asked}), "nobody was asked an item twice, but for rows taken back"
     answers = Counter(row["item"] for row in rows if row["state"] == "answered")
     assert max(answers.values()) <= 4
     further = [row for row in rows if row["slot"] and row["state"] in ("open", "answered")]
@@ -385,9 +387,10 @@ def settled_rows(made: Run) -> dict[str, str]:
     return {row.name: row.value for row in sentences.audit_rows(facts_of(made).audit)}
 
 
-@pytest.mark.parametrize("way", ["joined"])
+@pytest.mark.parametrize("way", ["back", "killed", "joined"])
 def test_a_second_look_that_had_nobody_left_goes_on(waits: Waits, way: str) -> None:
     made = waits(annotators="anna,ben")
+    (old,) = (path for path in sheets(made) if "ben" in path.name)
     leave(made, "ben")
     play(made)
     audit = made.status()["audit"]
@@ -416,6 +419,9 @@ def test_a_second_look_that_had_nobody_left_goes_on(waits: Waits, way: str) -> N
     assert made.status()["state"] == "waiting"
     who = "carl" if way == "joined" else "ben"
     assert [(who in name, n) for name, n in open_rows(made).items()] == [(True, second["nobody"])]
+    late = made.answer(fill(old, wrong)).late  # of rows that were taken back
+    assert late == len(read_rows(old)) > 0
+    assert sum(open_rows(made).values()) == second["nobody"]
     play(made)
     expect_second_look(made)
     audit = made.status()["audit"]
@@ -423,6 +429,18 @@ def test_a_second_look_that_had_nobody_left_goes_on(waits: Waits, way: str) -> N
     assert made.status()["spent"] == spent + second["nobody"]
     assert "Nobody is left" not in (made.path / "report.html").read_text()
     assert "People's errors" in settled_rows(made)
+
+
+def test_rows_that_only_their_owner_may_look_at_come_back_to_them(waits: Waits) -> None:
+    made = waits(annotators="anna,ben")
+    before, status = open_rows(made), made.status()
+    freed = made.people(free="ben")
+    assert freed > 0
+    assert sum(open_rows(made).values()) == sum(before.values())
+    assert made.status()["spent"] == status["spent"]
+    play(made)
+    expect_second_look(made)
+    assert made.status()["audit"]["measures"] == "accuracy"
 
 
 def test_a_second_look_that_nobody_could_begin_says_so_and_can_be_done_later(

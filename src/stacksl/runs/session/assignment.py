@@ -171,7 +171,7 @@ class SheetLabeler:
         who = annotators_of(self.settings.annotators)
         load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
         had_rows = Counter(handed.annotator for handed in known)
-        had = [(handed.item, handed.slot, handed.annotator) for handed in known]
+        had = rows_had(self.ledger)
         taken = {handed.key for handed in known}
         sheet = 1 + max((handed.sheet for handed in known), default=0)
         rng = generator(self._secret, "keys", sheet)
@@ -329,6 +329,13 @@ def away_from(table: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(annotators_of(names)) - {""}
 
 
+def rows_had(ledger: LedgerReader) -> list[tuple[str, int, str]]:
+    """Item, slot and annotator of each row that its annotator answered, or may still answer."""
+    ended = {(r["item"], r["slot"]): r["labeler"] for r in ledger.export() if r["state"] != "open"}
+    rows = [(row.item, row.slot, row.annotator) for row in ledger.private.handed()]
+    return [had for had in rows if ended.get(had[:2], had[2]) == had[2]]
+
+
 def free_people(
     spec: RunSpec, ledger: Ledger, items: Sequence[str]
 ) -> tuple[dict[str, int], set[str]]:
@@ -338,7 +345,7 @@ def free_people(
     """
     handed, settings = ledger.private.handed(), spec.settings
     handed_leases = {(row.item, row.slot, row.token) for row in handed}
-    asked = {(row.item, row.annotator) for row in handed}
+    asked = {(item, name) for item, _, name in rows_had(ledger)}
     present = set(annotators_of(settings.annotators)) if settings.labeler == FILE else set()
     present -= without_rows(spec.folder.resolved(), ledger)
     free = {item: sum((item, name) not in asked for name in present) for item in items}
@@ -347,6 +354,8 @@ def free_people(
         if (lease.item, lease.slot, lease.token) not in handed_leases:  # somebody is to have it
             if not free[lease.item]:
                 ledger.release(lease, "expired")
+                had = {name for item, _, name in rows_had(ledger) if item == lease.item}
+                free[lease.item] = len(present - had)
                 continue
             free[lease.item] -= 1
         awaited.add(lease.item)
