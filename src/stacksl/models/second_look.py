@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from stacksl.core.blocks import Array
 from stacksl.models.metrics import Powers, Z, moments, rows_of, wilson
 from stacksl.report.quality import SecondLook
 
@@ -139,7 +140,11 @@ def looked(
         first_right=differing["first"],
         differing_open=differing["open"],
     )
-    right, low, high = estimated(look, look.first_right)
+    once = tuple(
+        sum(len(answers[item]) == 1 for item in part if _right(then[item], answers[item]) == "open")
+        for part in (rows[2], rows[1])
+    )
+    right, low, high = estimated(look, look.first_right, unasked=once)
     whose = {item: _right(predicted[item], answers[item]) for part in rows for item in part}
     agree = {item: answers[item][0] == ("label", predicted[item]) for item in rows[0]}
     again = Counter((whose[item], agree[item]) for item in rows[1])
@@ -147,10 +152,18 @@ def looked(
     differing = Counter(whose[item] for item in rows[2])
     now = replace(now, model_right=differing["model"], differing_open=differing["open"])
     whose |= {item: "model" if same else "first" for item, same in agree.items()}
-    first = None if powers is None else _moments([whose.get(item) for item in predicted], powers)
+    half = dict.fromkeys(predicted, 0.5)
+    half |= {item: usual(now.model_right, now.differing, now.differing_open, once[0])
+             for item in rows[2] if len(answers[item]) == 1}  # fmt: skip
+    first = None
+    if powers is not None:
+        parts = [whose.get(item) for item in predicted]
+        first = _moments(parts, np.array([*half.values()]), powers)
     moved = len(agree) - sum(agree.values())
     more = moved, again["model", False]
-    accuracy, ends = (estimated(now, now.model_right, first, width, *more) for width in (z, 0.0))
+    accuracy, ends = (
+        estimated(now, now.model_right, first, width, *more, unasked=once) for width in (z, 0.0)
+    )
     look = replace(look, accuracy=accuracy, ends=ends[1:])
     return replace(look, errors=(1 - right, 1 - high, 1 - low) if high - low <= WIDEST else None)
 
@@ -181,14 +194,28 @@ def too_wide(look: SecondLook) -> bool:
     return high - low > WIDEST
 
 
-def _moments(whose: Sequence[str | None], powers: Powers) -> tuple[Moments, Moments, Moments]:
+def usual(right: float, rows: int, still: int, unasked: int) -> float:
+    """What a row that was not asked again counts: the share of others of its kind that are right.
+
+    Of so many `rows` so many are `still` open; those that were asked again count half then, and so
+    do all where none was asked.
+
+    >>> round(usual(2, 20, 3, 2), 3), usual(0, 5, 5, 5)
+    (0.158, 0.5)
+    """
+    return (right + 0.5 * (still - unasked) + 0.5) / (rows - unasked + 1)
+
+
+def _moments(
+    whose: Sequence[str | None], half: Array, powers: Powers
+) -> tuple[Moments, Moments, Moments]:
     """The accuracies before the correction, by whose answer each row counts; see `estimated`."""
     known = np.array([who is not None for who in whose])
     right = np.array([who == "model" for who in whose], dtype=np.float64)
     still = np.array([who in (None, "open") for who in whose])
-    half = Powers(powers.sure[known], powers.reference)
+    clear = Powers(powers.sure[known], powers.reference)
     return (
-        moments((right + 0.5 * still)[known], half),
+        moments((right + half * still)[known], clear),
         moments(right, powers),
         moments(right + still, powers),
     )
@@ -211,11 +238,12 @@ def estimated(
     z: float = Z,
     moved: int = 0,
     regained: int = 0,
+    unasked: Sequence[int] = (0, 0),
 ) -> tuple[float, float, float]:
     """The share of right rows with its interval at `z`, where `right` of those that differ are.
 
     With `model_right` it is the accuracy, with `first_right` that of a person's answers. An open
-    row counts half in the share itself.
+    row counts half in the share itself, and as is `usual` where it was not asked again.
 
     Args:
         look: the counts.
@@ -224,17 +252,22 @@ def estimated(
             rows count half, as wrong and as right; plain shares by default.
         moved: of the rows that agree, those that count as wrong since the model was refitted.
         regained: of the sampled ones among these, those where two people say what it says now.
+        unasked: of the open rows that differ, and that are sampled, those with one answer.
     """
     known, sure = look.agreeing + look.differing, look.agreeing - moved + right
     if first is None:
         at_best = sure + look.differing_open + look.n - known
+        still = look.differing_open
+        rate = usual(right, look.differing, still, unasked[0])
         first = (
-            _plain(sure + 0.5 * look.differing_open, known),
+            _plain(sure + 0.5 * (still - unasked[0]) + rate * unasked[0], known),
             _plain(sure, look.n),
             _plain(at_best, look.n),
         )
     least = look.wrong - regained
-    half, most = least + 0.5 * look.sampled_open, least + look.sampled_open
+    rate = usual(least, look.sampled, look.sampled_open, unasked[1])
+    half = least + 0.5 * (look.sampled_open - unasked[1]) + rate * unasked[1]
+    most = least + look.sampled_open
     share, _ = corrected(*first[0], known, look, half, regained)
     low, few = corrected(*first[1], look.n, look, most, regained)
     high, many = corrected(*first[2], look.n, look, least, regained)

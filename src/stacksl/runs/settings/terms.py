@@ -51,9 +51,9 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     if promised_share(spec.settings.stop_when) is not None:
         further = max(further, spec.terms.further)  # of a look that may be under way
     facts = shown_facts(spec.folder)
-    column = facts and facts.column and facts.column.audit
-    if column and column.second:
-        further = max(further, used + 2 * column.second.askable)  # these come first
+    judged = facts and (facts.column.audit if facts.column else facts.audit)
+    if judged and judged.second and sum(audits) <= leased:  # no new audit: these come first
+        further = max(further, used + 2 * judged.second.askable)
     most = wanted.labels - spent + used
     return Terms(wanted.labels, wanted.money, audits, max(used, min(further, most)))
 
