@@ -432,22 +432,22 @@ def test_no_new_audit_is_offered_for_rows_that_were_added(made: Any) -> None:
     assert offer in outside(replace(added, column=None))
 
 
-def test_the_next_commands_correct_the_column_and_promise_a_share(
+def test_the_next_command_corrects_the_column_as_long_as_labels_are_doubtful(
     made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = judged(str(write(tmp_path, made[1])), tmp_path / "run", budget=40)
     column = facts_of(run)["column"]
     said = shown_run(run)
     check = f"stacksl change {run.path} --budget {40 + column['flagged']}"
-    promise = f"stacksl change {run.path} --budget all --stop-when right=95%"
     assert f"  {check}  # Let people check {column['flagged']} labels" in said
-    assert f"  {promise}  # Let people check labels until 95% of the table is promised" in said
-    assert "--budget all --stop-when right=95%" in (run.path / "report.html").read_text()
-    for command in (check, promise):
-        words = [word for word in command.split()[1:] if word]
-        assert call([*words, "--yes", "--quiet"]) == 0
-    assert facts_of(run)["column"]["asked"] > column["flagged"]
-    assert "right=95%" not in shown_run(run).partition("Next:")[2], "the run has the rule already"
+    assert call([*check.split()[1:], "--yes", "--quiet"]) == 0
+    facts = read_facts(run.folder)
+    assert facts.column is not None
+    assert facts.column.asked == column["flagged"]
+    for flagged, offered in ((3, True), (0, False)):
+        left = replace(facts, column=replace(facts.column, flagged=flagged))
+        assert any("check 3 labels" in name for name, _ in commands(left)) == offered
+        assert not any("Buy 100 more" in name for name, _ in commands(left))
 
 
 def test_page_and_card_speak_of_the_column_and_not_of_a_model(made: Any) -> None:

@@ -530,16 +530,11 @@ def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
     if facts.asking.disagreements:
         steps.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
     promised = _promises(facts)
-    doubtful = (column is not None and column.flagged) or 100
+    doubtful = 100 if column is None else column.flagged
     if (added := min(doubtful, _free(facts))) > 0 and not promised:
         check = f"Let people check {plural(added, 'label')} that may be wrong"
         more = f"Buy {added} more" if column is None else check
         steps.append((more, change_call(path, {"budget": budget.labels + added}, python=python)))
-        people = _setting(facts, "annotators")
-        if column is not None and people.count(",") != 1:  # two cannot settle what they differ on
-            until = "Let people check labels until 95% of the table is promised to be right"
-            promise = {"budget": "all", "stop_when": "right=95%"}
-            steps.append((until, change_call(path, promise, python=python)))
     if facts.audit and not (waits or facts.audit.trained_on or facts.language or promised):
         steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     steps.append(("Forward this page without texts", f"stacksl report {run} --no-text"))

@@ -36,6 +36,7 @@ from stacksl.runs.finish.promising import (
     draw_look,
     judged,
     last_look,
+    last_drawn,
     open_look,
     promise_of,
     unsettled,
@@ -288,7 +289,7 @@ class Session(Game):
         audit = measured(self.spec, self)
         if audit is not None and doubted(self.spec.settings):
             number, parts = 0 if look is None else look.number, (self.spec, self, self._features)
-            every = look is not None  # an audit before the first look has its own second look
+            every = last_drawn(self.ledger) is not None  # an earlier audit has its own second look
             due, audit = look_again(*parts, audit, record.facts, number, every=every)
         if look is None:
             record.facts["stopped"] = promise_of(self.spec, self)
