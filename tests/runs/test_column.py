@@ -27,7 +27,7 @@ from stacksl.models.metrics import Powers, moments, wilson
 from stacksl.models.promise import allowed_wrong
 from stacksl.models.second_look import of_class
 from stacksl.report.quality import SecondLook
-from stacksl.report.sentences import column_words, outside
+from stacksl.report.sentences import column_words, commands, outside
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.choosers import COVERAGE
 from stacksl.runs.loop.head_fitting import doubt_of, held_out

@@ -301,7 +301,9 @@ def test_a_budget_may_have_commas_between_thousands() -> None:
 
 def test_a_dry_run_names_the_audit_and_its_price() -> None:
     said = expected_look(0.97, 5_000, 1_500, 2_500_000)
-    assert "(4,700 here) are right: in 4 of 5 cases it takes 139 rows for $347.50 if none of" in said
+    assert (
+        "(4,700 here) are right: in 4 of 5 cases it takes 139 rows for $347.50 if none of" in said
+    )
     twice = expected_look(0.97, 5_000, 1_500, 2_500_000, 2)
     assert "139 rows for $695.00 if none of them is wrong" in twice
     assert "each audited row takes two answers" in twice

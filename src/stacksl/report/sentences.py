@@ -20,6 +20,7 @@ from stacksl.report.quality import (
     LabeledShare,
     Named,
     OwnItems,
+    SecondLook,
 )
 from stacksl.report.wording import (
     NEW_AUDIT,
@@ -153,6 +154,12 @@ def _free(facts: Facts) -> int:
     left = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
     each = 2 if facts.column is not None and "," in _setting(facts, "annotators") else 1
     return min(left, each * facts.data.items - facts.budget.labels)
+
+
+def unpaid(second: SecondLook | None, measures: str) -> int:
+    """The open rows of a second look that a larger budget pays for, where no accuracy is told."""
+    rows = 0 if second is None or measures == "accuracy" else second.askable
+    return rows if rows < NEW_AUDIT else 0  # else a new audit takes its place
 
 
 def _setting(facts: Facts, name: str) -> str:
@@ -321,8 +328,9 @@ def notes(facts: Facts) -> list[str]:
         sentences.append(
             f"This audit was drawn when {percent(share)} of the items had been bought already, and"
             " says nothing about these. The accuracy above holds for items like the others; on all"
-            f" items of the source the interval is {overall}. The earlier audit takes no part,"
-            " because you had seen it: so this interval may be wider than the earlier one."
+            f" items of the source the interval is {overall}."
+            + " The earlier audit takes no part, because you had seen it: so this interval may be"
+            " wider than the earlier one." * (audit.number > 1)
         )
     if audit.shown_before:
         sentences.append(
@@ -530,6 +538,9 @@ def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
     if facts.asking.disagreements:
         steps.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
     promised = _promises(facts)
+    if facts.audit is not None and (rows := unpaid(facts.audit.second, facts.audit.measures)):
+        ask = f"Ask further people about {plural(rows, 'row')} of the second look"
+        steps.append((ask, change_call(path, {"budget": budget.labels + rows}, python=python)))
     doubtful = 100 if column is None else column.flagged
     if (added := min(doubtful, _free(facts))) > 0 and not promised:
         check = f"Let people check {plural(added, 'label')} that may be wrong"

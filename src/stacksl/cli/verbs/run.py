@@ -309,11 +309,17 @@ def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
 
 def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the owner can do about a second look, proposed classes and annotators who differ."""
-    from stacksl.report.quality import Differing
+    from stacksl.report.quality import Differing, SecondLook
+    from stacksl.report.sentences import unpaid
 
     run, second = word(Path(result["run"])), (result["audit"] or {}).get("second")
     rows = second["nobody"] if second and result["state"] == "finished" else 0
     notes = [("Second look", unasked(rows, result["run"]))] * bool(rows)
+    if second and result["state"] == "finished" and not rows:
+        lack = unpaid(SecondLook(**second), result["audit"]["measures"])
+        call = f"stacksl change {run} --budget {result['budget'] + lack}"
+        what = f"{plural(lack, 'row')} had no label left for another answer: `{call}` asks them"
+        notes += [("Second look", what)] * bool(lack)
     why = ("look alike and like no class", "were answered with none and the text")
     add = f"to add them as one: stacksl change {run} --add-class"
     notes += [

@@ -16,6 +16,7 @@ from stacksl.models.second_look import settled
 from stacksl.report.wording import unasked
 from stacksl.runs.session.answering import expect_people
 from stacksl.runs.session.assignment import AWAY, FILE, annotators_of, away_from, open_rows
+from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import reopen
 
@@ -128,9 +129,16 @@ def free_rows(
                     " lists the sheets that have open rows"
                 )
             looks = table.get("further_now") or table.get("further_labels")
-            few = looks and len({*known} - unavailable) < 2
-            if few and folder.read_state()["state"] != "finished":
+            left, finished = len({*known} - unavailable), folder.read_state()["state"] == "finished"
+            if looks and left < 2 and not finished:
                 warnings.warn(unasked(0, str(folder.path)), stacklevel=3)
+            if left == 2 and promised_share(table.get("stop_when")) is not None:
+                warnings.warn(
+                    "two annotators are left, and a look at the table needs three: a row on which"
+                    " two differ counts as wrong; add a person with `stacksl change"
+                    f" {folder.path} --add-annotator NAME`, or wait until one is back",
+                    stacklevel=3,
+                )
             if dry_run:
                 return len(leases)
             with ledger.together():
