@@ -89,7 +89,9 @@ def test_an_audit_drawn_late_gives_an_interval_that_holds_whatever_the_bought_ar
     (said,) = (note for note in notes(facts) if "bought already" in note)
     assert f"{low:.1f}% to {high:.1f}%" in said
     assert "10.0% of the items" in said
-    assert "The earlier audit takes no part" in said
+    assert "The earlier audit takes no part" not in said
+    again = replace(facts, audit=replace(facts.audit, number=2))
+    assert "The earlier audit takes no part" in "".join(notes(again))
     late = replace(facts.audit, reference=50, trained_on=0)
     assert "of items that nobody had been asked about correctly" in outcome(
         replace(facts, audit=late)

@@ -206,18 +206,20 @@ def test_a_fall_is_found_as_often_as_told() -> None:
 
 
 def test_a_later_audit_says_whether_the_accuracy_fell(audited: Run, tmp_path, capsys) -> None:
-    """Of labels that are right, and of labels that are the next class instead."""
+    """Where people say what the model says, and where they say the next class instead."""
     topic = {word: name for name in CLASSES for word in WORDS[name].split()}
-
-    def truth(text: str) -> str:
-        return topic[text.split()[0]]
-
+    given = texts(120, 5)
+    rows = list(zip(given, (row["choice"] for row in audited.predict(given)), strict=True))
+    assert all(label == topic[text.split()[0]] for text, label in rows)
     for shift, fallen in ((0, "not lower beyond chance"), (1, "lower")):
-        rows = [(text, CLASSES[(CLASSES.index(truth(text)) + shift) % 3]) for text in texts(120, 5)]
         file, later = tmp_path / f"{shift}.csv", tmp_path / f"later {shift}"
         write_table(file, ("text", "label"), rows)
         kept = {"model_labels": "label", "audit": 60, "price": 1, "out": later}
-        run(file, labeler=lambda asked: truth(asked.prompt), **kept)
+
+        def says(asked: Any, shift: int = shift) -> str:
+            return CLASSES[(CLASSES.index(topic[asked.prompt.split()[0]]) + shift) % 3]
+
+        run(file, labeler=says, **kept)
         found = audited.evaluate(later)
         assert (found["n"], found["correct"]) == (60, 0 if shift else 60)
         assert call(["evaluate", str(audited.path), str(later)]) == 0
