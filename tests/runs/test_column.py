@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -430,6 +431,19 @@ def test_no_new_audit_is_offered_for_rows_that_were_added(made: Any) -> None:
     offer = "a budget of 80 labels more has an audit of all rows that are left"
     assert offer not in outside(added)
     assert offer in outside(replace(added, column=None))
+
+
+def test_labels_that_people_changed_are_held_against_the_estimate(made: Any) -> None:
+    column = read_facts(made[0].folder).column
+    assert column is not None
+    assert column.audit is not None
+    few = replace(column, asked=1, changed=1)
+    assert "unless people erred there" not in column_words(few, None)
+    wrong = round((1 - column.audit.accuracy) * column.labeled) + 1
+    said = column_words(replace(column, asked=wrong, changed=wrong), None)
+    found = re.search(r"With the (\d+) labels that people found to be wrong, at most", said)
+    assert found
+    assert int(found[1]) > wrong, "with those of the audit"
 
 
 def test_the_next_command_corrects_the_column_as_long_as_labels_are_doubtful(

@@ -87,6 +87,17 @@ def outcome(facts: Facts) -> str:
     return " ".join([" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]).strip()
 
 
+def _wrong(column: ColumnFacts) -> int:
+    """How many labels of a column people found to be wrong, in its audit and beyond it."""
+    audit = column.audit
+    if audit is None:
+        return column.changed
+    if (second := audit.second) is None:
+        return column.changed + audit.n - audit.unknown - audit.correct
+    settled = second.differing - second.differing_open - second.model_right
+    return column.changed + settled + second.wrong
+
+
 def column_words(column: ColumnFacts, price: int | None) -> str:
     """How many of the labels that the data had are right, doubtful and corrected.
 
@@ -108,6 +119,12 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
             f" People named a class for {count(column.asked)} of the most doubtful, and changed"
         )
         words += f" {count(column.changed)} of them."
+    if audit is not None and audit.accuracy is not None and not audit.passed_over:
+        most = 1 - _wrong(column) / column.labeled
+        if most < audit.accuracy:
+            words += f" With the {count(_wrong(column))} labels that people found to be wrong, at"
+            words += f" most {percent(most)} of all are right, unless people erred there: the"
+            words += " audit's rows were better than the others."
     if audit is not None and (second := audit.second) is not None:
         if second.errors is not None:
             rate, low, high = second.errors
