@@ -170,7 +170,7 @@ def change(
     if budget is not None and drop and free == EVERYBODY and not (key or away or set_aside):
         wanted["drop"], who = True, dict.fromkeys(who)
     people = any(who.values())
-    kinds = [any(wanted.values()) or later or dry_run > people, people, train_on_audit]
+    kinds = [any(wanted.values()) or later or (dry_run and not people), people, train_on_audit]
     if sum(kinds) > 1:
         raise SettingsError(
             "expected one kind of change: what is bought (with --later), who answers (--away to"
@@ -185,13 +185,9 @@ def change(
     elif dry_run:
         offered = opened.change(**wanted, dry_run=True)
         warn(offered.warnings)
-        told = as_json({"run": run, **_facts(offered, reopen)})
-        lines = [offered.measures, *_bought(offered, reopen), _described(offered, wanted, run)]
-        print(
-            told
-            if json
-            else "\n".join(["Nothing was written. After the change:", *filter(None, lines)])
-        )
+        effects = [offered.measures, *_bought(offered, reopen), _described(offered, wanted, run)]
+        lines = ["Nothing was written. After the change:", *filter(None, effects)]
+        print(as_json({"run": run, **_facts(offered, reopen)}) if json else "\n".join(lines))
     else:
         _change_run(opened, wanted, later=later, yes=yes, json=json, quiet=quiet)
 

@@ -88,15 +88,13 @@ def evaluate(
     if not later.is_dir():
         dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
         if wanted:
-            column = str(opened.folder.resolved().get("model_labels"))
-            if column in dataset.unused:
-                warn(
-                    [
-                        f"the model's labels are audited, and not those in '{column}': `stacksl run"
-                        f" {file} --model-labels {column} --audit N --out DIR` audits these, and"
-                        f" `stacksl evaluate {run} DIR` compares them with the first ones"
-                    ]
+            if (column := opened.folder.resolved().get("model_labels")) in dataset.unused:
+                sentence = (
+                    f"the model's labels are audited, and not those in '{column}': `stacksl run"
+                    f" {file} --model-labels {column} --audit N --out DIR` audits these, and"
+                    f" `stacksl evaluate {run} DIR` compares them with the first ones"
                 )
+                warn([sentence])
             later = out or Path(os.path.normpath(run / ".."), f"{run.resolve().name}-{later.stem}")
             if dry_run or not audit_begun(opened, dataset, later):
                 with live(quiet=quiet) as show:

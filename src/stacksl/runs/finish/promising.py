@@ -14,7 +14,8 @@ agreement with that person, as it is about agreement with a program that answers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor
 from typing import Any, NamedTuple
@@ -234,20 +235,28 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
     if (share := promised_share(spec.settings.stop_when)) is None:
         return ""
     rows = len(spec.sources.pool.items)
-    lower = [n / 100 for n in range(99, 49, -1) if n < 100 * share]
-    for payable in (share, *lower):
-        named = first_budgets(spec, payable, rows, accounts)
-        if named and named[1] <= labels:
-            break
-    else:
-        payable = 0.0
-    if payable == share:
+
+    def fits(wanted: float) -> bool:
+        named = first_budgets(spec, wanted, rows, accounts)
+        return bool(named) and named[1] <= labels
+
+    if fits(share):
         return ""
-    hint = f"; right={100 * payable:.0f}% is likelier with this budget" * (payable > 0)
+    lower = largest_below(share, fits)
+    hint = f"; right={100 * lower:.0f}% is likelier with this budget" if lower else ""
     return (
         f"a budget of {plural(labels, 'label')} may end before a look at the table, and nothing is"
         f" promised then: {expected_promise(spec, share, accounts)}{hint}"
     )
+
+
+def largest_below(
+    share: float, fits: Callable[[float], object], least: float = 0.49
+) -> float | None:
+    """The largest full percent between `least` and `share` that fits, as smaller ones do."""
+    lower = [n / 100 for n in range(50, 100) if least < n / 100 < share]
+    index = bisect_left(lower, True, key=lambda wanted: not fits(wanted))
+    return lower[index - 1] if index else None
 
 
 def first_budgets(spec: RunSpec, share: float, rows: int, of: Accounts | None) -> list[int]:
@@ -456,7 +465,6 @@ def _next_budget(
     accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
     most = most_each(spec.settings) * table.rows
     shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
-    lower = [n / 100 for n in range(99, 49, -1) if shown < n / 100 < share]
     if len(linear_trainer(game).stages) < 3:
         named = first_budgets(spec, share, table.rows, accounts)
         if not named:
@@ -468,23 +476,27 @@ def _next_budget(
         kept = (
             f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."
         )
-        enough = (each for each in lower if next_look(spec, game, reach=True, share=each))
-        if payable := next(enough, None):
-            call = change_call("RUN", {"stop_when": f"right={100 * payable:.0f}%"}, **own)
+        rest = largest_below(share, lambda s: next_look(spec, game, reach=True, share=s), shown)
+        if rest:
+            call = change_call("RUN", {"stop_when": f"right={100 * rest:.0f}%"}, **own)
             kept += f" They are probably enough for a lower share: `{call}`."
     more = most - accounts.spent - accounts.left  # that a larger budget could buy
-    for payable in (share, *lower):
-        if look := next_look(spec, game, more, reach=True, share=payable):
-            wanted = {"budget": _budget(spec, accounts.spent + look.labels)}
-            may = "after more labels a look may" if look.before else "a look can"
-            what = f" For {percent(share)} {may} be paid with"
-            if payable < share:
-                wanted["stop_when"] = f"right={100 * payable:.0f}%"
-                what = (
-                    " No budget pays a look that may show it, even if people label all other rows;"
-                    f" at {100 * payable:.0f}% {may} be paid with"
-                )
-            return f"{kept}{what} `{change_call('RUN', wanted, **own)}`."
+
+    def look_at(wanted: float) -> Look | None:
+        return next_look(spec, game, more, reach=True, share=wanted)
+
+    payable = share if look_at(share) else largest_below(share, look_at, shown)
+    if payable and (look := look_at(payable)):
+        wanted = {"budget": _budget(spec, accounts.spent + look.labels)}
+        may = "after more labels a look may" if look.before else "a look can"
+        what = f" For {percent(share)} {may} be paid with"
+        if payable < share:
+            wanted["stop_when"] = f"right={100 * payable:.0f}%"
+            what = (
+                " No budget pays a look that may show it, even if people label all other rows;"
+                f" at {100 * payable:.0f}% {may} be paid with"
+            )
+        return f"{kept}{what} `{change_call('RUN', wanted, **own)}`."
     return (
         f"{kept} Too few rows are left to pay for {'another' if before else 'a'} look: the table"
         " can be exported without a promise, or people label the other rows."
