@@ -23,7 +23,7 @@ PROMPTS = (
     "",
     "日本語 unknown words zzzqqq",
 )
-SPECS = ("hashing", "sentences:minilm")
+SPECS = ("hashing", "sentences:minilm", "sentences:minilm+tokens")
 
 
 def class_items() -> list[Item]:
@@ -39,10 +39,14 @@ def test_a_spec_is_kept_as_written(made) -> None:
     assert make_features(made[0], classes=made[1]).spec == made[0]
 
 
-@pytest.fixture(params=[(spec, own) for spec in SPECS for own in (False, True)], ids=str)
+# items with candidates of their own get the vectors of minilm alone
+OWN = [(spec, True) for spec in SPECS if not spec.endswith("+tokens")]
+
+
+@pytest.fixture(params=[*((spec, False) for spec in SPECS), *OWN], ids=str)
 def made(request: pytest.FixtureRequest) -> tuple[str, tuple[str, ...] | None, list[Item]]:
     spec, own = request.param
-    if spec == "sentences:minilm" and not minilm_is_here():
+    if "minilm" in spec and not minilm_is_here():
         pytest.skip("the extra 'minilm' or its weights are not installed")
     return (spec, None, pair_items()) if own else (spec, CLASSES, class_items())
 

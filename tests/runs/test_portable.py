@@ -63,14 +63,14 @@ assert "stacksl" not in sys.modules
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, Path]:
-    """A run with `minilm` whose final model is a mixture, and its folder."""
+    """A run with `minilm+tokens` whose final model is a mixture, and its folder."""
     rng = random.Random(0)
     topics = [rng.choice(CLASSES) for _ in range(60)]
     made = stacksl.run(
         [f"{sentence(rng, topic)} {n}" for n, topic in enumerate(topics)],
         [CLASSES.index(topic) for topic in topics],
         classes=CLASSES,
-        features="sentences:minilm",
+        features="sentences:minilm+tokens",
         budget=30,
         out=tmp_path_factory.mktemp("mixed") / "run",
     )
@@ -126,6 +126,19 @@ def test_the_graph_reads_texts_of_several_parts_with_others(mixed, monkeypatch) 
     assert fed["text"][:2] == [0, 0]
     (found,) = model.session.run(None, fed)
     np.testing.assert_allclose(found, predicted(run, texts, monkeypatch), rtol=0, atol=1e-5)
+
+
+def test_vectors_without_n_grams_are_handed_over(tmp_path, monkeypatch) -> None:
+    made = stacksl.run(
+        [f"{sentence(random.Random(n), CLASSES[n % 3])} {n}" for n in range(30)],
+        [n % 3 for n in range(30)],
+        classes=CLASSES,
+        features="sentences:minilm",
+        budget=15,
+        out=tmp_path / "run",
+    )
+    there = Model(write_model(made, tmp_path / "out")).probabilities(TEXTS)
+    assert np.abs(there - predicted(made, TEXTS, monkeypatch)).max() < 1e-5
 
 
 def test_as_many_tokens_are_read_as_by_the_encoder(mixed, monkeypatch) -> None:
@@ -211,12 +224,12 @@ def test_what_cannot_be_handed_over_is_refused(
     run, _ = mixed
     facts = read_facts(run.folder)
     refused = {
-        "fitted on a run's own texts.*classes, a refit and 'hashing'": classes.run.model,
+        "ONNX has no operator for.*classes, a refit and 'hashing'": classes.run.model,
         "another encoder runs on torch, .*, a refit and 'sentences:other'": replace(
             run.model, features=SimpleNamespace(spec="sentences:other")
         ),
         "classes, a refit and 'given'": replace(run.model, features=GivenFeatures(3)),
-        "classes, no refit and 'sentences:minilm'": replace(run.model, head=None),
+        r"classes, no refit and 'sentences:minilm\+tokens'": replace(run.model, head=None),
         "options for each item, a refit and": pairs.run.model,
     }
     for words, model in refused.items():

@@ -1,6 +1,7 @@
 """Feature maps: items to the features φ(z, x) that the learner scores.
 
-`make_features` takes a spec as users write it: `hashing`, or `sentences:NAME_OR_DIR`.
+`make_features` takes a spec as users write it: `hashing`, `sentences:minilm+tokens`, or
+`sentences:NAME_OR_DIR`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from stacksl.features.hashing import HashingEncoder
 from stacksl.features.maps import FeatureMap, TextMap
 from stacksl.features.minilm import MiniLM
 from stacksl.features.sentences import SentenceEncoder
-from stacksl.features.weights import MINILM
+from stacksl.features.tokens import WithTokens
+from stacksl.features.weights import MINILM, WITH_TOKENS
 
 __all__ = ["FEATURES", "Encoder", "FeatureMap", "GivenFeatures", "TextMap", "make_features"]
 
@@ -30,15 +32,19 @@ def _hashing(name: str, classes: Classes) -> FeatureMap:
 
 
 def _sentences(name: str, classes: Classes) -> FeatureMap:
-    """`sentences:minilm`, or `sentences:NAME_OR_DIR`: any that sentence-transformers loads."""
+    """`sentences:minilm+tokens`, or `sentences:NAME_OR_DIR` for the vectors of any encoder alone.
+
+    Items with candidates of their own get the vectors of `minilm` alone (`docs/features.md`).
+    """
     if not name:
         raise FeatureError(
-            "features 'sentences' need a name: write sentences:minilm, sentences:FOLDER or a name "
-            "on the hub after the colon"
+            "features 'sentences' need a name: write sentences:minilm+tokens, sentences:FOLDER or a"
+            " name on the hub after the colon"
         )
-    if name == MINILM:
-        return TextMap(MiniLM(), classes)
-    return TextMap(SentenceEncoder(name), classes)
+    if name not in (MINILM, WITH_TOKENS):
+        return TextMap(SentenceEncoder(name), classes)
+    joined = name == WITH_TOKENS and classes is not None
+    return TextMap(WithTokens(MiniLM()) if joined else MiniLM(), classes)
 
 
 def _given(name: str, classes: Classes) -> FeatureMap:

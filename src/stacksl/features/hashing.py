@@ -23,7 +23,7 @@ from stacksl.core.blocks import Array
 from stacksl.errors import FeatureError
 from stacksl.features.encoders import Progress, Vectors, readable
 
-_BUCKETS = 2**18  # for words and for characters each
+BUCKETS = 2**18  # for words and for characters each
 _CHUNK = 2048  # texts at a time
 _MOST_TEXTS = 2**15  # texts that are fitted on; more are thinned by their hash
 _MOST_GRAMS = 2**15  # n-grams kept, the most frequent first
@@ -56,6 +56,10 @@ class HashingEncoder:
         self._idf: NDArray[np.int32] = np.zeros(0, np.int32)  # (m,) in units of 2^-10
         self._basis: NDArray[np.int16] = np.zeros((0, dim), np.int16)  # (m, d) in 2^-14
 
+    def counts(self, texts: Sequence[str]) -> Any:
+        """Counts (n, 2 x buckets) of one kind of n-grams, then of another, as CSR float64."""
+        return gram_counts(texts)
+
     @property
     def dim(self) -> int:
         """d, the number of columns."""
@@ -64,7 +68,7 @@ class HashingEncoder:
     @property
     def identity(self) -> str:
         """A hash of everything that is fixed before anything is fitted."""
-        text = f"hashing 1: words 1-2, chars 3-5, {_BUCKETS} buckets, {_MOST_GRAMS}, d {self._dim}"
+        text = f"hashing 1: words 1-2, chars 3-5, {BUCKETS} buckets, {_MOST_GRAMS}, d {self._dim}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     def fit(self, texts: Sequence[str]) -> None:
@@ -73,7 +77,7 @@ class HashingEncoder:
 
         chosen = thinned(texts)
         starts = range(0, max(1, len(chosen)), _CHUNK)  # without texts one empty chunk
-        counts = sp.vstack([gram_counts(chosen[i : i + _CHUNK]) for i in starts], format="csr")
+        counts = sp.vstack([self.counts(chosen[i : i + _CHUNK]) for i in starts], format="csr")
         frequency = np.bincount(counts.indices, minlength=counts.shape[1])
         grams = np.flatnonzero(frequency >= min(2, len(chosen)))
         by_frequency = np.lexsort((grams, -frequency[grams]))
@@ -91,13 +95,13 @@ class HashingEncoder:
         """
         if self._grams is None:
             raise FeatureError(
-                "features 'hashing' expected fitted state, got none: call fit(items) or "
+                f"features '{self.spec}' expected fitted state, got none: call fit(items) or "
                 "restore(state) first"
             )
         vectors = np.zeros((len(texts), self._dim), np.float32)
         for start in range(0, len(texts), _CHUNK):
             chunk = texts[start : start + _CHUNK]
-            weights = self._weigh(gram_counts(chunk)[:, self._grams])
+            weights = self._weigh(self.counts(chunk)[:, self._grams])
             used, weights.indices = np.unique(weights.indices, return_inverse=True)
             weights.resize(len(chunk), len(used))
             basis = self._basis[used].astype(np.float64)  # all of it would take longer than a text
@@ -122,7 +126,7 @@ class HashingEncoder:
         assert self._grams is not None
         x = counts.tocsr()
         x.data = np.rint((1.0 + np.log(x.data)) * self._idf[x.indices])  # units of 2^-10
-        is_word = self._grams[x.indices] < _BUCKETS
+        is_word = self._grams[x.indices] < BUCKETS
         rows = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
         squares = np.bincount(rows * 2 + is_word, x.data**2, minlength=2 * x.shape[0])
         both = (squares.reshape(-1, 2) > 0).sum(axis=1)  # one or two parts of norm 1
@@ -144,13 +148,13 @@ def gram_counts(texts: Sequence[str]) -> Any:
 
     def count(**settings: Any) -> Any:
         vectorizer = HashingVectorizer(
-            n_features=_BUCKETS, norm=None, alternate_sign=False, **settings
+            n_features=BUCKETS, norm=None, alternate_sign=False, **settings
         )
         return vectorizer.transform(clean)
 
     clean = [unicodedata.normalize("NFKC", readable(text)) for text in texts]
     if not clean:
-        return sp.csr_matrix((0, 2 * _BUCKETS))
+        return sp.csr_matrix((0, 2 * BUCKETS))
     words = count(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b")
     characters = count(analyzer="char_wb", ngram_range=(3, 5))
     return sp.hstack([words, characters], format="csr")

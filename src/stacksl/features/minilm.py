@@ -87,7 +87,7 @@ class MiniLM(CachedEncoder):
 
     def vectors(self, texts: Sequence[str]) -> Iterator[list[tuple[int, Entry]]]:
         """The place of each text with its vector and whether it was cut, batch by batch."""
-        parts, cut = self._parts(texts)
+        parts, cut = self.tokens(texts)
 
         def run(places: list[int]) -> list[tuple[int, Entry]]:
             if len(parts[places[0]]) > 1:  # a long text, which has a batch of its own
@@ -102,7 +102,7 @@ class MiniLM(CachedEncoder):
         with ThreadPoolExecutor(self.threads) as pool:
             yield from pool.map(run, [places for _, places in batches])
 
-    def _parts(self, texts: Sequence[str]) -> tuple[list[list[NDArray[np.int32]]], list[bool]]:
+    def tokens(self, texts: Sequence[str]) -> tuple[list[list[NDArray[np.int32]]], list[bool]]:
         """The tokens of each text in parts, and whether some were left out."""
         parts, cut = list[list[NDArray[np.int32]]](), list[bool]()
         for start in range(0, len(texts), _TOKENIZED_AT_ONCE):

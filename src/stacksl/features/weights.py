@@ -20,6 +20,7 @@ from stacksl.errors import FeatureError, MissingExtra
 from stacksl.telemetry import refuse_telemetry
 
 MINILM = "minilm"
+WITH_TOKENS = f"{MINILM}+tokens"  # with n-grams of its tokens: the default for classes
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` as the authors of all-MiniLM-L6-v2 published it."""
 

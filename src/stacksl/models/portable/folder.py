@@ -11,6 +11,7 @@ from typing import Any
 from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.features.minilm import MiniLM
+from stacksl.features.tokens import WithTokens
 from stacksl.features.weights import file_hash
 from stacksl.files import formats
 from stacksl.files.atomic import whole_folder
@@ -33,12 +34,12 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
     from stacksl.models.portable.graph import model_graph
 
     encoder, head = getattr(model.features, "encoder", None), model.head
-    if not (model.classes and isinstance(encoder, MiniLM) and isinstance(head, _HEADS)):
+    if not (model.classes and isinstance(encoder, MiniLM | WithTokens) and isinstance(head, _HEADS)):
         kind = "classes" if model.classes else "options for each item"
         raise SettingsError(
-            "--model expects classes, a refit at the end, and the features 'sentences:minilm'"
-            " ('hashing' is fitted on a run's own texts, and another encoder runs on torch, with"
-            f" layers that stacksl does not convert to ONNX), but this run has {kind},"
+            "--model expects classes, a refit at the end, and the features 'sentences:minilm+tokens'"
+            " or 'sentences:minilm' ('hashing' splits texts in a way that ONNX has no operator for,"
+            f" and another encoder runs on torch, with layers that are not converted), but this run has {kind},"
             f" {'a' if head else 'no'} refit and '{model.features.spec}': run again with these, or"
             " use `stacksl predict`"
         )
@@ -46,7 +47,8 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
     with whole_folder(out) as draft:
         for name in _COPIED:
             shutil.copyfile(_HERE / name, draft / name)
-        tokenizer = encoder.tokenizer.from_str(encoder.tokenizer.to_str())
+        sentence = encoder.encoder if isinstance(encoder, WithTokens) else encoder
+        tokenizer = sentence.tokenizer.from_str(sentence.tokenizer.to_str())
         tokenizer.enable_padding()
         tokenizer.save(str(draft / "tokenizer.json"))
         (draft / "model.onnx").write_bytes(model_graph(encoder, head).SerializeToString())

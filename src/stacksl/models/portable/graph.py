@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.heads.linear import ClassHead, MixedHead
+from stacksl.features.hashing import BUCKETS, ENTRY_BITS
 from stacksl.features.minilm import HEADS, LAYERS, MiniLM, bert_graph
 from stacksl.features.rows import class_rows
+from stacksl.features.tokens import ADDED, KEPT, STEP, TokenGrams, WithTokens
 
 _OPEN = '<ir_version: 9, opset_import: ["": 18, "com.microsoft": 1]>'
 _POOLED = """pooled (float[rows, tokens, dim] states, int32[rows, tokens] mask, int64[rows] text)
@@ -33,8 +35,75 @@ _POOLED = """pooled (float[rows, tokens, dim] states, int32[rows, tokens] mask, 
   mean = MatMul (weights, part)
   unit = LpNormalization <axis = 1> (mean)
 }"""
-_HEAD = """head (double[texts, dim] unit) => (double[texts, classes] probabilities) {
-  scores = MatMul (unit, coefficients)
+_ALONE = """alone (double[texts, dim] unit) => (double[texts, dim] features) {
+  features = Identity (unit)
+}"""
+_GRAMS = """grams (int32[rows, tokens] ids, int32[rows, tokens] mask, int64[rows] text,
+    double[texts, dim] unit) => (double[texts, both] features) {
+  token = Cast <to = 7> (ids)
+  before = Slice (token, none, last, axis)
+  after = Slice (token, axis, end, axis)
+  spread = Mul (before, step)
+  named = Add (spread, after)
+  bucket = Mod (named, buckets)
+  pair = Add (bucket, buckets)
+  columns = Concat <axis = 1> (token, pair)
+  seen = Slice (mask, axis, end, axis)
+  both_seen = Concat <axis = 1> (mask, seen)
+  read = Cast <to = 9> (both_seen)
+  kept = Gather (places, columns)
+  at = Where (read, kept, unknown)
+  own_text, own_first, number, own_count = Unique (text)
+  base = Mul (number, width)
+  offset = Unsqueeze (base, axis)
+  cell = Add (at, offset)
+  every = Reshape (cell, flat)
+  cells, first, back, count = Unique (every)
+  place = Mod (cells, width)
+  of_text = Div (cells, width)
+  many = Cast <to = 11> (count)
+  log = Log (many)
+  frequency = Add (log, least)
+  rare = Gather (idf, place)
+  product = Mul (frequency, rare)
+  raw = Round (product)
+  weighed = Unsqueeze (raw, axis)
+  squared = Mul (weighed, weighed)
+  kind = Gather (kinds, place)
+  by_kind = Mul (squared, kind)
+  texts_shape = Shape (own_text)
+  texts_count = Squeeze (texts_shape)
+  order = Range (zero, texts_count, single)
+  down = Unsqueeze (order, axis)
+  same = Equal (down, of_text)
+  owns = Cast <to = 11> (same)
+  owner = Transpose <perm = [1, 0]> (owns)
+  squares = MatMul (owns, by_kind)
+  some = Cast <to = 9> (squares)
+  parts = Cast <to = 11> (some)
+  amount = ReduceSum (parts, axis)
+  total = Mul (squares, amount)
+  each_total = MatMul (owner, total)
+  own_total = Mul (each_total, kind)
+  square = ReduceSum (own_total, axis)
+  root = Sqrt (square)
+  divisor = Max (root, tiny)
+  share = Div (weighed, divisor)
+  scaled = Mul (share, entries)
+  entry = Round (scaled)
+  row = Gather (basis, place)
+  direction = Cast <to = 11> (row)
+  added = Mul (entry, direction)
+  sum_of = MatMul (owns, added)
+  norm = ReduceL2 (sum_of, axis)
+  positive = Max (norm, tiny)
+  vector = Div (sum_of, positive)
+  part_of = Mul (vector, share_added)
+  rest_of = Mul (unit, share_kept)
+  features = Concat <axis = 1> (rest_of, part_of)
+}"""
+_HEAD = """head (double[texts, dim] features) => (double[texts, classes] probabilities) {
+  scores = MatMul (features, coefficients)
   logits = Add (scores, intercepts)
   apart = Reshape (logits, shape)
   policies = Softmax <axis = 2> (apart)
@@ -42,7 +111,7 @@ _HEAD = """head (double[texts, dim] unit) => (double[texts, classes] probabiliti
 }"""
 
 
-def model_graph(encoder: MiniLM, head: ClassHead | MixedHead) -> Any:
+def model_graph(encoder: MiniLM | WithTokens, head: ClassHead | MixedHead) -> Any:
     """The ONNX model of the encoder's vectors and a head on them, with its weights.
 
     The inputs are `ids` and `mask`, (rows, tokens) of int32, whose rows may be padded, and `text`,
@@ -51,22 +120,52 @@ def model_graph(encoder: MiniLM, head: ClassHead | MixedHead) -> Any:
     Raises:
         MissingExtra: the package onnx is not installed.
     """
-    weights = encoder.weights()
+    sentence = encoder.encoder if isinstance(encoder, WithTokens) else encoder
+    weights = sentence.weights()
     shapes = {name: array.shape for name, array in weights.items()}
     bert = bert_graph(shapes, LAYERS, HEADS, masked=True).graph
     from onnx import helper, numpy_helper, parser  # known to be there now
 
-    pooled, tail = (parser.parse_model(_OPEN + text) for text in (_POOLED, _HEAD))
-    segments = helper.make_node("Sub", ["ids", "ids"], ["segments"])
-    states = helper.make_node("Identity", [bert.output[0].name], ["states"])
-    nodes = [segments, *bert.node, states, *pooled.graph.node, *tail.graph.node]
-    inputs = [bert.input[0], *pooled.graph.input[1:]]
     arrays = {tensor.name: weights[tensor.name] for tensor in bert.initializer}
     arrays |= _head_arrays(head, encoder.bias)
-    arrays |= {"ends": np.array(2.0), "least": np.array(1.0), "axis": np.array(1)}
+    arrays |= {"ends": np.array(2.0), "least": np.array(1.0), "axis": np.array([1])}
+    if isinstance(encoder, WithTokens):
+        arrays |= _gram_arrays(encoder.grams)
+    text = _GRAMS if isinstance(encoder, WithTokens) else _ALONE
+    pooled, grams, tail = (parser.parse_model(_OPEN + part) for part in (_POOLED, text, _HEAD))
+    segments = helper.make_node("Sub", ["ids", "ids"], ["segments"])
+    states = helper.make_node("Identity", [bert.output[0].name], ["states"])
+    behind = [*pooled.graph.node, *grams.graph.node, *tail.graph.node]
+    nodes = [segments, *bert.node, states, *behind]
+    inputs = [bert.input[0], *pooled.graph.input[1:]]
     given = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
     graph = helper.make_graph(nodes, "classifier", inputs, tail.graph.output, given)
     return helper.make_model(graph, opset_imports=tail.opset_import, ir_version=tail.ir_version)
+
+
+def _gram_arrays(grams: TokenGrams) -> dict[str, NDArray[Any]]:
+    """What the part of the graph that counts n-grams reads; unknown ones are a last row of zeros."""
+    state = grams.state()
+    known, unread = state["grams"], len(state["grams"])
+    places = np.full(2 * BUCKETS, unread)
+    places[known] = np.arange(unread)
+    single = np.append(known < BUCKETS, False)
+    whole = {"none": 0, "last": -1, "end": 2**31, "flat": -1}
+    numbers = {"zero": 0, "single": 1, "step": STEP, "buckets": BUCKETS}
+    return {
+        **{name: np.array([value]) for name, value in whole.items()},
+        **{name: np.array(value) for name, value in numbers.items()},
+        "places": places,
+        "unknown": np.array(unread),
+        "width": np.array(unread + 1),
+        "idf": np.append(state["idf"], 0).astype(np.float64),
+        "kinds": np.stack([single, np.append(known >= BUCKETS, False)], axis=1).astype(np.float64),
+        "basis": np.vstack([state["basis"], np.zeros((1, grams.dim), np.int16)]),
+        "entries": np.array(2.0**ENTRY_BITS),
+        "tiny": np.array(1e-12),
+        "share_kept": np.array(KEPT),
+        "share_added": np.array(ADDED),
+    }
 
 
 def _head_arrays(head: ClassHead | MixedHead, bias: float) -> dict[str, NDArray[Any]]:

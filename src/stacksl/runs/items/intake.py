@@ -79,18 +79,18 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
 def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
     """The settings with this machine's features where none were chosen, or with a language model's.
 
-    They are `$STACKSL_FEATURES`, else the packaged sentence encoder where it is installed with its
-    weights (nothing is downloaded for a default); and they are recorded, so that a run keeps them
-    on every machine. The built-in sample keeps `hashing`.
+    They are `$STACKSL_FEATURES`, else the packaged sentence encoder with n-grams of its tokens
+    where it is installed with its weights (nothing is downloaded for a default); and they are
+    recorded, so that a run keeps them on every machine. The built-in sample keeps `hashing`.
     """
-    from stacksl.features.weights import MINILM, minilm_is_here
+    from stacksl.features.weights import WITH_TOKENS, minilm_is_here
 
     if resolved.settings.adapts:
         return for_model(resolved, without_data=without_data)
     if without_data:
         return resolved
     named = os.environ.get("STACKSL_FEATURES")
-    features = named or (f"sentences:{MINILM}" if minilm_is_here() else "hashing")
+    features = named or (f"sentences:{WITH_TOKENS}" if minilm_is_here() else "hashing")
     return resolved.with_defaults({"features": features}, "environment" if named else "installed")
 
 

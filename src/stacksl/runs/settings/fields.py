@@ -359,8 +359,8 @@ class Settings(Group):
 
     # what is learned
     features: str = "hashing"
-    """How texts become vectors: sentences:minilm (the default if it is installed), hashing, or
-    sentences:NAME_OR_DIR."""
+    """How texts become vectors: sentences:minilm+tokens (the default if minilm is installed),
+    hashing, or sentences:NAME_OR_DIR."""
     seed: int = Field(0, ge=0)
     """The seed of all random choices; 0, or drawn if people answer."""
     mode: Literal["stream", "pool"] = "stream"

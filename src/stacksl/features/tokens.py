@@ -1,0 +1,113 @@
+"""`sentences:minilm+tokens`: the encoder's vectors, and n-grams of its tokens next to them.
+
+A sentence encoder knows what words mean, and says little of which words they are: names of
+products, programs or drugs that its training never saw get similar vectors. N-grams tell them
+apart, and know nothing of meaning. A linear model on both is better than on either wherever words
+matter (`docs/features.md`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.features.encoders import Progress, Vectors, readable
+from stacksl.features.hashing import BUCKETS, HashingEncoder
+from stacksl.features.minilm import MiniLM
+from stacksl.features.weights import WITH_TOKENS
+
+SHARE = 0.2  # of the squared norm of a vector that its n-grams have
+DIM = 128  # columns of the n-grams
+STEP = (
+    1_000_003  # a pair of tokens (a, b) has the column (STEP·a + b) mod BUCKETS, after the tokens
+)
+
+
+class TokenGrams(HashingEncoder):
+    """The latent semantic analysis of `hashing` on single tokens and pairs of a tokenizer's.
+
+    A text is read in the parts that the encoder reads. Its marks of begin and end count in pairs
+    only: they say how a text begins and ends.
+    """
+
+    def __init__(self, encoder: MiniLM, dim: int = DIM) -> None:
+        super().__init__(dim)
+        self.spec = f"sentences:{WITH_TOKENS}"
+        self._encoder = encoder
+
+    @property
+    def identity(self) -> str:
+        """A hash of everything that is fixed before anything is fitted."""
+        text = f"tokens 1: {self._encoder.identity}, {BUCKETS} buckets, d {self.dim}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def counts(self, texts: Sequence[str]) -> Any:
+        """Counts (n, 2 x buckets) of single tokens, then of pairs, as CSR float64."""
+        import scipy.sparse as sp
+
+        columns, ends = [np.zeros(0, np.int64)], [0]
+        for parts in self._encoder.tokens([*map(readable, texts)])[0]:
+            ids = [part.astype(np.int64) for part in parts]
+            pairs = [(STEP * part[:-1] + part[1:]) % BUCKETS + BUCKETS for part in ids]
+            single = np.concatenate(ids)
+            columns += [single[~np.isin(single, ids[0][[0, -1]])], *pairs]
+            ends.append(ends[-1] + sum(map(len, columns[-1 - len(pairs) :])))
+        found = np.concatenate(columns)
+        counts = sp.csr_matrix((np.ones(len(found)), found, ends), (len(texts), 2 * BUCKETS))
+        counts.sum_duplicates()
+        return counts
+
+
+class WithTokens:
+    """The vectors h = [√(1 − s)·u, √s·v] of an encoder's u and `TokenGrams` v, s = `SHARE`.
+
+    The inner product of two texts is 1 − s of the encoder's and s of their n-grams'. The share and
+    the number of columns were chosen on training rows of public sets (`docs/features.md`).
+    """
+
+    bias = 0.0  # u has norm 1 in any text
+
+    def __init__(self, encoder: MiniLM) -> None:
+        self.encoder = encoder
+        self.grams = TokenGrams(encoder)
+        self.spec = self.grams.spec
+
+    @property
+    def dim(self) -> int:
+        """The number of columns: the encoder's, then those of the n-grams."""
+        return self.encoder.dim + self.grams.dim
+
+    @property
+    def truncated(self) -> int:
+        """How many of the distinct texts encoded so far were truncated."""
+        return self.encoder.truncated
+
+    @property
+    def identity(self) -> str:
+        """A hash of the weights and settings, without anything fitted."""
+        return hashlib.sha256(f"{SHARE} {self.grams.identity}".encode()).hexdigest()
+
+    def fit(self, texts: Sequence[str]) -> None:
+        """Fit the n-grams on unlabeled `texts`."""
+        self.grams.fit(texts)
+
+    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """The vectors (n, dim) of `texts`; `progress` is called with (done, n)."""
+        vectors, grams = self.encoder.encode(texts, progress), self.grams.encode(texts)
+        return np.hstack([vectors * np.float32(KEPT), grams * np.float32(ADDED)])
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The fitted state of the n-grams as arrays."""
+        return self.grams.state()
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Restore what `state` of an encoder with the same identity returned."""
+        self.grams.restore(state)
+
+
+_BELOW = 1 - 2.0**-22  # rounding to float32 stays below norm 1
+KEPT, ADDED = _BELOW * (1 - SHARE) ** 0.5, _BELOW * SHARE**0.5
