@@ -25,7 +25,7 @@ import numpy as np
 from _rows import Row, go_on, read, words_of
 from _variants import ROWS, WRONG, wrong_answers
 from numpy.typing import NDArray
-from plan_scenarios import HASHING, MINILM, dataset, rows_of
+from plan_scenarios import DEFAULT, HASHING, dataset, rows_of
 
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head
@@ -54,10 +54,10 @@ class Case:
 
 WIDE = ("banking77", "stackoverflow_titles", "snips", "medical_abstracts", "medquad")
 CASES = [
-    *(Case(each, MINILM, v) for each in WIDE for v in ("plain", *ROWS, *WRONG)),
-    *(Case(each, MINILM, pool=4_000) for each in WIDE[:2]),
-    Case("banking77", MINILM, pool=8_000),
-    *(Case("sample", features) for features in (HASHING, MINILM)),
+    *(Case(each, DEFAULT, v) for each in WIDE for v in ("plain", *ROWS, *WRONG)),
+    *(Case(each, DEFAULT, pool=4_000) for each in WIDE[:2]),
+    Case("banking77", DEFAULT, pool=8_000),
+    *(Case("sample", features) for features in (HASHING, DEFAULT)),
     *(Case(each, HASHING) for each in ("medquad", "exams")),
 ]
 

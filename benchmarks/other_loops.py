@@ -2,17 +2,23 @@
 
 Sets, variants and pools are those of `floors.py`: a fifth of the rows is tested on, each seed draws
 a pool of the others, and wrong answers are among those that can be bought, never in the test part.
-Everybody buys the same number of labels in the same batches, on the same frozen vectors:
+Everybody buys the same number of labels in the same batches. On the default features, which are
+all-MiniLM-L6-v2 vectors with n-grams of tokens:
 
 - `stacksl`: the default of `stacksl run --mode pool` and its final model;
 - `random, stacksl`: random labels under the same final model;
+- `loop, same features`: `loop` on these features;
+
+and on the vectors alone:
+
+- `stacksl, vectors`: `stacksl run --mode pool --features sentences:minilm`;
 - `loop`: margin sampling by a logistic regression whose training rows are the bought labels and
   the names of the classes (`loop_bought`);
 - `typiclust` and `margin`: strategies of scikit-activeml with its defaults;
 - `random`: random labels.
 
-The last four train that logistic regression, with the class names as rows. Its C is the best of
-`STRENGTHS` on the test part, in each cell: more than a user could know.
+Where the model is not that of `stacksl` it is this logistic regression, with the class names as
+rows. Its C is the best of `STRENGTHS` on the test part, in each cell: more than a user could know.
 
     python benchmarks/other_loops.py --data $STACKSL_DATA --json benchmarks/results/other_loops.json
     python benchmarks/other_loops.py --from benchmarks/results/other_loops.json
@@ -21,14 +27,16 @@ The last four train that logistic regression, with the class names as rows. Its 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _rows import Row, go_on, read, words_of
-from floors import MINILM, Case, arena_of
+from floors import Case, arena_of
 from numpy.typing import NDArray
+from plan_scenarios import DEFAULT, MINILM
 from scipy.stats import t as student
 
 from stacksl.runs.loop.head_fitting import Source, make_final
@@ -40,13 +48,15 @@ from stacksl_lab.pools.strategies import COVERAGE
 BUDGETS = (100, 300, 1000)
 STRENGTHS = (5.0, 20.0, 100.0)  # C of the logistic regression; the loop chooses by the second
 CASES = [
-    Case(source, MINILM, variant)
+    Case(source, DEFAULT, variant)
     for source in ("banking77", "stackoverflow_titles", "snips")
     for variant in ("plain", "rare", "5% wrong")
 ]
 SHOWN = {
     "stacksl": "`stacksl`",
     "random, stacksl": "random, same model",
+    "loop, same features": "loop, same features",
+    "stacksl, vectors": "`stacksl`, vectors alone",
     "loop": "15-line loop",
     "typiclust": "TypiClust",
     "margin": "margin",
@@ -81,27 +91,30 @@ def loop_bought(pool: Pool, count: int) -> list[int]:
     return chosen
 
 
-def measured(case: Case, arena: Arena, seed: int) -> Iterator[Row]:
-    """A row for each arm and number of labels."""
-    pool, most = arena.pool(seed), max(BUDGETS)
+def measured(case: Case, arena: Arena, plain: Arena, seed: int) -> Iterator[Row]:
+    """A row for each arm and number of labels; `plain` has the vectors alone."""
+    pool, vectors, most = arena.pool(seed), plain.pool(seed), max(BUDGETS)
     chosen = {
         "stacksl": ours.bought(pool, COVERAGE, most),
         "random, stacksl": list(pool.order[:most]),
-        "loop": loop_bought(pool, most),
-        "typiclust": PEERS["typiclust"].bought(pool, most),
-        "margin": MARGIN.bought(pool, most),
-        "random": list(pool.order[:most]),
+        "loop, same features": loop_bought(pool, most),
+        "stacksl, vectors": ours.bought(vectors, COVERAGE, most),
+        "loop": loop_bought(vectors, most),
+        "typiclust": PEERS["typiclust"].bought(vectors, most),
+        "margin": MARGIN.bought(vectors, most),
+        "random": list(vectors.order[:most]),
     }
-    source = Source(pool.block, pool.names, frozenset(), seed)
     for arm, bought in chosen.items():
+        under, of = (arena, pool) if arm in ARMS[:3] else (plain, vectors)
+        source = Source(of.block, of.names, frozenset(), seed)
         for labels in BUDGETS:
             rows = np.array(bought[:labels])
-            if arm.endswith("stacksl"):
-                head = make_final(source, rows, pool.gold[rows])[0]
-                accuracies = [_accuracy(np.asarray(head.probabilities(arena.test)), arena)]
+            if "stacksl" in arm:
+                head = make_final(source, rows, of.gold[rows])[0]
+                accuracies = [_accuracy(np.asarray(head.probabilities(under.test)), under)]
             else:
-                models = [fitted(pool, rows, strength) for strength in STRENGTHS]
-                accuracies = [_accuracy(m.predict_proba(arena.test.h), arena) for m in models]
+                models = [fitted(of, rows, strength) for strength in STRENGTHS]
+                accuracies = [_accuracy(m.predict_proba(under.test.h), under) for m in models]
             yield {
                 **{"set": case.source, "variant": case.variant, "pool": arena.size},
                 **{"n_test": len(arena.test_gold), "seed": seed, "arm": arm, "labels": labels},
@@ -119,8 +132,8 @@ def run(data: Path, file: Path | None, seeds: int) -> list[Row]:
     return go_on(
         file,
         ((case, seed) for seed in range(seeds) for case in CASES),
-        lambda row: (Case(row["set"], MINILM, row["variant"]), row["seed"]),
-        lambda case, seed: measured(case, arena(case), seed),
+        lambda row: (Case(row["set"], DEFAULT, row["variant"]), row["seed"]),
+        lambda case, seed: measured(case, arena(case), arena(replace(case, features=MINILM)), seed),
     )
 
 
@@ -140,7 +153,10 @@ def by_seed(rows: list[Row], case: Case, arm: str, labels: int) -> NDArray[np.fl
 def table(rows: list[Row]) -> str:
     """A line for each case and number of labels with `stacksl` less the loop, and a summary."""
     heads = [SHOWN[arm] for arm in ARMS]
-    lines = [f"| set | labels | {' | '.join(heads)} | `stacksl` minus loop |", f"|{'---|' * 9}"]
+    lines = [
+        f"| set | labels | {' | '.join(heads)} | `stacksl` minus loop |",
+        f"|{'---|' * (3 + len(ARMS))}",
+    ]
     gains: dict[int, list[tuple[float, float, float]]] = {labels: [] for labels in BUDGETS}
     for case in CASES:
         for labels in BUDGETS:
@@ -166,7 +182,7 @@ def table(rows: list[Row]) -> str:
 
 def short_table(rows: list[Row]) -> str:
     """A line for each case: the means at all numbers of labels, the largest of each in bold."""
-    arms = [arm for arm in ARMS if arm != "random, stacksl"]
+    arms = ["stacksl", *ARMS[4:]]
     lines = [f"| set | {' | '.join(SHOWN[arm] for arm in arms)} |", f"|{'---|' * (1 + len(arms))}"]
     for case in CASES:
         means = np.array([[by_seed(rows, case, a, n).mean() for n in BUDGETS] for a in arms])

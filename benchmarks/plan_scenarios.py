@@ -59,6 +59,7 @@ from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
 
 MINILM, HASHING = "sentences:minilm", "hashing"
+DEFAULT = "sentences:minilm+tokens"  # of a run with classes, where the encoder is installed
 SEEDS = (2000,)
 ITEMS = 2500  # rows of a pool at most
 HELD = 0.3  # of the rows, at most 1,500
