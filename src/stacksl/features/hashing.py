@@ -49,6 +49,7 @@ class HashingEncoder:
     spec = "hashing"
     bias = 0.1
     truncated = 0
+    fewest = 2  # texts that an n-gram is found in, or it is left out
 
     def __init__(self, dim: int = 256) -> None:
         self._dim = dim
@@ -79,7 +80,7 @@ class HashingEncoder:
         starts = range(0, max(1, len(chosen)), _CHUNK)  # without texts one empty chunk
         counts = sp.vstack([self.counts(chosen[i : i + _CHUNK]) for i in starts], format="csr")
         frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-        grams = np.flatnonzero(frequency >= min(2, len(chosen)))
+        grams = np.flatnonzero(frequency >= min(self.fewest, len(chosen)))
         by_frequency = np.lexsort((grams, -frequency[grams]))
         self._grams = np.sort(grams[by_frequency[:_MOST_GRAMS]])
         idf = 1.0 + np.log((1.0 + len(chosen)) / (1.0 + frequency[self._grams]))

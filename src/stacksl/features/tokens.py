@@ -20,7 +20,7 @@ from stacksl.features.hashing import BUCKETS, HashingEncoder
 from stacksl.features.minilm import MiniLM
 from stacksl.features.weights import WITH_TOKENS
 
-SHARE = 0.2  # of the squared norm of a vector that its n-grams have
+SHARE = 0.1  # of the squared norm of a vector that its n-grams have
 DIM = 128  # columns of the n-grams
 STEP = (
     1_000_003  # a pair of tokens (a, b) has the column (STEP·a + b) mod BUCKETS, after the tokens
@@ -31,8 +31,11 @@ class TokenGrams(HashingEncoder):
     """The latent semantic analysis of `hashing` on single tokens and pairs of a tokenizer's.
 
     A text is read in the parts that the encoder reads. Its marks of begin and end count in pairs
-    only: they say how a text begins and ends.
+    only: they say how a text begins and ends. With so many texts of an n-gram a text that was
+    fitted on and a new one of the same source get like vectors (`docs/features.md`).
     """
+
+    fewest = 8
 
     def __init__(self, encoder: MiniLM, dim: int = DIM) -> None:
         super().__init__(dim)
