@@ -33,9 +33,7 @@ def test_tokens_count_singly_and_in_pairs_with_the_marks(encoder) -> None:
     begin, end = encoder.tokens([""])[0][0][0]
     card = encoder.tokens(["card"])[0][0][0][1]
     pairs = [(begin, card), (card, card), (card, end)]
-    expected = {card: 2.0} | {
-        (STEP * int(a) + int(b)) % BUCKETS + BUCKETS: 1.0 for a, b in pairs
-    }
+    expected = {card: 2.0} | {(STEP * int(a) + int(b)) % BUCKETS + BUCKETS: 1.0 for a, b in pairs}
     assert {int(n): counts[0, n] for n in np.flatnonzero(counts[0])} == expected
     empty = (STEP * int(begin) + int(end)) % BUCKETS + BUCKETS
     assert np.flatnonzero(counts[1]).tolist() == [empty]

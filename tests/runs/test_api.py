@@ -211,7 +211,7 @@ def test_own_data_get_the_features_that_are_installed(tmp_path, monkeypatch) -> 
     assert planned(False) == ("hashing", "installed", True)
     assert planned(False, features="hashing") == ("hashing", "flag", False)
     if REALLY_INSTALLED:
-        encoder = "sentences:minilm"
+        encoder = "sentences:minilm+tokens"
         assert planned(True) == (encoder, "installed", False)
         assert planned(True, features="hashing") == ("hashing", "flag", False)
     assert prepare().spec.settings.features == "hashing", "the sample stays quick"

@@ -21,7 +21,6 @@ from stacksl.report import Facts, card
 
 PORTABLE = "stacksl.json"
 _HERE = Path(__file__).parent
-_HEADS = (ClassHead, MixedHead)
 _COPIED = ("use.py", "MLmodel", "requirements.txt", "python_env.yaml")
 
 
@@ -34,14 +33,18 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
     from stacksl.models.portable.graph import model_graph
 
     encoder, head = getattr(model.features, "encoder", None), model.head
-    if not (model.classes and isinstance(encoder, MiniLM | WithTokens) and isinstance(head, _HEADS)):
+    if not (
+        model.classes
+        and isinstance(encoder, MiniLM | WithTokens)
+        and isinstance(head, ClassHead | MixedHead)
+    ):
         kind = "classes" if model.classes else "options for each item"
         raise SettingsError(
-            "--model expects classes, a refit at the end, and the features 'sentences:minilm+tokens'"
-            " or 'sentences:minilm' ('hashing' splits texts in a way that ONNX has no operator for,"
-            f" and another encoder runs on torch, with layers that are not converted), but this run has {kind},"
-            f" {'a' if head else 'no'} refit and '{model.features.spec}': run again with these, or"
-            " use `stacksl predict`"
+            "--model expects classes, a refit at the end, and the features"
+            " 'sentences:minilm+tokens' or 'sentences:minilm' ('hashing' splits texts in a way that"
+            " ONNX has no operator for, and another encoder runs on torch, with layers that stacksl"
+            f" does not convert), but this run has {kind}, {'a' if head else 'no'} refit and"
+            f" '{model.features.spec}': run again with these, or use `stacksl predict`"
         )
     expect_empty(out)
     with whole_folder(out) as draft:

@@ -144,7 +144,7 @@ def model_graph(encoder: MiniLM | WithTokens, head: ClassHead | MixedHead) -> An
 
 
 def _gram_arrays(grams: TokenGrams) -> dict[str, NDArray[Any]]:
-    """What the part of the graph that counts n-grams reads; unknown ones are a last row of zeros."""
+    """The arrays of the part that counts n-grams; those unknown have a last row of zeros."""
     state = grams.state()
     known, unread = state["grams"], len(state["grams"])
     places = np.full(2 * BUCKETS, unread)
