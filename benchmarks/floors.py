@@ -2,8 +2,9 @@
 
 Sets of fixed classes and variants of them are split and drawn as `stacksl-lab compare` does: a
 fifth of the rows, drawn by seed 0, is tested on; each seed draws a pool of the others. The default
-of `stacksl run` is compared with the same final model on random labels, and with that model of
-class names alone, without a label. No test file is read but those of MMLU, which has no other rows.
+of `stacksl run` is compared with the same final model on random labels, with that model of class
+names alone, without a label, and with the default on the encoder's vectors without n-grams. No test
+file is read but those of MMLU, which has no other rows.
 
 A floor is the accuracy of names alone less a point, and that of random labels less two points at 50
 labels and less one from 100 on. A cell fails where the upper end of a one-sided 95% interval of its
@@ -18,14 +19,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
 from _rows import Row, go_on, read, words_of
 from _variants import ROWS, WRONG, wrong_answers
 from numpy.typing import NDArray
-from plan_scenarios import DEFAULT, HASHING, dataset, rows_of
+from plan_scenarios import DEFAULT, HASHING, MINILM, dataset, rows_of
 
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head
@@ -35,6 +36,7 @@ from stacksl_lab.pools import ours
 from stacksl_lab.pools.arena import Arena, make_arena
 from stacksl_lab.pools.strategies import COVERAGE
 
+ARMS = ("default", "random", "vectors")
 BUDGETS = (50, 100, 300, 1000)
 SMALL = 1_500  # rows of a pool, or four fifths of those that are not tested on
 DRAWS = 2_000  # of the bootstrap
@@ -92,21 +94,21 @@ def names_alone(arena: Arena, seed: int, kind: Kind = "names") -> Head:
     return make_final(source, none, none, (Component(kind),))[0]
 
 
-def measured(case: Case, arena: Arena, seed: int) -> Iterator[Row]:
-    """A row for names alone, and one for each arm and budget."""
-    pool, budgets = arena.pool(seed), budgets_of(arena.size)
-    chosen = {
-        "default": ours.bought(pool, COVERAGE, max(budgets)),
-        "random": list(pool.order[: max(budgets)]),
-    }
-    models = [("names", 0, names_alone(arena, seed))]
-    source = Source(pool.block, pool.names, frozenset(), seed)
-    for arm, bought in chosen.items():
+def measured(case: Case, arena: Arena, plain: Arena | None, seed: int) -> Iterator[Row]:
+    """A row for names alone, and one for each arm and budget; `plain` has the vectors alone."""
+    budgets = budgets_of(arena.size)
+    most, models = max(budgets), [("names", 0, arena, names_alone(arena, seed))]
+    for arm, under in (("default", arena), ("random", arena), ("vectors", plain)):
+        if under is None:
+            continue
+        pool = under.pool(seed)
+        bought = pool.order[:most] if arm == "random" else ours.bought(pool, COVERAGE, most)
+        source = Source(pool.block, pool.names, frozenset(), seed)
         for budget in budgets:
             rows = np.array(bought[:budget])
-            models.append((arm, budget, make_final(source, rows, pool.gold[rows])[0]))
-    for arm, labels, head in models:
-        right, loss = judged(arena, head)
+            models.append((arm, budget, under, make_final(source, rows, pool.gold[rows])[0]))
+    for arm, labels, under, head in models:
+        right, loss = judged(under, head)
         yield {
             **{"set": case.source, "features": case.features, "variant": case.variant},
             **{"pool": arena.size, "classes": arena.about["classes"], "seed": seed, "arm": arm},
@@ -173,9 +175,11 @@ def cells_of(rows: list[Row]) -> list[Cell]:
         for labels in sorted({row["labels"] for row in mine} - {0}):
             right = {
                 arm: np.stack([right_of(r) for r in mine if (r["arm"], r["labels"]) == (arm, at)])
-                for arm, at in (("names", 0), ("random", labels), ("default", labels))
+                for arm, at in (("names", 0), *((arm, labels) for arm in ARMS))
+                if any((row["arm"], row["labels"]) == (arm, at) for row in mine)
             }
-            over = {arm: difference(right["default"], right[arm]) for arm in ("names", "random")}
+            others = set(right) - {"default"}
+            over = {arm: difference(right["default"], right[arm]) for arm in others}
             accuracy = {arm: float(each.mean()) for arm, each in right.items()}
             seeds = len(right["default"])
             found.append(Cell(case, mine[0]["classes"], labels, seeds, accuracy, over))
@@ -189,8 +193,11 @@ def _case(row: Row) -> Case:
 def table(rows: list[Row]) -> str:
     """A line for each case, what the cells come to, and those that are below a floor."""
     cells = cells_of(rows)
-    lines = ["| items | pool | classes | names alone | labels | default | over random | below |"]
-    lines.append(f"|{'---|' * 8}")
+    lines = [
+        "| items | pool | classes | names alone | labels | default | over random"
+        " | over vectors alone | below |"
+    ]
+    lines.append(f"|{'---|' * 9}")
     for case in dict.fromkeys(cell.case for cell in cells):
         mine = [cell for cell in cells if cell.case == case]
         shown = (
@@ -200,19 +207,26 @@ def table(rows: list[Row]) -> str:
             f"{mine[0].accuracy['names']:.3f}",
             " / ".join(f"{cell.labels:,}" for cell in mine),
             " / ".join(f"{cell.accuracy['default']:.3f}" for cell in mine),
-            " / ".join(f"{cell.over['random'].mean:+.3f}" for cell in mine),
+            *(
+                " / ".join(f"{cell.over[arm].mean:+.3f}" for cell in mine if arm in cell.over)
+                for arm in ARMS[1:]
+            ),
             str(sum(bool(cell.fails) for cell in mine) or ""),
         )
         lines.append(f"| {' | '.join(shown)} |")
     failing = [cell for cell in cells if cell.fails]
-    names, other = (np.mean([c.over[arm].mean for c in cells]) for arm in ("names", "random"))
+    names, other, vectors = (
+        np.mean([cell.over[arm].mean for cell in cells if arm in cell.over])
+        for arm in ("names", *ARMS[1:])
+    )
     fewest, most = (of(cell.seeds for cell in cells) for of in (min, max))
     seeds = f"{most} seeds each" if fewest == most else f"{fewest} to {most} seeds each"
     lines += [
         "",
         f"Below a floor: {len(failing)} of {len(cells)} cells ({len(failing) / len(cells):.1%}),"
         f" {seeds}. The mean difference over all cells is {names:+.3f} to names alone and"
-        f" {other:+.3f} to random labels.",
+        f" {other:+.3f} to random labels, and {vectors:+.3f} to the vectors alone where n-grams are"
+        " next to them.",
     ]
     for cell in failing:
         for arm in cell.fails:
@@ -235,11 +249,16 @@ def run(data: Path, file: Path | None, seeds: int) -> list[Row]:
     for case in CASES:
         arena = arena_of(case, data)
         arenas[replace(case, pool=arena.size)] = arena
+
+    @cache
+    def plain(case: Case) -> Arena | None:
+        return arena_of(replace(case, features=MINILM), data) if case.features == DEFAULT else None
+
     return go_on(
         file,
         ((case, seed) for seed in range(seeds) for case in arenas),
         lambda row: (_case(row), row["seed"]),
-        lambda case, seed: measured(case, arenas[case], seed),
+        lambda case, seed: measured(case, arenas[case], plain(case), seed),
     )
 
 
