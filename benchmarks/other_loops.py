@@ -177,8 +177,8 @@ def table(rows: list[Row]) -> str:
             f"- With {labels:,} labels `stacksl` has {100 * over.mean():.1f} points more than the"
             f" loop on the same features in the mean of the {len(over)} rows. The interval is above"
             f" zero in {np.sum(over > halves)} of them and below zero in"
-            f" {np.sum(over < -halves)}. The choice alone gains {100 * choice.mean():.1f} points over random labels under the"
-            " same model."
+            f" {np.sum(over < -halves)}. The choice alone gains {100 * choice.mean():.1f} points"
+            " over random labels under the same model."
         )
     return "\n".join(lines)
 
