@@ -14,8 +14,8 @@ import numpy as np
 
 from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_table
 from stacksl.errors import DataError, RunError, SettingsError
-from stacksl.models.second_look import settled
 from stacksl.report.wording import MICRO
+from stacksl.runs.finish.answers import in_table, people_said
 from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
@@ -233,28 +233,14 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
 
     Of several answers it is what two people said, else the first.
     """
-    items = {item.id: item for item in spec.dataset.items}
-
-    def named(id: str, index: int | None, kind: str = "label") -> dict[str, Any]:
-        if index is None:
-            return {"label": None, "confidence": None, "source": f"human: {kind}"}
-        return {"label": items[id].candidates[index], "confidence": None, "source": "human"}
-
-    labels = {id: named(id, index) for id, index in spec.sources.owned.items()}
+    items, labels = spec.sources.usable, {}
     with run.ledger as ledger:
-        aside = ledger.set_aside
-        answers: dict[str, list[tuple[int | None, str]]] = {}
-        for row in sorted(ledger.export(), key=lambda row: int(str(row["slot"]))):
-            index = row["answer"]
-            if row["state"] == "answered" and row["labeler"] not in aside:
-                reply = (index if isinstance(index, int) else None, str(row["said"]))
-                answers.setdefault(str(row["item"]), []).append(reply)
-        for id, given in answers.items():
-            if id in items:
-                labels[id] = named(id, *(settled(given) or given[0]))
-        for id, answer in ledger.audited(now=True).items():
-            if id in items:
-                labels[id] = named(id, answer.index, answer.said)
+        said = people_said(spec, ledger)
+    for id, given in said.items():
+        kind, index = in_table(given)
+        label = None if index is None else items[id].candidates[index]
+        source = "human" if index is not None else f"human: {kind}"
+        labels[id] = {"label": label, "confidence": None, "source": source}
     return labels
 
 

@@ -123,6 +123,18 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
     return f"{result.get('measures', '')} {share(result['accuracy'])} {shown}{outside}".lstrip()
 
 
+def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """What the status of a run says of its model, of the labels in its table and of its rule."""
+    column, table = result["column"], result["table"]
+    return [
+        ("Accuracy on the test set", measured(result["test"])),
+        ("Labels you had", column and column["sentence"]),
+        ("Final model" if column else "By the audit", measured(result["audit"])),
+        ("Right in the table", table and table["sentence"]),
+        ("Stop rule", result["stopped"] or result["stop_when"]),
+    ]
+
+
 def rejected(dataset: Dataset) -> list[dict[str, Any]]:
     """The rows of a file that cannot be used, and why."""
     return [{"row": row.row, "id": row.id, "reason": row.reason} for row in dataset.rejected]

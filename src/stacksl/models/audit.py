@@ -7,6 +7,7 @@ and nothing is ever selected or fitted on them. `audit_size` gives their number,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -241,6 +242,37 @@ def powered(
     ends = (moments(r, powers) for r in (right, np.maximum(right, ~known)))
     (low, few), (high, many) = ((share, rows_of(share, var, len(right))) for share, var in ends)
     return value, wilson(low * few, few, z)[0], wilson(high * many, many, z)[1]
+
+
+def right_in_table(
+    people: int,
+    model: int,
+    accuracy: tuple[float, float, float],
+    errors: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    audited: int = 0,
+) -> tuple[float, float, float]:
+    """The share of right labels in a table, with the ends of its 95% interval.
+
+    The distances of the ends from the estimates of both parts are weighted and added in squares
+    (MOVER; Zou and Donner 2008). Those of the model grow by √(1 + n/M): its M labels are of other
+    rows than the n that were audited.
+
+    Args:
+        people, model: how many labels each gave; one at least in all.
+        accuracy: of the model, with its ends.
+        errors: the share of people's labels that is wrong, with its ends.
+        audited: n.
+
+    >>> right_in_table(0, 9, (0.8, 0.7, 0.9)), right_in_table(5, 5, (0.8, 0.7, 0.9))
+    ((0.8, 0.7, 0.9), (0.9, 0.85, 0.95))
+    """
+    of_people, wider = people / (people + model), math.sqrt(1 + audited / max(1, model))
+    value, low, high = ((1 - of_people) * share for share in accuracy)
+    wrong, least, most = (of_people * rate for rate in errors)
+    share = of_people - wrong + value
+    below = math.hypot(wider * (value - low), most - wrong)
+    above = math.hypot(wider * (high - value), wrong - least)
+    return share, max(0.0, share - below), min(1.0, share + above)
 
 
 def judge_audit(

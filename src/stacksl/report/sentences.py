@@ -21,6 +21,7 @@ from stacksl.report.quality import (
     Named,
     OwnItems,
     SecondLook,
+    TableRight,
 )
 from stacksl.report.wording import (
     NEW_AUDIT,
@@ -76,6 +77,7 @@ def bought(facts: Facts) -> str:
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
     sentences = [] if facts.audit is None else [audited(facts.audit, facts.run), outside(facts)]
+    sentences[1:1] = [in_table(facts.table)] if facts.table else []
     if facts.column is not None:
         sentences[:1] = [column_words(facts.column, facts.budget.price)]
     if (test := facts.test) is not None:
@@ -142,6 +144,23 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
                 words += " answers per row, the first included)"
             words += "."
     return words
+
+
+def in_table(table: TableRight) -> str:
+    """How many labels of the exported table are right."""
+    agree = table.measures != "accuracy"
+    right, people = ("agree with the annotator", "agreeing") if agree else ("are right", "right")
+    people = f"counting people's labels as {people}"
+    if table.errors is not None:
+        people = f"with people wrong in an estimated {percent(table.errors)} of theirs"
+    words = (
+        f"Of the {plural(table.people + table.model, 'label')} in the exported table"
+        f" ({count(table.people)} by people, {count(table.model)} by the model) an estimated"
+        f" {percent(table.share)} {right} ({spread(table.low, table.high, table.look)}), {people}"
+    )
+    if table.later:
+        words += f"; {plural(table.later, 'label')} by the model in later rows not counted"
+    return f"{words}."
 
 
 def outside(facts: Facts) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
-from stacksl.cli.printing import as_json, facts, warn
+from stacksl.cli.printing import as_json, facts, quality, warn
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, plural
 
@@ -107,7 +107,7 @@ def export(
             " --labels FILE for the bought labels, --model OUT for the final model, --merge OUT for"
             " a language model as one, or --task FILE OUT for a task of lm-eval"
         )
-    opened = options.open_run(run)
+    opened, status = options.open_run(run), None
     keys = ("table", "labels", "left_out", "model", "merged", "task", "command")
     result: dict[str, Any] = {"run": run, **dict.fromkeys(keys), "left_out": 0}
     about = None if merge is None and task is None else read_about(opened.folder.model)
@@ -116,8 +116,9 @@ def export(
     if table is not None:
         with live(quiet=json) as show:
             n, blank = write_own(opened, table, encoding(show))
-        total = {"rows": n, "blank": sum(blank.values())}
-        result["table"] = {"file": table, **total, "blank_by_source": dict(blank)}
+        status, total = opened.status(), {"rows": n, "blank": sum(blank.values())}
+        more = {"blank_by_source": dict(blank), "right": status["table"]}
+        result["table"] = {"file": table, **total, **more}
     if labels is not None:
         result |= {"labels": labels, "left_out": write_labels(opened, labels, names=names)}
     if model is not None:
@@ -126,7 +127,7 @@ def export(
         result |= _task(opened, about, task, options.reading(context), merge)
     if merge is not None:
         result["merged"] = merge_into(opened.folder.model, merge, shown_facts(opened.folder))
-    print(as_json(result) if json else _shown(result))
+    print(as_json(result) if json else _shown(result, status))
 
 
 def _task(
@@ -178,7 +179,7 @@ def _left_out(task: Task, rejected: int) -> list[str]:
     return notes
 
 
-def _shown(result: dict[str, Any]) -> str:
+def _shown(result: dict[str, Any], status: dict[str, Any] | None) -> str:
     task, table = result["task"] or {}, result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
     with_labels = " with labels"
@@ -187,6 +188,7 @@ def _shown(result: dict[str, Any]) -> str:
         with_labels = f", {count(table['blank'])} of them without a label: {', '.join(why)}"
     rows = [
         ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')}{with_labels}"),
+        *(quality(status) if status else ()),
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),
         ("Model", result["model"]),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, as_toml, facts, measured, spent, table
+from stacksl.cli.printing import as_json, as_toml, facts, measured, quality, spent, table
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.cli.verbs.run import compare_call, labels_so_far, more_for_money, notices, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
@@ -144,10 +144,7 @@ def _shown(run: Run, result: Mapping[str, Any]) -> str:
             ("Money left buys more", more_for_money(run, result)),
             *notices(result),
             ("Gate", None if result.get("column") else result.get("gate")),
-            ("Accuracy on the test set", measured(result["test"])),
-            ("Labels you had", (result.get("column") or {}).get("sentence")),
-            ("Final model" if result.get("column") else "By the audit", measured(result["audit"])),
-            ("Stop rule", result["stopped"] or result["stop_when"]),
+            *quality(result),
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),
             ("Go on with", result.get("resume")),

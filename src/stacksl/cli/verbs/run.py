@@ -13,7 +13,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import Stopped, live, tracked
-from stacksl.cli.printing import as_json, dollars, facts, measured, spent, visible, warn
+from stacksl.cli.printing import as_json, dollars, facts, quality, spent, visible, warn
 from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
 from stacksl.engine import on_ray
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
@@ -357,10 +357,7 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
             ("Cost", spent(result["money"])),
             ("Money left buys more", more_for_money(run, result)),
             *notices(result),
-            ("Accuracy on the test set", measured(result["test"])),
-            ("Labels you had", (result.get("column") or {}).get("sentence")),
-            ("Final model" if result.get("column") else "By the audit", measured(result["audit"])),
-            ("Stop rule", result["stopped"] or None),
+            *quality(result),
             ("Report", result["report"]),
             ("Model", result["model"]),
         ]

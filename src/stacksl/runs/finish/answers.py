@@ -3,14 +3,51 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from stacksl.ledger.accounts import DROPPED
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.queries import LedgerReader
 from stacksl.models.metrics import agreement_of
+from stacksl.models.second_look import Verdict, settled
 from stacksl.report.quality import Asking, Cost, RunChange
 from stacksl.runs.loop.game import Examples
+from stacksl.runs.spec import RunSpec
+
+Answers = dict[str, list[Verdict]]
+
+
+def answers_by_item(spec: RunSpec, ledger: LedgerReader) -> Answers:
+    """The answers that count to each item that trains, by one person each, by slot."""
+    answers: Answers = {}
+    for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
+        counts = row["state"] == "answered" and row["labeler"] not in ledger.set_aside
+        if counts and row["purpose"] == "train" and row["item"] in spec.sources.usable:
+            index = row["answer"]
+            answer = str(row["said"]), index if isinstance(index, int) else None
+            answers.setdefault(str(row["item"]), []).append(answer)
+    return answers
+
+
+def people_said(spec: RunSpec, ledger: LedgerReader) -> Answers:
+    """The answers that count now to each usable item that was bought or owned."""
+    said: Answers = {item: [("label", index)] for item, index in spec.sources.owned.items()}
+    said |= answers_by_item(spec, ledger)
+    for item, given in ledger.audited_by_all(now=True).items():
+        said[item] = [(answer.said, answer.index) for answer in given]
+    return {item: given for item, given in said.items() if item in spec.sources.usable}
+
+
+def in_table(answers: Sequence[Verdict]) -> Verdict:
+    """What the table has of an item with these answers: what two people said, else the first."""
+    return settled(answers) or answers[0]
+
+
+def disputed(answers: Sequence[Verdict]) -> bool:
+    """Whether several people answered an item, no two of whom agree."""
+    return len(answers) > 1 and settled(answers) is None
 
 
 def owned_labels(examples: Examples) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.data import Dataset
-from stacksl.models.audit import Audited
+from stacksl.models.audit import Audited, right_in_table
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
 from stacksl.models.second_look import Verdict, of_class
@@ -25,14 +25,16 @@ from stacksl.report.quality import (
     Confusion,
     Differing,
     Named,
+    TableRight,
     TestResult,
 )
 from stacksl.runs.finish.adapters import AdapterEnding
-from stacksl.runs.finish.answers import asking_of, owned_labels
+from stacksl.runs.finish.answers import asking_of, in_table, owned_labels, people_said
 from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
 from stacksl.runs.finish.own_items import disagreements, roles, uses
 from stacksl.runs.loop.game import Examples, Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
+from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec, versions
 from stacksl.runs.storage.status import present_warnings
 from stacksl.types import copied
@@ -49,13 +51,14 @@ def facts_of(
 ) -> f.Facts:
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
     language = ending.language(tested, state)
-    audit = audit_fact(tested.audited, tested.audited_now)
+    audit, table = audit_fact(tested.audited, tested.audited_now), None
     if audit is not None:
         leased = [r for r in game.ledger.rows(only=("reserved",)) if r.purpose == "audit"]
         drawn = max(row.seq for row in leased if row.token == 1 and not row.slot)
         after, classes = game.ledger.added(drawn)
         items = len(spec.dataset.items) - len(spec.sources.aside | spec.sources.erased)
         audit = replace(audit, rows=items, rows_after=after, classes_after=classes)
+        table = table_fact(spec, game, audit)
     head = "{} rows, last {}".format(*game.ledger.told_head)
     return f.Facts(
         title=spec.dataset.name,
@@ -78,6 +81,7 @@ def facts_of(
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
         audit=audit,
+        table=table,
         column=None
         if tested.column is None
         else column_facts(
@@ -216,6 +220,34 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
         accuracy_now=None if now is None else now.accuracy,
         interval_now=None if now is None else now.interval,
     )
+
+
+def table_fact(spec: RunSpec, game: Game, audit: AuditResult) -> TableRight | None:
+    """How many labels of the exported table are right; see `Facts.table`.
+
+    People's errors are those of first answers, less the labels that differ from the first answer
+    because two others agreed.
+    """
+    promised = promised_share(spec.settings.stop_when) is not None
+    if audit.accuracy is None or promised or spec.settings.column is not None:
+        return None
+    sources, said = spec.sources, people_said(spec, game.ledger)
+    labels = {item: in_table(answers) for item, answers in said.items()}
+    pool = [row for rows in sources.segments for row in rows]
+    added = {game.corpus.ids[row] for row in pool[len(pool) - audit.rows_after :]}
+    of_model = sources.usable.keys() - said.keys()
+    people, model = sum(index is not None for _, index in labels.values()), len(of_model - added)
+    if not model:
+        return None
+    second, wrong = audit.second, None
+    if second is not None and second.errors is not None and audit.measures == "accuracy":
+        mended = sum(labels[item] != answers[0] for item, answers in said.items()) / people
+        rate, low, high = (max(0.0, end - mended) for end in second.errors)
+        wrong = rate, low, high
+    known, later = (audit.accuracy, audit.low, audit.high), len(of_model & added)
+    right = right_in_table(people, model, known, wrong or (0.0, 0.0, 0.0), audit.n)
+    about = wrong and wrong[0], audit.measures, audit.look
+    return TableRight(people, model, later, *right, *about)
 
 
 def column_facts(spec: RunSpec, game: Game, audited: Audited, size: int) -> ColumnFacts:

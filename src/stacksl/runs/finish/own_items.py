@@ -17,11 +17,10 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labeled_share, table_choices
-from stacksl.models.second_look import settled
 from stacksl.report.facts import Contested
 from stacksl.report.quality import ClassTotal, Disagreement, Gain, Named, OwnItems
+from stacksl.runs.finish.answers import in_table, people_said
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
-from stacksl.runs.finish.promising import answers_by_item
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
 from stacksl.runs.settings.budget import promised_share
@@ -113,9 +112,9 @@ def own_items(spec: RunSpec, game: Game, tested: Tested, unanswered: Rest) -> Ow
     totals: tuple[ClassTotal, ...] = ()
     choices: tuple[tuple[float, int], ...] = ()
     if all(item.candidates == classes for item in corpus.items):
-        totals = class_totals(
-            human := _human(spec, game), unanswered.said, gold, predicted, classes
-        )
+        labels = (in_table(given)[1] for given in people_said(spec, game.ledger).values())
+        human = np.array([index for index in labels if index is not None], dtype=np.int64)
+        totals = class_totals(human, unanswered.said, gold, predicted, classes)
         if source == "audit" and len(unanswered.rows) and not promised:
             rows = len(human) + len(unanswered.rows)
             choices = table_choices(confidence, right, unanswered.sure, unanswered.bought, rows)
@@ -127,20 +126,6 @@ def own_items(spec: RunSpec, game: Game, tested: Tested, unanswered: Rest) -> Ow
         totals=totals,
         choices=choices,
     )
-
-
-def _human(spec: RunSpec, game: Game) -> NDArray[np.int64]:
-    """The label of each item that has one, for any purpose: on which two people agree, if any."""
-    row = game.corpus.row
-    labels = {at: label for at, label, _ in game.examples.bought}
-    for item, verdicts in answers_by_item(spec, game.ledger).items():
-        agreed = settled(verdicts)
-        if agreed is not None and agreed[1] is not None:
-            labels[row[item]] = agreed[1]
-    for item, answer in game.ledger.audited().items():
-        if item in row and answer.index is not None:
-            labels[row[item]] = answer.index
-    return np.array(list(labels.values()), dtype=np.int64)
 
 
 def more_labels(spec: RunSpec, game: Game) -> Gain:

@@ -42,8 +42,9 @@ from stacksl.models.promise import (
     look_now,
     step_of,
 )
-from stacksl.models.second_look import MOST, Verdict, settled
+from stacksl.models.second_look import MOST, settled
 from stacksl.report.wording import change_call, count, money, percent, plural
+from stacksl.runs.finish.answers import answers_by_item
 from stacksl.runs.items.roles import give_roles, next_terms
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import doubled_of, linear_trainer
@@ -55,8 +56,6 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET
 
 AGAIN = 3  # halves of an answer that an audited row takes at most beyond the first, in the mean
-
-Answers = dict[str, list[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,18 +306,6 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
         ledger.reserve(sample, "train")
     give_roles(wanted, game.corpus, ledger)
     return wanted
-
-
-def answers_by_item(spec: RunSpec, ledger: LedgerReader) -> Answers:
-    """The answers that count to each item that trains, by one person each, by slot."""
-    answers: Answers = {}
-    for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
-        counts = row["state"] == "answered" and row["labeler"] not in ledger.set_aside
-        if counts and row["purpose"] == "train" and row["item"] in spec.sources.usable:
-            index = row["answer"]
-            answer = str(row["said"]), index if isinstance(index, int) else None
-            answers.setdefault(str(row["item"]), []).append(answer)
-    return answers
 
 
 def _sampled(ledger: LedgerReader, look: Drawn) -> set[str | None]:

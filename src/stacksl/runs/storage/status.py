@@ -16,7 +16,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import TERMS
 from stacksl.report.facts import Facts
-from stacksl.report.sentences import column_words
+from stacksl.report.sentences import column_words, in_table
 from stacksl.report.wording import MICRO, of_run
 from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
@@ -86,6 +86,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "proposed": state.get("proposed", []),
         "test": _accuracy(facts, "test", "macro_f1"),
         "audit": audit,
+        "table": done and done.table and {**asdict(done.table), "sentence": in_table(done.table)},
         "column": facts
         and facts.column
         and {**asdict(facts.column), "sentence": column_words(facts.column, facts.budget.price)},

@@ -1,0 +1,232 @@
+"""How many labels of the exported table are right: the estimate, and the labels that it counts."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run
+from stacksl.models.audit import right_in_table
+from stacksl.models.metrics import wilson
+from stacksl.models.second_look import looked, settled, split
+from stacksl.report import render
+from stacksl.report.quality import TableRight
+from stacksl.report.sentences import in_table, outcome
+from stacksl.runs.changes.forgetting import forget
+
+from ..ledgers import bought
+from .changing_cases import audits, finished, labeled
+from .people_cases import Row, answer_all, begin, facts_of, play, truth, wrong
+
+CLASSES = 10
+
+
+# The interval ---------------------------------------------------------------------------------
+
+
+def missed(people: int, model: int, accuracy: float, errors: float, n: int, k: int) -> Any:
+    """How often the interval misses, below and above, where both parts are binomial shares.
+
+    Also how often it does where the interval of people's errors is left out of it.
+    """
+    rng, draws = np.random.default_rng(7), 4000
+    truth = (people * (1 - errors) + model * accuracy) / (people + model)
+    low = high = left_out = 0
+    pairs = zip(rng.binomial(n, accuracy, draws), rng.binomial(k, errors, draws), strict=True)
+    for right, bad in pairs:
+        parts = (right / n, *wilson(right, n)), (bad / k, *wilson(bad, k))
+        _, least, most = right_in_table(people, model, *parts)
+        low, high = low + (truth < least), high + (truth > most)
+        rate = bad / k
+        _, least, most = right_in_table(people, model, parts[0], (rate, rate, rate))
+        left_out += not least <= truth <= most
+    return low / draws, high / draws, left_out / draws
+
+
+@pytest.mark.parametrize("accuracy", [0.6, 0.85, 0.95])
+@pytest.mark.parametrize(("people", "model"), [(100, 500), (300, 300), (500, 100)])
+@pytest.mark.parametrize(("n", "k"), [(50, 60), (200, 150)])
+def test_the_interval_of_two_shares_holds(
+    people: int, model: int, accuracy: float, n: int, k: int
+) -> None:
+    low, high, left_out = missed(people, model, accuracy, 0.05, n, k)
+    assert low + high < 0.075
+    assert low < 0.05
+    assert low + high > 0.01, "an interval that always holds is too wide"
+    if people > 4 * model:
+        assert left_out > 2 * (low + high), "people's errors are known from few rows"
+
+
+def test_it_is_the_part_of_the_model_where_peoples_labels_count_as_right() -> None:
+    share, low, high = right_in_table(150, 450, (0.8, 0.7, 0.86))
+    assert (share, low, high) == pytest.approx((0.25 + 0.6, 0.25 + 0.525, 0.25 + 0.645))
+    assert right_in_table(9, 0, (0.8, 0.7, 0.9), (0.1, 0.05, 0.2)) == pytest.approx(
+        (0.9, 0.8, 0.95)
+    )
+
+
+def second_looked(rng: np.random.Generator, errors: float) -> tuple[float, float, float, float]:
+    """The truth about a table of 600 labels, 300 of them people's, and what is said of it.
+
+    Three people err independently, and all that a second look of 100 rows wants is asked.
+    """
+    truth, miss = rng.integers(CLASSES, size=600), rng.random(600) < 0.15
+    model = np.where(miss, (truth + 1) % CLASSES, truth)
+    said = [
+        [int(t + (rng.random() < errors) * rng.integers(1, CLASSES)) % CLASSES for _ in range(3)]
+        for t in truth
+    ]
+    names, answers = [str(row) for row in range(100)], {}
+    predicted = {name: int(model[int(name)]) for name in names}
+    first: Any = {name: [("label", said[int(name)][0])] for name in names}
+    rows = split(names, predicted, first, ())
+    again = {*rows[1], *rows[2]}
+    for name in names:
+        given = [("label", index) for index in said[int(name)]]
+        agreed = 2 if given[0] == given[1] else 3
+        answers[name] = given[:agreed] if name in again else given[:1]
+    look = looked(rows, predicted, answers)
+    labels = [settled(answers[name]) or answers[name][0] for name in names]
+    labels += [("label", said[row][0]) for row in range(100, 300)]
+    right = sum(label == ("label", t) for label, t in zip(labels, truth, strict=False))
+    share = (right + np.sum(~miss[300:])) / 600
+    mended = sum(label != answers[name][0] for name, label in zip(names, labels, strict=False))
+    found = tuple(max(0.0, rate - mended / 300) for rate in look.errors or (0.0, 0.0, 0.0))
+    return share, *right_in_table(300, 300, look.accuracy, found, 100)
+
+
+@pytest.mark.parametrize("errors", [0.02, 0.05, 0.1])
+def test_the_interval_holds_where_one_second_look_tells_both_parts(errors: float) -> None:
+    """Its sample moves both parts together, but the intervals of both are wide at their ends.
+
+    Of 400 draws 10 would be 2.5%: 21 have a chance of one in a thousand then.
+    """
+    rng = np.random.default_rng(0)
+    draws = np.array([second_looked(rng, errors) for _ in range(400)])
+    truth, _, low, high = draws.T
+    assert np.sum(low > truth) < 21
+    assert np.sum(high < truth) < 21
+
+
+# The labels that are counted ------------------------------------------------------------------
+
+
+def sources(done: Run) -> Counter[str]:
+    rows = done.table().rows  # the column has another name where the files have labels
+    return Counter(str(row.get("source", row.get("predicted_source"))) for row in rows)
+
+
+def expect_counts(done: Run) -> TableRight:
+    """The labels that the facts count are those of the exported table, by their source."""
+    facts, found = facts_of(done), sources(done)
+    assert facts.table is not None
+    table, audit = facts.table, facts.audit
+    assert (table.people, table.model + table.later) == (found["human"], found["model"])
+    assert audit is not None
+    assert audit.accuracy is not None
+    share = table.people * (1 - (table.errors or 0.0)) + table.model * audit.accuracy
+    assert table.share == pytest.approx(share / (table.people + table.model))
+    assert table.low < table.share <= table.high
+    assert done.status()["table"]["sentence"] == in_table(table)
+    assert in_table(table) in outcome(facts)
+    assert in_table(table) in unescape(render(facts))
+    return table
+
+
+def test_labels_that_a_program_bought_count_as_right(tmp_path: Path) -> None:
+    table = expect_counts(finished(tmp_path, audit=6))
+    assert (table.people, table.model, table.errors) == (20, 140, None)
+    assert "(20 by people, 140 by the model)" in in_table(table)
+    assert "% are right (95% interval" in in_table(table)
+    assert in_table(table).endswith("counting people's labels as right.")
+
+
+def test_labels_of_people_who_err_are_told_as_agreement(tmp_path: Path) -> None:
+    rng = random.Random(3)
+
+    def say(row: Row) -> str:
+        return rng.choice([truth(row), truth(row), wrong(row), "none", "ambiguous"])
+
+    two = {"annotators": "anna,ben", "sheets.overlap": 6}
+    done = play(begin(tmp_path, mode="pool", audit=5, budget=36, **two), say)
+    table, found = expect_counts(done), sources(done)
+    assert found["human: none"] + found["human: ambiguous"] > 0
+    assert table.people + table.model + found["human: none"] + found["human: ambiguous"] == 60
+    assert "agree with the annotator (95% interval" in in_table(table)
+    assert "counting people's labels as agreeing." in in_table(table)
+
+
+def test_answers_of_somebody_set_aside_are_no_labels_of_the_table(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, budget=40, audit=6, annotators="anna,ben")
+    answer_all(waiting)
+    before = waiting.status()["answered"]
+    assert before > 0
+    waiting.people(set_aside="anna")
+    table = expect_counts(play(waiting))
+    assert table.people < 40
+
+
+def test_people_s_errors_are_those_of_the_second_look(tmp_path: Path) -> None:
+    seen = set()
+
+    def say(row: Row) -> str:
+        """A fifth of the rows is answered wrongly at first, and rightly afterwards."""
+        errs = int(row["prompt"].split()[-1]) % 5 == 0 and row["prompt"] not in seen
+        seen.add(row["prompt"])
+        return wrong(row) if errs else truth(row)
+
+    people = {"annotators": "anna,ben,carl", "second_look": True}
+    done = play(begin(tmp_path, count=200, budget=160, audit=50, **people), say)
+    table, second = expect_counts(done), facts_of(done).audit.second  # type: ignore[union-attr]
+    assert table.measures == "accuracy"
+    assert second is not None
+    assert second.errors is not None
+    answers: dict[str, list[object]] = {}
+    for row in bought(done, state="answered"):
+        answers.setdefault(str(row["item"]), []).append(row["answer"])
+    settled = [given for given in answers.values() if len({*given}) < len(given)]
+    mended = sum(given[0] != max(given, key=given.count) for given in settled)
+    assert mended > 0, "two others overruled the first"
+    assert table.errors == pytest.approx(second.errors[0] - mended / table.people)
+    rate = f"{100 * table.errors:.1f}%"
+    assert f"with people wrong in an estimated {rate} of theirs." in in_table(table)
+
+
+def test_owned_labels_and_rows_that_were_added_or_erased(tmp_path: Path) -> None:
+    owned = labeled(tmp_path / "owned.csv", ids=True, first=900, count=15)
+    done = play(begin(tmp_path, owned=str(owned), audit=6))
+    table = expect_counts(done)
+    assert (table.people, table.model, table.later) == (24 + 15, 60 - 24, 0)
+    more = labeled(tmp_path / "more.csv", ids=True, first=500, count=20)
+    done.change(items=str(more), budget=28, later=True)
+    assert done.status()["table"] is None, "the table is another one now"
+    done = play(done.resume())
+    table = expect_counts(done)
+    assert table.people + table.model + table.later == 95
+    assert 16 <= table.later <= 20, "four of them may have been bought"
+    assert f"; {table.later} labels by the model in later rows not counted." in in_table(table)
+    forget(done.path, audits(done)[0])
+    assert expect_counts(done.resume()).people == 38 + 4
+
+
+def test_nothing_is_said_where_nothing_measured_the_table(tmp_path: Path) -> None:
+    test = str(labeled(tmp_path / "test.csv", ids=False, first=700, count=30))
+    for name, settings in (("none", {"audit": 0}), ("test", {"audit": 0, "test": test})):
+        (tmp_path / name).mkdir()
+        done = play(begin(tmp_path / name, **settings))
+        assert facts_of(done).table is None
+        assert done.status()["table"] is None
+    (tmp_path / "all").mkdir()
+    done = play(begin(tmp_path / "all", count=20, budget=20, audit=5))
+    assert facts_of(done).table is None, "every label is people's"
+
+
+def test_a_look_at_the_audit_gives_a_lower_bound() -> None:
+    table = TableRight(100, 300, 0, 0.9, 0.84, 0.97, look=2)
+    assert "90.0% are right (at least 84.0% in 95 of 100 runs)" in in_table(table)
