@@ -25,6 +25,7 @@ from stacksl.report.quality import SecondLook
 SMALLEST = 80  # labels of a budget below which an audit would cost more than it is worth
 KEPT = "labels are kept for an audit"
 _CLEAR = ("label", "none")
+Estimate = tuple[float, float, float]  # with the ends of its 95% interval
 NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
 
 
@@ -245,28 +246,18 @@ def powered(
 
 
 def right_in_table(
-    people: int,
-    model: int,
-    accuracy: tuple[float, float, float],
-    errors: tuple[float, float, float] = (0.0, 0.0, 0.0),
-    audited: int = 0,
-) -> tuple[float, float, float]:
-    """The share of right labels in a table, with the ends of its 95% interval.
+    people: int, model: int, accuracy: Estimate, errors: Estimate = (0.0, 0.0, 0.0), n: int = 0
+) -> Estimate:
+    """The share of right labels in a table, of which people and the model gave so many.
 
-    The distances of the ends from the estimates of both parts are weighted and added in squares
-    (MOVER; Zou and Donner 2008). Those of the model grow by √(1 + n/M): its M labels are of other
-    rows than the n that were audited.
-
-    Args:
-        people, model: how many labels each gave; one at least in all.
-        accuracy: of the model, with its ends.
-        errors: the share of people's labels that is wrong, with its ends.
-        audited: n.
+    `errors` is the share of people's that is wrong. The distances of the ends are weighted and
+    added in squares (MOVER; Zou and Donner 2008). Those of the model's `accuracy` grow by
+    √(1 + n/M): its M labels are of other rows than the `n` that were audited.
 
     >>> right_in_table(0, 9, (0.8, 0.7, 0.9)), right_in_table(5, 5, (0.8, 0.7, 0.9))
     ((0.8, 0.7, 0.9), (0.9, 0.85, 0.95))
     """
-    of_people, wider = people / (people + model), math.sqrt(1 + audited / max(1, model))
+    of_people, wider = people / (people + model), math.sqrt(1 + n / max(1, model))
     value, low, high = ((1 - of_people) * share for share in accuracy)
     wrong, least, most = (of_people * rate for rate in errors)
     share = of_people - wrong + value

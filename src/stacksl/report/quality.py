@@ -141,25 +141,18 @@ class AuditResult:
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class TableRight:
-    """How many of the labels in the exported table are right, by the audit and its second look.
+    """The `share` of right labels in the exported table, with its 95% interval.
 
-    Attributes:
-        people, model: how many of them each gave.
-        later: further labels of the model, in rows that were added after the audit was drawn.
-        share, low, high: of these labels the right ones, with the ends of the 95% interval.
-        errors: the share of people's labels that is wrong; None where all count as right.
-        measures, look: as those of the audit.
+    So many are `people`'s and the `model`'s; those that it gave to rows added after the audit was
+    drawn are left out. Of people's the share `errors` is wrong; None where all count as right.
     """
 
     people: int
     model: int
-    later: int
     share: float
     low: float
     high: float
-    errors: float | None = None
-    measures: str = "accuracy"
-    look: int = 0
+    errors: float | None
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

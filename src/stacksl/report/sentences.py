@@ -21,7 +21,6 @@ from stacksl.report.quality import (
     Named,
     OwnItems,
     SecondLook,
-    TableRight,
 )
 from stacksl.report.wording import (
     NEW_AUDIT,
@@ -77,7 +76,7 @@ def bought(facts: Facts) -> str:
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
     sentences = [] if facts.audit is None else [audited(facts.audit, facts.run), outside(facts)]
-    sentences[1:1] = [in_table(facts.table)] if facts.table else []
+    sentences[1:1] = [in_table(facts)]
     if facts.column is not None:
         sentences[:1] = [column_words(facts.column, facts.budget.price)]
     if (test := facts.test) is not None:
@@ -146,21 +145,21 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
     return words
 
 
-def in_table(table: TableRight) -> str:
-    """How many labels of the exported table are right."""
-    agree = table.measures != "accuracy"
-    right, people = ("agree with the annotator", "agreeing") if agree else ("are right", "right")
-    people = f"counting people's labels as {people}"
+def in_table(facts: Facts) -> str:
+    """How many labels of the exported table are right; empty where that is not known."""
+    if (table := facts.table) is None or (audit := facts.audit) is None:
+        return ""
+    agree = audit.measures != "accuracy"
+    people = f"counting people's labels as {'agreeing' if agree else 'right'}"
     if table.errors is not None:
         people = f"with people wrong in an estimated {percent(table.errors)} of theirs"
-    words = (
+    later = ", without those of the model in rows added later" * bool(audit.rows_after)
+    return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
-        f" ({count(table.people)} by people, {count(table.model)} by the model) an estimated"
-        f" {percent(table.share)} {right} ({spread(table.low, table.high, table.look)}), {people}"
+        f" ({count(table.people)} by people, {count(table.model)} by the model{later}) an estimated"
+        f" {percent(table.share)} {'agree with the annotator' if agree else 'are right'}"
+        f" ({spread(table.low, table.high, audit.look)}), {people}."
     )
-    if table.later:
-        words += f"; {plural(table.later, 'label')} by the model in later rows not counted"
-    return f"{words}."
 
 
 def outside(facts: Facts) -> str:

@@ -45,11 +45,6 @@ def in_table(answers: Sequence[Verdict]) -> Verdict:
     return settled(answers) or answers[0]
 
 
-def disputed(answers: Sequence[Verdict]) -> bool:
-    """Whether several people answered an item, no two of whom agree."""
-    return len(answers) > 1 and settled(answers) is None
-
-
 def owned_labels(examples: Examples) -> int:
     """How many labels were owned before the run."""
     return sum(choice < 0 for _, _, choice in examples.bought)

@@ -225,29 +225,21 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
 def table_fact(spec: RunSpec, game: Game, audit: AuditResult) -> TableRight | None:
     """How many labels of the exported table are right; see `Facts.table`.
 
-    People's errors are those of first answers, less the labels that differ from the first answer
-    because two others agreed.
+    People's errors are those of first answers, less the labels on which two others agreed.
     """
     promised = promised_share(spec.settings.stop_when) is not None
-    if audit.accuracy is None or promised or spec.settings.column is not None:
-        return None
     sources, said = spec.sources, people_said(spec, game.ledger)
-    labels = {item: in_table(answers) for item, answers in said.items()}
-    pool = [row for rows in sources.segments for row in rows]
-    added = {game.corpus.ids[row] for row in pool[len(pool) - audit.rows_after :]}
-    of_model = sources.usable.keys() - said.keys()
-    people, model = sum(index is not None for _, index in labels.values()), len(of_model - added)
-    if not model:
+    pool = [game.corpus.ids[row] for rows in sources.segments for row in rows]
+    model = len(sources.usable.keys() - said - {*pool[len(pool) - audit.rows_after :]})
+    if audit.accuracy is None or promised or spec.settings.column is not None or not model:
         return None
-    second, wrong = audit.second, None
-    if second is not None and second.errors is not None and audit.measures == "accuracy":
-        mended = sum(labels[item] != answers[0] for item, answers in said.items()) / people
-        rate, low, high = (max(0.0, end - mended) for end in second.errors)
-        wrong = rate, low, high
-    known, later = (audit.accuracy, audit.low, audit.high), len(of_model & added)
-    right = right_in_table(people, model, known, wrong or (0.0, 0.0, 0.0), audit.n)
-    about = wrong and wrong[0], audit.measures, audit.look
-    return TableRight(people, model, later, *right, *about)
+    people = sum(in_table(answers)[1] is not None for answers in said.values())
+    known, rate, least, most = (audit.accuracy, audit.low, audit.high), None, 0.0, 0.0
+    if (second := audit.second) and second.errors and audit.measures == "accuracy":
+        mended = sum(in_table(given) != given[0] for given in said.values()) / max(1, people)
+        rate, least, most = (max(0.0, end - mended) for end in second.errors)
+    right = right_in_table(people, model, known, (rate or 0.0, least, most), audit.n)
+    return TableRight(people, model, *right, rate)
 
 
 def column_facts(spec: RunSpec, game: Game, audited: Audited, size: int) -> ColumnFacts:

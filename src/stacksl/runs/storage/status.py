@@ -86,7 +86,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "proposed": state.get("proposed", []),
         "test": _accuracy(facts, "test", "macro_f1"),
         "audit": audit,
-        "table": done and done.table and {**asdict(done.table), "sentence": in_table(done.table)},
+        "table": done and done.table and {**asdict(done.table), "sentence": in_table(done)},
         "column": facts
         and facts.column
         and {**asdict(facts.column), "sentence": column_words(facts.column, facts.budget.price)},
