@@ -214,7 +214,13 @@ def test_what_cannot_be_labeled(stacksl, new, words, expected) -> None:
 
 def test_the_own_items_with_the_bought_answers(stacksl, folder) -> None:
     said = stacksl.done("export", "runs/first", "--table", "own.csv")
-    assert said.out == "Table  own.csv, 120 rows with labels\n"
+    first, right = said.out.splitlines()
+    assert first.split(None, 1) == ["Table", "own.csv, 120 rows with labels"]
+    words = " ".join(right.split())
+    assert words.startswith("Right in the table Of the 120 labels in the exported table (30 by")
+    told = json.loads(stacksl.done("export", "runs/first", "--table", "own.csv", "--json").out)
+    assert words.endswith(told["table"]["right"]["sentence"])
+    assert stacksl.done("status", "runs/first").out.count(right.split(None, 4)[4]) == 1
     rows = table((folder / "own.csv").read_text())
     assert list(rows[0]) == COLUMNS
     human = [row for row in rows if row["source"] == "human"]

@@ -46,6 +46,7 @@ def asking() -> Asking:
         disputes=3,
         late=2,
         agreement=Agreement(100, 88, 0.874),
+        disputed=1,
         disagreements=(
             Disagreement(
                 "zyx-17",
@@ -71,7 +72,7 @@ ROLES = (
 
 def own(facts: Facts) -> OwnItems:
     """The model on 9,023 items without an answer, judged by 95 of the audit."""
-    shares = LabeledShare(0.9, 29, 0.41, 0.873, 41, 40), LabeledShare(0.95, 59)
+    shares = LabeledShare(0.9, 29, 0.41, 0.3465124, 41, 40), LabeledShare(0.95, 59)
     rows = (
         ClassTotal(row.name, row.bought, 117, row.bought + 110.4, row.bought + 20.0, 300.0)
         for row in facts.classes

@@ -180,7 +180,7 @@ def test_an_audit_of_the_wrong_shape_is_refused_by_the_field(made):
 def test_what_the_model_can_label_is_a_share_or_the_number_that_would_tell(made):
     facts = made["audited"]()
     page, _ = shown(facts)
-    assert "90% right 41% (3,699 items), where its probability is at least 0.873" in page
+    assert "90% right 41% (3,699 items), where its probability is at least 0.346512" in page
     assert "95% right cannot be estimated: no threshold passed the test on 95 audited items" in page
     few = replace(facts, own=replace(facts.own, measured=50, shares=facts.own.shares[1:]))
     assert "cannot be estimated from 50 audited items; needs at least 59" in shown(few)[0]
@@ -209,6 +209,31 @@ def test_disagreements_are_rows_to_look_at_and_forwarded_without_words(made):
     assert "zyx Is my card late or lost?" in shown(facts)[0]
     forwarded, _ = shown(facts, text=False)
     assert "annotator 1 : (left out) , annotator 2 : (left out)" in forwarded
+
+
+def test_rows_without_two_people_who_agree_are_counted_with_the_page_that_settles_them(made):
+    facts = made["audited"]()
+    several = replace(facts, asking=replace(facts.asking, disputed=12))
+    step = "Correct 12 answers where no two people agree and the first stands"
+    assert (step, "stacksl label bank") in commands(several, "bank")
+    assert step in shown(several)[0]
+    waits = replace(several, audit=replace(facts.audit, waits=True))
+    assert "stacksl label bank" not in dict(commands(waits, "bank")).values(), (
+        "they are asked again"
+    )
+    none = replace(facts, asking=replace(facts.asking, disputed=0))
+    assert "stacksl label bank" not in dict(commands(none, "bank")).values()
+
+
+@pytest.mark.parametrize(
+    ("format", "kind"),
+    [("xlsx:classes", "xlsx"), ("csv:classes", "csv"), ("lines:classes", "csv"), ("texts", "csv")],
+)
+def test_the_next_commands_write_files_of_the_kind_that_was_read(made, format: str, kind: str):
+    facts = made["audited"]()
+    said = dict(commands(replace(facts, data=replace(facts.data, format=format)), "bank"))
+    assert said["Write the labeled table"] == f"stacksl export bank --table labels.{kind}"
+    assert said["Label new items"] == f"stacksl predict bank new.{kind} --out labeled.{kind}"
 
 
 def test_the_commands_are_those_of_the_command_line(made):

@@ -321,3 +321,12 @@ def test_many_classes_stand_in_a_list_for_each_number_of_them(tmp_path: Path) ->
 def plainly_or_none(row: Row) -> str:
     topic = gold(row["prompt"])
     return f"[none]: {topic}" if topic == NEW and "classes-of-29" not in row["options"] else topic
+
+
+def test_an_added_class_without_a_label_has_a_next_step(made: Run) -> None:
+    made.change(classes=["dusk"], later=True)
+    (said,) = (words for words in made.status()["warnings"] if "dusk" in words)
+    assert "no label names the added 'dusk': `stacksl change RUN --reopen` asks again" in said
+    named = [{**row, "answer": "dusk"} for row in read_rows(sheets(made)[0])]
+    made.answer(write_rows(sheets(made)[0], named))
+    assert not any("dusk" in words for words in made.status()["warnings"])

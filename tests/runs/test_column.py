@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -124,6 +123,11 @@ def test_the_rows_bought_are_the_doubtful_ones_in_that_order(made: Any) -> None:
     column = facts_of(run)["column"]
     assert (column["asked"], column["changed"]) == (40, sum(wrong))
     assert column["changed"] < column["asked"]  # the rest was in less doubt
+    table = label_own(run, None).rows
+    mended = sum(row["source"] == "human" and row["label"] != row["gpt"] for row in table)
+    assert column["mended"] == mended > column["changed"], "the audit's rows are people's, too"
+    words = f"In all, with the audit, people found {mended} labels to be wrong."
+    assert words in run.status()["column"]["sentence"]
     assert run.replay()["labels"] == 40
 
 
@@ -364,7 +368,9 @@ def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> 
     assert of_class(1, [[right], [other], [("broken", None)]], None)[:2] == (1, 1)
 
 
-def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(tmp_path: Path) -> None:
+def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     people = {"annotators": "anna,ben", "sheets.format": "csv", "open_questions": 30}
     run = judged(str(write(tmp_path, tickets())), tmp_path / "run", **PEOPLE, **people)
     old = run.status()["sheets"]
@@ -375,6 +381,8 @@ def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(tmp_path: P
     counts = [int(part.split()[-1]) for part in parts]
     assert min(counts) > 0
     assert sum(counts) == status["budget"]
+    assert call(["status", str(run.path)]) == 0
+    assert "Gate" not in capsys.readouterr().out, "it orders rows by doubt"
 
 
 @pytest.mark.parametrize(
@@ -437,13 +445,14 @@ def test_labels_that_people_changed_are_held_against_the_estimate(made: Any) -> 
     column = read_facts(made[0].folder).column
     assert column is not None
     assert column.audit is not None
-    few = replace(column, asked=1, changed=1)
+    few = replace(column, asked=1, changed=1, mended=1)
     assert "unless people erred there" not in column_words(few, None)
     wrong = round((1 - column.audit.accuracy) * column.labeled) + 1
-    said = column_words(replace(column, asked=wrong, changed=wrong), None)
-    found = re.search(r"With the (\d+) labels that people found to be wrong, at most", said)
-    assert found
-    assert int(found[1]) > wrong, "with those of the audit"
+    said = column_words(replace(column, asked=wrong, changed=wrong, mended=wrong + 5), None)
+    most = f"{100 * (1 - (wrong + 5) / column.labeled):.1f}%"
+    assert (
+        f"people found {wrong + 5} labels to be wrong. So at most {most} of all are right" in said
+    )
 
 
 def test_the_next_command_corrects_the_column_as_long_as_labels_are_doubtful(

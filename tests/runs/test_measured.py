@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from stacksl.data import Dataset
 from stacksl.models.audit import Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested
-from stacksl.runs.finish.facts import calibration, class_rows, source
+from stacksl.runs.finish.facts import calibration, class_rows, confusion_rows, source
 from stacksl.runs.loop.game import Examples
 
 from .conftest import CLASSES, class_items
@@ -60,3 +60,11 @@ def test_a_test_file_measures_the_classes_and_the_audit_the_calibration() -> Non
     assert (found.source, found.n) == ("audit", 4)
     alone = calibration(Tested(evaluation()))
     assert (alone.source, alone.n) == ("test", 3)
+
+
+def test_a_row_on_which_no_two_people_agree_is_no_confusion() -> None:
+    tested = Tested(audited=audited())
+    (found,) = confusion_rows(DATA, tested, {"item-2"})
+    assert (found.gold, found.predicted) == (CLASSES[0], CLASSES[1])
+    assert not confusion_rows(DATA, tested, {"item-1"})
+    assert len(confusion_rows(DATA, Tested(evaluation()), {"item-1"})) == 1, "of a test file"

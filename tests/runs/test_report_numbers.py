@@ -62,6 +62,8 @@ def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path,
     with done.ledger as ledger:
         differ = sum(one.word != other.word for one, other in ledger.agreement())
     assert len(facts.asking.disagreements) == min(8, differ) > 0
+    assert facts.asking.disputed == differ, "two people answered each of these rows, nobody else"
+    assert f"stacksl label {done.path.name}" in render(facts)
     for row in facts.asking.disagreements:
         assert len({each.value for each in row.answers}) == 2
 

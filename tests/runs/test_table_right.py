@@ -213,7 +213,7 @@ def test_owned_labels_and_rows_that_were_added_or_erased(tmp_path: Path) -> None
     table, words = expect_counts(done)
     added = sum(int(str(row["item"])[1:]) >= 500 for row in bought(done, purpose="train"))
     assert table.people + table.model == 95 - (20 - added)
-    assert "by the model, without those of the model in rows added later) an" in words
+    assert "by the model, without its labels of rows added later) an" in words
     forget(done.path, audits(done)[0])
     assert expect_counts(done.resume())[0].people == table.people - 1
 

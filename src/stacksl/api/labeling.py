@@ -15,7 +15,7 @@ import numpy as np
 from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_table
 from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.report.wording import MICRO
-from stacksl.runs.finish.answers import in_table, people_said
+from stacksl.runs.finish.answers import EVERY, answers_by_item, in_table
 from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
@@ -235,7 +235,7 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     """
     items, labels = spec.sources.usable, {}
     with run.ledger as ledger:
-        said = people_said(spec, ledger)
+        said = answers_by_item(spec, ledger, EVERY)
     for id, given in said.items():
         kind, index = in_table(given)
         label = None if index is None else items[id].candidates[index]

@@ -124,12 +124,12 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
 
 
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """What the status of a run says of its model, of the labels in its table and of its rule."""
+    """What the status of a run says of its model, then in three rows of the labels in its table."""
     column, table = result["column"], result["table"]
     return [
         ("Accuracy on the test set", measured(result["test"])),
-        ("Labels you had", column and column["sentence"]),
         ("Final model" if column else "By the audit", measured(result["audit"])),
+        ("Labels you had", column and column["sentence"]),
         ("Right in the table", table and table["sentence"]),
         ("Stop rule", result["stopped"] or result["stop_when"]),
     ]

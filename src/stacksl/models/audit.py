@@ -161,7 +161,7 @@ class Audited:
     Attributes:
         none_of_these: items whose answer is none of the candidates; they count as wrong.
         unknown: items answered as ambiguous or broken, or not at all.
-        gold: (n − unknown,) candidates of the items with an answer, −1 for none of these.
+        items: (n − unknown,) those with an answer; gold: their candidates, −1 for none of these.
         predicted: (n − unknown,) the model's choices for them.
         confidence: (n − unknown,) its probabilities of these choices.
         passed_over: the share of the source's items that the audit could not be drawn from, since
@@ -178,6 +178,7 @@ class Audited:
     correct: int
     none_of_these: int
     unknown: int
+    items: tuple[str, ...]
     gold: NDArray[np.int64]
     predicted: NDArray[np.int64]
     confidence: Array
@@ -250,9 +251,9 @@ def right_in_table(
 ) -> Estimate:
     """The share of right labels in a table, of which people and the model gave so many.
 
-    `errors` is the share of people's that is wrong. The distances of the ends are weighted and
-    added in squares (MOVER; Zou and Donner 2008). Those of the model's `accuracy` grow by
-    √(1 + n/M): its M labels are of other rows than the `n` that were audited.
+    `errors` is the share of people's that is wrong. The distances of the ends are added in squares
+    (MOVER; Zou and Donner 2008); those of the model's `accuracy` grow by √(1 + n/M), since its M
+    labels are of other rows than the `n` audited ones.
 
     >>> right_in_table(0, 9, (0.8, 0.7, 0.9)), right_in_table(5, 5, (0.8, 0.7, 0.9))
     ((0.8, 0.7, 0.9), (0.9, 0.85, 0.95))
@@ -286,7 +287,7 @@ def judge_audit(
             continue
         none += word == "none"
         right = NO_ANSWER if word == "none" or index is None else index
-        rows.append((right, int(np.argmax(policy)), float(np.max(policy))))
+        rows.append((right, int(np.argmax(policy)), float(np.max(policy)), item))
     gold, predicted = (np.array([row[at] for row in rows], dtype=np.int64) for at in (0, 1))
     if reference is not None and len(policies):
         sure = np.array([float(np.max(policy)) for policy in policies.values()])
@@ -301,6 +302,7 @@ def judge_audit(
         correct=int((gold == predicted).sum()),
         none_of_these=none,
         unknown=unknown,
+        items=tuple(row[3] for row in rows),
         gold=gold,
         predicted=predicted,
         confidence=np.array([row[2] for row in rows], dtype=np.float64),

@@ -187,8 +187,7 @@ class Facts:
         created, finished: times as they are to be shown (UTC).
         interruptions: one sentence for each time the run was stopped and taken up again.
         test, audit: of the final model.
-        table: of the labels in the exported table; None without an audit that tells, and where a
-            promise or the estimate of a column says what is right there.
+        table: the labels in the exported table; None where a promise or a column's audit tells.
         column: labels that the data had, which the audit judges as it judges the model.
         curve: accuracy against labels, in order of labels; may be empty.
         own: the model on the run's own items; None for an adapted language model.

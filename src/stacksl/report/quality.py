@@ -143,8 +143,8 @@ class AuditResult:
 class TableRight:
     """The `share` of right labels in the exported table, with its 95% interval.
 
-    So many are `people`'s and the `model`'s; those that it gave to rows added after the audit was
-    drawn are left out. Of people's the share `errors` is wrong; None where all count as right.
+    So many are `people`'s and the `model`'s, without rows of the model that were added after the
+    audit was drawn. Of people's the share `errors` is wrong; None where all count as right.
     """
 
     people: int
@@ -206,7 +206,8 @@ class ColumnFacts:
     """The labels that the data had in a column, as people judged them.
 
     Nobody was asked about `unasked` of them, of which so many as are `flagged` are doubtful. People
-    named a class for so many in doubt that were `asked`, and `changed` some.
+    named a class for so many in doubt that were `asked`, and `changed` some; with the audit's rows
+    they found so many wrong as are `mended`.
     """
 
     name: str
@@ -217,6 +218,7 @@ class ColumnFacts:
     changed: int
     audit: AuditResult | None
     classes: tuple[ColumnClass, ...]
+    mended: int = 0
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
@@ -412,6 +414,7 @@ class Asking:
         late: answers to rows that somebody else answered or that were no longer asked; the same.
         agreement: of two annotators; None where no row went to two.
         disagreements: some of the rows on which they disagreed.
+        disputed: rows of any purpose that several people answered, no two of whom agree.
         costs: in order of the labelers' names.
         changes: what changed on the way, in its order.
         abstaining: a sentence on what the none-of-these trained; empty where there were none.
@@ -426,6 +429,7 @@ class Asking:
     late: int = 0
     agreement: Agreement | None = None
     disagreements: tuple[Disagreement, ...] = ()
+    disputed: int = 0
     costs: tuple[Cost, ...] = ()
     changes: tuple[RunChange, ...] = ()
     abstaining: str = ""

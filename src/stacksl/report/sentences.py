@@ -88,17 +88,6 @@ def outcome(facts: Facts) -> str:
     return " ".join([" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]).strip()
 
 
-def _wrong(column: ColumnFacts) -> int:
-    """How many labels of a column people found to be wrong, in its audit and beyond it."""
-    audit = column.audit
-    if audit is None:
-        return column.changed
-    if (second := audit.second) is None:
-        return column.changed + audit.n - audit.unknown - audit.correct
-    settled = second.differing - second.differing_open - second.model_right
-    return column.changed + settled + second.wrong
-
-
 def column_words(column: ColumnFacts, price: int | None) -> str:
     """How many of the labels that the data had are right, doubtful and corrected.
 
@@ -120,11 +109,12 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
             f" People named a class for {count(column.asked)} of the most doubtful, and changed"
         )
         words += f" {count(column.changed)} of them."
+    if column.mended > column.changed:
+        words += f" In all, with the audit, people found {count(column.mended)} labels to be wrong."
     if audit is not None and audit.accuracy is not None and not audit.passed_over:
-        most = 1 - _wrong(column) / column.labeled
+        most = 1 - column.mended / column.labeled
         if most < audit.accuracy:
-            words += f" With the {count(_wrong(column))} labels that people found to be wrong, at"
-            words += f" most {percent(most)} of all are right, unless people erred there: the"
+            words += f" So at most {percent(most)} of all are right, unless people erred there: the"
             words += " audit's rows were better than the others."
     if audit is not None and (second := audit.second) is not None:
         if second.errors is not None:
@@ -153,7 +143,7 @@ def in_table(facts: Facts) -> str:
     people = f"counting people's labels as {'agreeing' if agree else 'right'}"
     if table.errors is not None:
         people = f"with people wrong in an estimated {percent(table.errors)} of theirs"
-    later = ", without those of the model in rows added later" * bool(audit.rows_after)
+    later = ", without its labels of rows added later" * bool(audit.rows_after)
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
         f" ({count(table.people)} by people, {count(table.model)} by the model{later}) an estimated"
@@ -522,7 +512,7 @@ def share_words(share: LabeledShare, items: OwnItems) -> str:
         return f"cannot be estimated: no threshold passed the test on {judged}"
     return (
         f"{percent(share.share, 0)} ({plural(round(share.share * items.rest), 'item')}), where its"
-        f" probability is at least {share.threshold:.3f}; {count(share.correct)} of"
+        f" probability is at least {share.threshold:.6f}; {count(share.correct)} of"
         f" {count(share.n)} {kind} there are right"
     )
 
@@ -561,17 +551,20 @@ def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
     path, budget, column = path or facts.run, facts.budget, facts.column
     run, python = shlex.quote(path), facts.method.python
     waits = facts.audit is not None and facts.audit.waits
+    kind = facts.data.format.partition(":")[0]
+    kind = kind if kind in ("tsv", "jsonl", "json", "xlsx", "parquet") else "csv"
     if waits:
         steps = [
             ("Enter what further people answered", f"stacksl answer {run} FILE..."),
             ("End the second look without them", f"stacksl change {run} --free --drop"),
         ]
     else:
-        steps = [("Write the labeled table", f"stacksl export {run} --table labels.csv")]
+        steps = [("Write the labeled table", f"stacksl export {run} --table labels.{kind}")]
     if column is None or column.name != PREDICTED:  # there the model of another run is judged
-        steps.append(("Label new items", f"stacksl predict {run} new.csv --out labeled.csv"))
-    if facts.asking.disagreements:
-        steps.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
+        steps += [("Label new items", f"stacksl predict {run} new.{kind} --out labeled.{kind}")]
+    if (rows := facts.asking.disputed) and not waits:
+        settle = f"Correct {plural(rows, 'answer')} where no two people agree and the first stands"
+        steps.append((settle, f"stacksl label {run}"))
     promised = _promises(facts)
     if facts.audit is not None and (rows := unpaid(facts.audit.second, facts.audit.measures)):
         ask = f"Ask further people about {plural(rows, 'row')} of the second look"

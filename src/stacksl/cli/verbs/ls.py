@@ -143,7 +143,7 @@ def _shown(run: Run, result: Mapping[str, Any]) -> str:
             ("Cost", spent(result["money"])),
             ("Money left buys more", more_for_money(run, result)),
             *notices(result),
-            ("Gate", None if result.get("column") else result.get("gate")),
+            ("Gate", None if run.folder.resolved().get("model_labels") else result["gate"]),
             *quality(result),
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),

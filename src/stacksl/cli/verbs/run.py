@@ -365,8 +365,7 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
     first = next(iter(run.folder.resolved().get("files", {})), "")
     kind = Path(first).suffix.lower()[1:]
     table = f"  stacksl export {path} --table labeled.{kind}\n" if kind in TABLES else ""
-    known = shown_facts(run.folder) if result.get("column") else None
-    if known is not None:
+    if result["column"] and (known := shown_facts(run.folder)):
         steps = commands(known, str(run.path))
         if compare := compare_call(run):
             steps = [("Say whether the accuracy fell", compare), *steps]

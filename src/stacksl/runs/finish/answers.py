@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 from stacksl.ledger.accounts import DROPPED
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Purpose
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.metrics import agreement_of
 from stacksl.models.second_look import Verdict, settled
@@ -17,27 +19,21 @@ from stacksl.runs.loop.game import Examples
 from stacksl.runs.spec import RunSpec
 
 Answers = dict[str, list[Verdict]]
+EVERY: tuple[Purpose, ...] = get_args(Purpose)
 
 
-def answers_by_item(spec: RunSpec, ledger: LedgerReader) -> Answers:
-    """The answers that count to each item that trains, by one person each, by slot."""
+def answers_by_item(
+    spec: RunSpec, ledger: LedgerReader, purposes: Sequence[Purpose] = ("train",)
+) -> Answers:
+    """The answers that count now to each usable item, by one person each, by slot."""
     answers: Answers = {}
     for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
         counts = row["state"] == "answered" and row["labeler"] not in ledger.set_aside
-        if counts and row["purpose"] == "train" and row["item"] in spec.sources.usable:
+        if counts and row["purpose"] in purposes and row["item"] in spec.sources.usable:
             index = row["answer"]
             answer = str(row["said"]), index if isinstance(index, int) else None
             answers.setdefault(str(row["item"]), []).append(answer)
     return answers
-
-
-def people_said(spec: RunSpec, ledger: LedgerReader) -> Answers:
-    """The answers that count now to each usable item that was bought or owned."""
-    said: Answers = {item: [("label", index)] for item, index in spec.sources.owned.items()}
-    said |= answers_by_item(spec, ledger)
-    for item, given in ledger.audited_by_all(now=True).items():
-        said[item] = [(answer.said, answer.index) for answer in given]
-    return {item: given for item, given in said.items() if item in spec.sources.usable}
 
 
 def in_table(answers: Sequence[Verdict]) -> Verdict:

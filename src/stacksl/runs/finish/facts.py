@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import fields, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from stacksl.data import Dataset
 from stacksl.models.audit import Audited, right_in_table
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
-from stacksl.models.second_look import Verdict, of_class
+from stacksl.models.second_look import Verdict, of_class, settled
 from stacksl.report import facts as f
 from stacksl.report.quality import (
     AuditResult,
@@ -29,7 +29,7 @@ from stacksl.report.quality import (
     TestResult,
 )
 from stacksl.runs.finish.adapters import AdapterEnding
-from stacksl.runs.finish.answers import asking_of, in_table, owned_labels, people_said
+from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of, in_table, owned_labels
 from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
 from stacksl.runs.finish.own_items import disagreements, roles, uses
 from stacksl.runs.loop.game import Examples, Game
@@ -51,14 +51,15 @@ def facts_of(
 ) -> f.Facts:
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
     language = ending.language(tested, state)
-    audit, table = audit_fact(tested.audited, tested.audited_now), None
+    audit = audit_fact(tested.audited, tested.audited_now)
+    said = answers_by_item(spec, game.ledger, EVERY).items()
+    disputed = {item for item, given in said if len(given) > 1 and settled(given) is None}
     if audit is not None:
         leased = [r for r in game.ledger.rows(only=("reserved",)) if r.purpose == "audit"]
         drawn = max(row.seq for row in leased if row.token == 1 and not row.slot)
         after, classes = game.ledger.added(drawn)
         items = len(spec.dataset.items) - len(spec.sources.aside | spec.sources.erased)
         audit = replace(audit, rows=items, rows_after=after, classes_after=classes)
-        table = table_fact(spec, game, audit)
     head = "{} rows, last {}".format(*game.ledger.told_head)
     return f.Facts(
         title=spec.dataset.name,
@@ -81,15 +82,12 @@ def facts_of(
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
         audit=audit,
-        table=table,
-        column=None
-        if tested.column is None
-        else column_facts(
-            spec, game, tested.column, 0 if tested.audited is None else tested.audited.n
-        ),
+        table=None if audit is None else table_fact(spec, game, audit),
+        column=None if tested.column is None else column_facts(spec, game, tested, disputed),
         asking=replace(
             asking_of(game.ledger, priced=spec.budget.money is not None),
             disagreements=disagreements(game),
+            disputed=len(disputed),
             differing=tuple(Differing(**annotator) for annotator in state.get("differing", ())),
             abstaining=words_on_threshold(
                 game.ledger,
@@ -99,7 +97,7 @@ def facts_of(
         ),
         curve=tested.curve,
         classes=class_rows(spec.dataset, game.examples, tested),
-        confusions=confusion_rows(spec.dataset, tested),
+        confusions=confusion_rows(spec.dataset, tested, disputed),
         measured_on=source(tested),
         calibration=calibration(tested),
         refit=ending.refitted,
@@ -223,27 +221,27 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
 
 
 def table_fact(spec: RunSpec, game: Game, audit: AuditResult) -> TableRight | None:
-    """How many labels of the exported table are right; see `Facts.table`.
-
-    People's errors are those of first answers, less the labels on which two others agreed.
-    """
-    promised = promised_share(spec.settings.stop_when) is not None
-    sources, said = spec.sources, people_said(spec, game.ledger)
+    """How many labels of the exported table are right; see `Facts.table`."""
+    told = promised_share(spec.settings.stop_when) is not None or spec.settings.column is not None
+    sources, said = spec.sources, answers_by_item(spec, game.ledger, EVERY)
     pool = [game.corpus.ids[row] for rows in sources.segments for row in rows]
     model = len(sources.usable.keys() - said - {*pool[len(pool) - audit.rows_after :]})
-    if audit.accuracy is None or promised or spec.settings.column is not None or not model:
+    if told or audit.accuracy is None or audit.classes_after or not model:
         return None
-    people = sum(in_table(answers)[1] is not None for answers in said.values())
+    people = sum(in_table(given)[1] is not None for given in said.values())
     known, rate, least, most = (audit.accuracy, audit.low, audit.high), None, 0.0, 0.0
     if (second := audit.second) and second.errors and audit.measures == "accuracy":
+        # of first answers, of which those are mended that two others overruled
         mended = sum(in_table(given) != given[0] for given in said.values()) / max(1, people)
         rate, least, most = (max(0.0, end - mended) for end in second.errors)
     right = right_in_table(people, model, known, (rate or 0.0, least, most), audit.n)
     return TableRight(people, model, *right, rate)
 
 
-def column_facts(spec: RunSpec, game: Game, audited: Audited, size: int) -> ColumnFacts:
-    """The labels of the run's column, as they were `audited` in the newest `size` audit rows."""
+def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) -> ColumnFacts:
+    """The labels of the run's column, as the newest audit judged them."""
+    assert tested.column is not None
+    audited, size = tested.column, 0 if tested.audited is None else tested.audited.n
     doubt, labels, names = linear_trainer(game).doubt, spec.sources.said, spec.dataset.classes or ()
     assert doubt is not None
     asked = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
@@ -256,6 +254,9 @@ def column_facts(spec: RunSpec, game: Game, audited: Audited, size: int) -> Colu
     second = audited.second if audited.measures == "accuracy" else None
     rest = game.corpus.unbought(game.ledger.bought())
     rest = [row for row in rest if row < len(labels) and labels[row] >= 0]
+    had = {game.corpus.ids[row]: label for row, label in enumerate(labels) if label >= 0}
+    said = answers_by_item(spec, game.ledger, EVERY)
+    agreed = [(had[item], in_table(said[item])) for item in said.keys() & had.keys() - disputed]
     return ColumnFacts(
         name=str(spec.settings.column),
         labeled=sum(label >= 0 for label in spec.sources.said),
@@ -268,6 +269,7 @@ def column_facts(spec: RunSpec, game: Game, audited: Audited, size: int) -> Colu
             ColumnClass(names[at], len(rows), *of_class(at, rows, second))
             for at, rows in given.items()
         ),
+        mended=sum(word in ("label", "none") and at != label for label, (word, at) in agreed),
     )
 
 
@@ -296,12 +298,14 @@ def _class_row(name: str, index: int, bought: int, judged: Evaluation | Audited 
     )
 
 
-def confusion_rows(dataset: Dataset, tested: Tested) -> tuple[Confusion, ...]:
-    """What the final model mistakes for what, most frequent first."""
+def confusion_rows(dataset: Dataset, tested: Tested, disputed: Set[str]) -> tuple[Confusion, ...]:
+    """What the final model mistakes for what, most frequent first, but for `disputed` rows."""
     judged, names = _judged(tested), dataset.classes
     if names is None or judged is None:
         return ()
-    pairs = confusions(judged.gold.tolist(), judged.predicted.tolist())[:CONFUSIONS]
+    items = judged.items if isinstance(judged, Audited) else [""] * len(judged.gold)
+    clear = [item not in disputed for item in items]
+    pairs = confusions(judged.gold[clear].tolist(), judged.predicted[clear].tolist())[:CONFUSIONS]
     return tuple(Confusion(names[gold], names[predicted], n) for gold, predicted, n in pairs)
 
 

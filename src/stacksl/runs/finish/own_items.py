@@ -19,7 +19,7 @@ from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labeled_share, table_choices
 from stacksl.report.facts import Contested
 from stacksl.report.quality import ClassTotal, Disagreement, Gain, Named, OwnItems
-from stacksl.runs.finish.answers import in_table, people_said
+from stacksl.runs.finish.answers import EVERY, answers_by_item, in_table
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
@@ -112,8 +112,8 @@ def own_items(spec: RunSpec, game: Game, tested: Tested, unanswered: Rest) -> Ow
     totals: tuple[ClassTotal, ...] = ()
     choices: tuple[tuple[float, int], ...] = ()
     if all(item.candidates == classes for item in corpus.items):
-        labels = (in_table(given)[1] for given in people_said(spec, game.ledger).values())
-        human = np.array([index for index in labels if index is not None], dtype=np.int64)
+        said = answers_by_item(spec, game.ledger, EVERY).values()
+        human = np.array([at for _, at in map(in_table, said) if at is not None], dtype=np.int64)
         totals = class_totals(human, unanswered.said, gold, predicted, classes)
         if source == "audit" and len(unanswered.rows) and not promised:
             rows = len(human) + len(unanswered.rows)

@@ -134,7 +134,7 @@ def present_warnings(state: Mapping[str, Any], ledger: LedgerReader) -> list[str
     that have not improved on class names.
     """
     of_names = state.get("over_names", {}).get("sentence")
-    now = [state.get(SHORT), _unanswered(ledger), of_names]
+    now = [state.get(SHORT), _unanswered(ledger), _unlabeled(ledger), of_names]
     return [*state.get("warnings", []), *filter(None, now)]
 
 
@@ -151,6 +151,15 @@ def _unanswered(ledger: LedgerReader) -> str | None:
         " and nothing is learned from them: look at the items and at the classes; a pool asks about"
         " similar items less often"
     )
+
+
+def _unlabeled(ledger: LedgerReader) -> str:
+    """A sentence where an added class has no label; else empty."""
+    said = {state.word for state in ledger.accounts.purchases.values()}
+    rows = [row.payload for row in ledger.rows(only=("class_added",))]
+    names = ", ".join(f"'{new['name']}'" for new in rows if new["size"] - 1 not in said)
+    ways = "`stacksl change RUN --reopen` asks again where the answer was none, --owned FILE adds"
+    return names and f"no label names the added {names}: {ways} labels that you have"
 
 
 def _next_step(
