@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run
-from stacksl.errors import RunError
+from stacksl.errors import DataError, RunError
 from stacksl.runs.changes import correcting
 from stacksl.runs.session import answering
 from stacksl.runs.session.answering import Received
@@ -227,7 +227,8 @@ def test_nobody_comes_between_corrections_and_the_other_answers(tmp_path, monkey
     expect_sound(waiting)
 
 
-def test_a_sheet_may_have_ids_in_place_of_keys(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["item", "Ticket ID", "ticketId"])
+def test_a_sheet_may_have_ids_in_place_of_keys(tmp_path: Path, column: str) -> None:
     done = play(begin(tmp_path, annotators="anna,ben", **{"sheets.overlap": 4}))
     rows = done.labels(names=True).rows
     keys = {row.key: (row.item, row.annotator) for row in handed_rows(done)}
@@ -238,12 +239,16 @@ def test_a_sheet_may_have_ids_in_place_of_keys(tmp_path: Path) -> None:
     sheet = write_rows(
         tmp_path / "ids.csv",
         [
-            {"item": twice["item"], "answer": "broken"},
-            {"item": one["item"], "answer": other},
-            {"item": "unknown", "answer": other},
-            {"item": rows[-1]["item"], "answer": ""},
+            {column: twice["item"], "answer": "broken"},
+            {column: one["item"], "answer": other},
+            {column: "unknown", "answer": other},
+            {column: rows[-1]["item"], "answer": ""},
         ],
     )
+    two = write_rows(tmp_path / "two.csv", [{column: one["item"], "user_id": "1", "answer": other}])
+    if column != "item":  # which of the two it is nobody can tell
+        with pytest.raises(DataError, match="corrections may have 'id' and 'answer'"):
+            correct(done, two)
     received = correct(done, sheet)
     assert received.corrected == 3
     assert [fault.partition(" row ")[2] for fault in received.faults] == [

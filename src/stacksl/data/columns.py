@@ -96,12 +96,12 @@ def is_plain_id(column: str) -> bool:
 
 def guess_id(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str | None:
     """The id's column: `id`, else the first that is named like one and unique in the `head`."""
-    free = [c for c in columns if c not in taken and _is_named_id(c)]
+    free = [c for c in columns if c not in taken and is_named_id(c)]
     plain = next(filter(is_plain_id, free), None)
     return plain or next((c for c in free if _is_unique(c, head)), None)
 
 
-def _is_named_id(column: str) -> bool:
+def is_named_id(column: str) -> bool:
     """Whether the last word is that of an id: `ticket_id`, `Ticket ID`, `ticketId`, not `paid`."""
     words = re.findall(r"[^\W_]+", _CASE.sub(" ", column))
     short = 0 < len(column.split()) <= 3  # longer is a text of a file without a header
@@ -124,7 +124,7 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
     named = find("prompt", free)
     if named is not None:
         return named
-    texts = [c for c in free if find("label", [c]) is None and not _is_named_id(c)]
+    texts = [c for c in free if find("label", [c]) is None and not is_named_id(c)]
     if not texts:
         raise DataError(
             f"no column looks like the prompt: the file has {seen(columns, head)}; "

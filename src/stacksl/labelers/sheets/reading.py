@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 
+from stacksl.data.columns import is_named_id
 from stacksl.data.files import WORKBOOK, CsvFault, csv_records, head_of, long_fields, open_text
 from stacksl.data.tables import delimiter_of
 from stacksl.data.workbooks import sheets_of
@@ -195,12 +196,12 @@ def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
         rows = _records(path, stream, delimiter_of(path, head, ","))
         filled = ((number, cells) for number, cells in rows if _has_text(cells))
         _, header = next(filled, (0, []))
-        names = [_name(cell) for cell in header]
+        names = _names(header)
         if not _is_ours(names):
             missing = " and ".join(f"'{name}'" for name in _NEEDED if name not in names)
             raise DataError(
                 f"'{path}' has no column {missing} in its first row: the header of the file that"
-                f" was given out was expected {_HEADER}"
+                f" was given out was expected {_HEADER}; corrections may have 'id' and 'answer'"
             )
         _refuse_twice(path, names)
         for number, cells in filled:
@@ -215,7 +216,7 @@ def _of_workbook(path: Path) -> Iterator[_Line]:
     """The rows of the one sheet with our header; sheets may have been renamed."""
     sheets = []
     for _, rows in sheets_of(path):
-        names = [_name(cell) for cell in rows[0][1]] if rows else []
+        names = _names(rows[0][1]) if rows else []
         if _is_ours(names):
             _refuse_twice(path, names)
             sheets.append((names, rows[1:]))
@@ -238,8 +239,13 @@ def _named(names: list[str], cells: list[str]) -> dict[str, str]:
     return {name: cell for name, cell in zip(names, cells, strict=False) if name in _READ}
 
 
-def _name(cell: str) -> str:
-    return cell.replace("\ufeff", "").strip().casefold()
+def _names(header: list[str]) -> list[str]:
+    """The columns by name; the only one that is named like an id is the `id`, without a key."""
+    names = [cell.replace("\ufeff", "").strip().casefold() for cell in header]
+    ids = [at for at, cell in enumerate(header) if is_named_id(cell)]
+    if len(ids) == 1 and {"key", *_IDS}.isdisjoint(names):
+        names[ids[0]] = "id"
+    return names
 
 
 def _refuse_twice(path: Path, names: list[str]) -> None:
