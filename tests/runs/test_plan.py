@@ -128,6 +128,10 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
     first = forecast_of_data(prepare(file, settings={"budget": "all", "price": "2.50"}).spec)
     assert [(row["labels"], row["cost"]) for row in first["expected"]] == [(100, 250), (200, 500)]
     assert (first["labels"], first["now"]) == (0, None)
+    promised = {"budget": "all", "stop_when": "right=95%"}
+    alone = "of all rows the model alone has so many right"
+    assert alone in forecast_of_data(prepare(file, settings=promised).spec)["rests_on"]
+    assert alone not in first["rests_on"]
     second = done.forecast()
     assert [(row["more"], row["cost"]) for row in second["expected"]] == [(10, 20), (110, 220)]
     assert "harder than the rest" in second["rests_on"]

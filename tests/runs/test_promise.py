@@ -557,6 +557,8 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
     assert bool(command) == ("--budget" in said)
     if len(bought(made)) == 60:
         assert "may end before a look" in str(made.change(budget=80, dry_run=True))
+        every = str(made.change(budget="all", dry_run=True).measures)
+        assert every.endswith("; this budget is one label for each row, and may be up to 800")
     if command is not None:
         assert made.status()["spent"] < int(command[1]) <= 800
         made.change(budget=int(command[1]), stop_when=command[2])
@@ -678,10 +680,27 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run
 
 def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) -> None:
     """With what was wrong of the model's rows and of people's, and which limits the share."""
-    made = begin(tmp_path, **{**PEOPLE, "count": 600, "budget": 580, "annotators": "anna,ben,carl"})
-    while not looks(made):
+    people = {"annotators": "anna,ben,carl", "price": "1"}  # who answer 40 rows at a time
+    made = begin(tmp_path, **{**PEOPLE, "count": 600, "budget": 580, **people})
+    while not bought(made, purpose="audit"):
         assert not made.status()["stopped"]
-        received = answer_all(made, erring(0.03 if not bought(made, purpose="audit") else 0.2))
+        answer_all(made, erring(0.03))
+    drawn = Counter(row["purpose"] for row in bought(made, state="open"))
+    begun = f"Look 1 of 3 has begun: {drawn['audit']} rows of the model and {drawn['train']} of"
+    more = f"so at least {drawn['audit']} more answers for $"
+    spent = made.status()["money"]["spent"]
+    assert made.status()["stopped"].startswith(f"{begun} people were drawn at random, and 0 answ")
+    assert f"{more}{drawn['audit']}.00 will be asked for." in made.status()["stopped"]
+    answer_all(made, erring(0.2))
+    assert "drawn at random, and 40 answers to them came in so far." in made.status()["stopped"]
+    assert more in made.status()["stopped"]
+    answer_all(made, erring(0.2))
+    assert f" and {drawn.total()} answers to them came in so far." in made.status()["stopped"]
+    assert "will be asked for" not in made.status()["stopped"], "they are part of the cost now"
+    assert made.status()["money"]["spent"] >= spent + drawn["audit"]
+    while not looks(made):
+        assert made.status()["stopped"].startswith(begun)
+        received = answer_all(made, erring(0.2))
     last, said = looks(made)[-1], received.status["stopped"]
     assert not last["reached"]
     assert made.status()["state"] == "waiting"

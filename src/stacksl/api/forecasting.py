@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.report.wording import MICRO
+from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -18,6 +19,7 @@ UNKNOWN = (
     "there is no forecast for language models, for items with options of their own and for a column"
     " of labels, since none was measured"
 )
+ALONE = "; of all rows the model alone has so many right, and a promise counts people's as well"
 
 
 def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
@@ -40,6 +42,7 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     forecast = _forecast(0, options, most, price, known.first)
     forecast["rests_on"] = (
         f"runs on {known.sources} public sets, measured beforehand; no label of yours"
+        f"{ALONE * (promised_share(spec.settings.stop_when) is not None)}"
     )
     return forecast
 
@@ -65,6 +68,7 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
             f"{noted['labels']:,} training labels, of which the model had {100 * right:.0f}% right"
             " before each was bought; they are harder than the rest, so this is carried over to all"
             " items by the model's own probabilities"
+            f"{ALONE * (promised_share(table.get('stop_when')) is not None)}"
         )
     return forecast
 

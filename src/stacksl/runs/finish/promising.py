@@ -496,15 +496,34 @@ def _budget(spec: RunSpec, labels: int) -> str:
     return money(labels * price).replace(",", "") if price else str(labels)
 
 
-def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
-    """What the last look found, and whose errors limit it; empty before one."""
-    if not (before := looks(ledger)):
+def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
+    """What is told of a look that waits for answers, with those that the cost does not have yet."""
+    if (look := open_look(ledger)) is None:
         return ""
-    last, part = before[-1], "the column" if spec.settings.column else "the model"
+    answers = sum(1 for _ in ledger.rows(look.seq, only=("answered",)))
+    said = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {part}"
+    said += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random,"
+    said += f" and {plural(answers, 'answer')} to them came in so far."
+    if not doubted(spec.settings):
+        return said
+    reserved = ledger.rows(look.seq, only=("reserved",))
+    later = look.audit - len({row.item for row in reserved if row.purpose == "audit" and row.slot})
+    price = f" for {money(later * spec.budget.price)}" * (spec.budget.money is not None)
+    more = f", so at least {plural(later, 'more answer')}{price} will be asked for" * bool(later)
+    return f"{said} Each row needs the same answer from two people{more}."
+
+
+def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
+    """What the last look found, and whose errors limit it, after what is told of one now."""
+    part = "the column" if spec.settings.column else "the model"
+    begun, before = _begun(spec, ledger, part), looks(ledger)
+    if not before:
+        return begun
+    last = before[-1]
     model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
     bad = f"{count(last['wrong'])} of {plural(last['audit'], 'row')} of {part}"
     bad += f" and {last['differ']} of {last['sample']} of people" * bool(last["sample"])
-    return (
+    return f"{begun} " * bool(begun) + (
         f"Look {last['drawn']} of {LOOKS} showed that at least {_shown_by(last)[6:]} of the"
         f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
         f" {count(model)} errors of {part} and {count(last['left'] - model)} of people (or unclear)"

@@ -364,6 +364,8 @@ class Session(Game):
             self.ledger.reserve(again, "train")
         self.labeler.ask(self.requests())
         self._note_waits(record)
+        if last_drawn(self.ledger) is not None:
+            record.facts["stopped"] = last_look(self.spec, self.ledger)
         self.save()
         return "waiting"
 
