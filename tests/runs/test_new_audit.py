@@ -61,7 +61,8 @@ def test_the_same_command_begins_waits_and_compares(
     assert [settings[name] for name in ("annotators", "price", "audit_labels", "money_micro")] == [
         "anna,ben", "2", 30, 60_000_000,
     ]  # fmt: skip
-    for words in (command, ["evaluate", str(first.path), str(new.path)]):
+    dry = [*command, "--dry-run"]  # nothing more would be bought
+    for words in (command, dry, ["evaluate", str(first.path), str(new.path)]):
         assert call(words) == 0
         assert "waiting for answers" in capsys.readouterr().out
     play(new, say)
@@ -69,7 +70,7 @@ def test_the_same_command_begins_waits_and_compares(
     assert (found["n"], found["stated"]["n"]) == (30, 40)
     assert found["correct"] == (0 if say is wrong else 30)
     capsys.readouterr()
-    for words in (command, ["evaluate", str(first.path), str(new.path)]):
+    for words in (command, dry, ["evaluate", str(first.path), str(new.path)]):
         assert call(words) == 0
         assert f"the new accuracy is {fallen} (" in capsys.readouterr().out
     for words in (["status", str(new.path)], ["resume", str(new.path), "--quiet"]):

@@ -93,6 +93,17 @@ def test_a_run_stops_after_a_time_and_ends_as_the_undisturbed_run(
     assert said[0] == said[1]
 
 
+def test_an_audit_that_leaves_few_labels_to_train_on_is_warned_of() -> None:
+    people = {"budget": "120", "labeler": "file", "annotators": "anna,ben,carl", "mode": "pool"}
+    for audit, further, left in ((119, 0, 1), (108, 11, 1), (90, 18, 12), (80, 18, 22)):
+        plan = prepare(ITEMS, settings={**people, "second_look": True, "audit": audit})
+        assert plan.spec.terms.further == further
+        assert plan.spec.terms.train == left
+        assert f" leaves {left} of the 120 labels to train on: give a smaller" in plan.warnings[0]
+    for audit in (20, 70):
+        assert not prepare(ITEMS, settings={**people, "audit": audit}).warnings
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

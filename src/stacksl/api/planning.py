@@ -36,6 +36,8 @@ from stacksl.runs.storage.folder import RunFolder, free_folder
 if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
 
+FEW = 25  # labels to train on below which an audit that is larger is warned of
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -167,7 +169,13 @@ def prepare(
     if copied is not None:  # as they were when that run read them
         known = {} if test is None else stamps_of([spec.test_source or ""])
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
+    left = budget.labels - audit - further
+    few = (
+        f"an audit of {audit:,}{' with its second look' * bool(further)} leaves {left:,} of the"
+        f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
+    )
     warnings = (
+        *[few] * (left < min(FEW, audit) and resolved.settings.column is None),
         *unlike,
         *sources.pool.warnings,
         *intake.warnings_of_test(sources.pool, sources.test),

@@ -105,14 +105,17 @@ Verb = TypeVar("Verb", bound=Callable[..., None])
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]  # typer may include its own copy of click
 
 
-def takes(*names: str) -> Callable[[Verb], Verb]:
+def takes(*names: str, **texts: str) -> Callable[[Verb], Verb]:
     """Give a verb an option for each of the settings `names`; without names, for all with a flag.
 
+    What it means there, where that differs, is in `texts`.
     The verb finds what was typed in `context.obj`: a value by the name of its setting.
     """
 
     def registered(verb: Verb) -> Verb:
-        COMMANDS[verb] = type("SettingsCommand", (SettingsCommand,), {"names": names})
+        COMMANDS[verb] = type(
+            "SettingsCommand", (SettingsCommand,), {"names": names, "texts": texts}
+        )
         return verb
 
     return registered
@@ -122,6 +125,7 @@ class SettingsCommand(TyperCommand):
     """A command with options made from settings, once they are needed: most verbs need none."""
 
     names: ClassVar[tuple[str, ...]] = ()
+    texts: ClassVar[Mapping[str, str]] = {}
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The command's own parameters and those of its settings, by the panel of the help."""
@@ -129,7 +133,8 @@ class SettingsCommand(TyperCommand):
         parameters: list[Any] = super().get_params(ctx)
         for option in (parameter for parameter in parameters if parameter.name in _FOR_RESEARCH):
             option.hidden = not everything
-        return sorted([*_made(self.names, everything=everything), *parameters], key=_place)
+        made = _made(self.names, *self.texts.items(), everything=everything)
+        return sorted([*made, *parameters], key=_place)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words left over.
@@ -163,7 +168,7 @@ def _parameter(name: str) -> str:
 
 
 @cache
-def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
+def _made(names: tuple[str, ...], *texts: tuple[str, str], everything: bool = True) -> list[Any]:
     """The options of the settings `names`, or of all settings with a flag.
 
     Those that are not common are hidden unless `everything` is to be shown.
@@ -182,7 +187,7 @@ def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
             f"--{flag.word}{off}",
             metavar=flag.metavar,
             rich_help_panel=flag.panel,
-            help=about(field),
+            help=dict(texts).get(name) or about(field),
             hidden=not (everything or flag.common),
         )
         kind = bool | None if flag.metavar is None else str | None

@@ -44,7 +44,14 @@ _VERDICTS = {
 }
 
 
-@options.takes(*options.READING, *_BUYING)
+@options.takes(
+    *options.READING,
+    *_BUYING,
+    audit="How many rows people are asked about.",
+    budget="The most labels, if not as many as the audit and its second look may take.",
+    price="The price of a label, if it is not that of RUN.",
+    annotators="The people who answer, if they are not those of RUN.",
+)
 def evaluate(
     context: typer.Context,
     run: options.RunFolder,
@@ -96,7 +103,7 @@ def evaluate(
                 )
                 warn([sentence])
             later = out or Path(os.path.normpath(run / ".."), f"{run.resolve().name}-{later.stem}")
-            if dry_run or not audit_begun(opened, dataset, later):
+            if not audit_begun(opened, dataset, later):
                 with live(quiet=quiet) as show:
                     plan = plan_audit(opened, dataset, wanted, later, encoding(show))
                 before = stated(opened.folder, plan.spec.audit)

@@ -81,7 +81,8 @@ def further_labels(settings: Settings, labels: int, audit: int) -> int:
         return min(most, labels - audit) if people and wanted is not False else 0
     if wanted is None:
         wanted = labels >= second_look.SMALLEST or accuracy_mark(settings.stop_when) is not None
-    return second_look.reserved(audit, labels) if people and wanted else 0
+    most = max(0, labels - audit - 1)  # one label trains
+    return min(most, second_look.reserved(audit, labels)) if people and wanted else 0
 
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
