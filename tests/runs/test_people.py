@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.errors import DataError
+from stacksl.errors import DataError, RunError
 from stacksl.runs.session import assignment as people
 from stacksl.types import Item
 
@@ -26,6 +26,8 @@ from .people_cases import (
     sheets,
     texts_of,
     truth,
+    write_classes,
+    write_pool,
     wrong,
 )
 
@@ -220,3 +222,23 @@ def test_a_crash_between_record_and_sheet_loses_no_row(tmp_path, monkeypatch) ->
     assert len(handed_rows(cut)) == 6
     cut.resume()
     assert sheets(cut)[0].read_bytes() == sheets(whole)[0].read_bytes()
+
+
+def test_the_same_run_again_says_how_to_go_on(tmp_path: Path) -> None:
+    """The seed alone may differ, which is drawn where people answer."""
+    pool, out = write_pool(tmp_path, 40), tmp_path / "run"
+    wanted = {"classes": str(write_classes(tmp_path)), "budget": 20, "out": out, "audit": 5}
+    run(pool, **wanted, labeler="file")
+    with pytest.raises(RunError, match=f"holds this run already: go on with `stacksl answer {out}"):
+        run(pool, **wanted, labeler="file")
+    for other in ({"budget": 21}, {"audit": None}, {"seed": 0}):
+        with pytest.raises(RunError, match="holds another run: give another --out"):
+            run(pool, **{**wanted, **other}, labeler="file")
+    texts, own = [f"text {n}" for n in range(40)], {**wanted, "out": tmp_path / "texts"}
+    run(texts, **own, labeler="file")
+    with pytest.raises(RunError, match="holds another run: give another --out"):
+        run(texts, **own, labeler="file")  # nobody knows whether the texts are the same
+    with pool.open("a", encoding="utf-8") as file:
+        file.write("i40,one more text\n")
+    with pytest.raises(RunError, match="holds another run: give another --out"):
+        run(pool, **wanted, labeler="file")

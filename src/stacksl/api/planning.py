@@ -97,7 +97,7 @@ class Plan:
 
         if not self.fits:
             return self.claimed().start(progress)
-        folder = RunFolder.create(self.out)
+        folder = RunFolder.create(self.out, self.spec.table())
         with folder.locked():
             RunFolder.create(self.out)  # again, now that no other process can claim it
             if self.rows is not None:

@@ -83,13 +83,22 @@ class RunFolder:
         return self.path / "model"
 
     @classmethod
-    def create(cls, path: Path) -> RunFolder:
+    def create(cls, path: Path, wanted: Mapping[str, Setting] | None = None) -> RunFolder:
         """A new folder at `path`, which must not exist, be empty, or hold an interrupted start.
+
+        `wanted` is what its run is to be made with.
 
         Raises:
             RunError: if it is another run's, holds other files, or cannot be written.
         """
         if (path / DATABASE).exists():
+            if wanted and "data" in wanted and _made_of(wanted) == _made_of(cls(path).settings()):
+                people = wanted["labeler"].value == "file"
+                way = f"answer {path} FILE..." if people else f"resume {path}"
+                raise RunError(
+                    f"the folder {path} holds this run already: go on with `stacksl {way}`, see"
+                    f" `stacksl status {path}`, or give another --out"
+                )
             raise RunError(
                 f"the folder {path} holds another run: give another --out,"
                 f" or `stacksl resume {path}`, or in Python, where an object made there answers,"
@@ -301,6 +310,12 @@ class RunFolder:
         """Whether report facts and a model are there; deleted ones are made again by a resume."""
         models = (self.model / name for name in ("model.json", "lm.json"))
         return (self.path / FACTS).is_file() and any(path.is_file() for path in models)
+
+
+def _made_of(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """The files that are read and what somebody chose, not a seed that was drawn."""
+    named, chosen = ("data", "test", "preset", "files"), {*CHOSEN} - {"drawn"}
+    return {k: s.value for k, s in settings.items() if k in named or s.origin in chosen}
 
 
 def class_setting(classes: Classes) -> Setting:
