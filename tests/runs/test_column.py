@@ -305,6 +305,7 @@ def test_a_dry_run_says_what_is_done_with_the_column(
         assert "answers:" not in said
         assert "it will measure the share of labels in 'gpt' that are right to within" in said
         assert ("the most doubtful ones are asked about" in said) == told
+        assert "--stop-when right=97% in place of --audit promises" in said
     assert "Cost         $42.00 at most" in said
 
 
@@ -355,6 +356,24 @@ def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
     assert "(at most four answers per row, the first included)." in column_words(
         replace(column, audit=nobody), None
     )
+    check = next(call for why, call in commands(read_facts(done.folder)) if "check" in why)
+    flagged, labels = facts_of(done)["column"]["flagged"], facts_of(done)["budget"]["labels"]
+    assert check.endswith(f"--budget {labels + flagged + 2 * askable}"), "those rows come first"
+    done.change(budget=check.split()[-1])
+    play(done, truth)
+    assert facts_of(done)["budget"]["asked"] == flagged
+
+
+def test_labels_whose_question_was_withdrawn_count_as_not_answered(tmp_path: Path) -> None:
+    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets()]
+    people = {"annotators": "anna", "sheets.format": "csv", "open_questions": 80, "audit": 20}
+    done = play(judged(str(write(tmp_path, rows)), tmp_path / "run", **PEOPLE, **people), truth)
+    done.change(budget=40)
+    done.change(budget=20, drop=True)
+    column, table = facts_of(done)["column"], label_own(done, None).rows
+    assert done.status()["state"] == "finished"
+    assert column["unasked"] == sum(row["source"] == "column" for row in table) == COUNT - 20
+    assert column["flagged"] == sum(row["doubtful"] is True for row in table) > 0
 
 
 def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> None:

@@ -36,8 +36,6 @@ from stacksl.runs.storage.folder import RunFolder, free_folder
 if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
 
-FEW = 25  # labels to train on below which an audit that is larger is warned of
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -175,7 +173,7 @@ def prepare(
         f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
     )
     warnings = (
-        *[few] * (left < min(FEW, audit) and resolved.settings.column is None),
+        *[few] * (left < min(25, audit) and resolved.settings.column is None),
         *unlike,
         *sources.pool.warnings,
         *intake.warnings_of_test(sources.pool, sources.test),

@@ -205,8 +205,8 @@ class ColumnClass:
 class ColumnFacts:
     """The labels that the data had in a column, as people judged them.
 
-    Nobody was asked about `unasked` of them, of which so many as are `flagged` are doubtful. People
-    named a class for so many in doubt that were `asked`, and `changed` some; with the audit's rows
+    Nobody answered `unasked` of them, of which so many as are `flagged` are doubtful. People named
+    a class for so many in doubt that were `asked`, and `changed` some; with the audit's rows
     they found so many wrong as are `mended`.
     """
 

@@ -102,8 +102,10 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
         if audit.passed_over:  # the most doubtful were mended before
             where = "table's labels that people had not been asked about"
         words = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
-    words += f" Of {plural(column.unasked, 'label')} that nobody was asked about"
-    words += f" {count(column.flagged)} are doubtful; the exported table marks them."
+    words += (
+        f" Of {plural(column.unasked, 'row')} that nobody answered {count(column.flagged)} have"
+    )
+    words += " a doubtful label; the exported table marks them."
     if column.asked:
         words += (
             f" People named a class for {count(column.asked)} of the most doubtful, and changed"
@@ -570,10 +572,14 @@ def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
         ask = f"Ask further people about {plural(rows, 'row')} of the second look"
         steps.append((ask, change_call(path, {"budget": budget.labels + rows}, python=python)))
     doubtful = 100 if column is None else column.flagged
-    if (added := min(doubtful, _free(facts))) > 0 and not promised:
+    second = column and column.audit and column.audit.second
+    kept = 2 * second.askable if second else 0  # they come first
+    if (added := min(doubtful, _free(facts) - kept)) > 0 and not promised:
         check = f"Let people check {plural(added, 'label')} that may be wrong"
+        check += f", and give {plural(kept, 'label')} to open audited rows" * bool(kept)
+        wanted = {"budget": budget.labels + added + kept}
         more = f"Buy {added} more" if column is None else check
-        steps.append((more, change_call(path, {"budget": budget.labels + added}, python=python)))
+        steps.append((more, change_call(path, wanted, python=python)))
     if facts.audit and not (waits or facts.audit.trained_on or facts.language or promised):
         steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     steps.append(("Forward this page without texts", f"stacksl report {run} --no-text"))

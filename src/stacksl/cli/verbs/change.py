@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 EVERYBODY = ""  # the value of --free without a name
 
 Budget = Annotated[
-    str | None, typer.Option(metavar="B", help="Labels in all, a share of the items, or '$400'.")
+    str | None,
+    typer.Option(metavar="B", help="Labels in all, a share, '$400', or all: one for each row."),
 ]
 Items = Annotated[
     list[Path] | None,

@@ -146,6 +146,8 @@ def _bought(spec: RunSpec) -> str:
     judged = f"the labels in '{column}' are judged"
     if spec.budget.labels > spec.audit + further:
         judged += ", and the most doubtful ones are asked about"
+    if promised is None and spec.evaluates is None:
+        judged += "; --stop-when right=97% in place of --audit promises that share of the table"
     asking = f"{plural(further, 'label')}{cost} at most, to ask further people about audited items"
     if spec.settings.annotators.count(",") == 1:  # what they differ on stays open
         asking += "; with two people the interval is about twice as wide as with three"

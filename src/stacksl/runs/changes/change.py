@@ -43,7 +43,6 @@ from stacksl.runs.settings.resolve import unknown_setting, validated
 from stacksl.runs.settings.terms import (
     fresh_audit,
     left_to_train,
-    most_each,
     most_paid,
     new_terms,
     what_measures,
@@ -239,9 +238,6 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     if promised_share(wanted.settings.stop_when) is not None:
         measures = looks_left(ledger)
         measures = f"{measures}; {short}" if short else measures
-        rows = wanted.sources.available
-        if change.budget and terms.labels == rows and most_each(wanted.settings) == 2:
-            measures += f"; this budget is one label for each row, and may be up to {2 * rows:,}"
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)

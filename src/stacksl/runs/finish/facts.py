@@ -252,7 +252,8 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
             own = answers.get(item, []) if item in spec.sources.usable else []
             given[labels[row]].append([(answer.said, answer.index) for answer in own])
     second = audited.second if audited.measures == "accuracy" else None
-    rest = game.corpus.unbought(game.ledger.bought())
+    kept = (row["item"] for row in game.ledger.export() if row["state"] in ("answered", "open"))
+    rest = game.corpus.unbought(map(str, kept))  # a withdrawn question leaves the label as it was
     rest = [row for row in rest if row < len(labels) and labels[row] >= 0]
     had = {game.corpus.ids[row]: label for row, label in enumerate(labels) if label >= 0}
     said = answers_by_item(spec, game.ledger, EVERY)
