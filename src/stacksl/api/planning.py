@@ -168,10 +168,8 @@ def prepare(
         known = {} if test is None else stamps_of([spec.test_source or ""])
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
     left = budget.labels - audit - further
-    few = (
-        f"an audit of {audit:,}{' with its second look' * bool(further)} leaves {left:,} of the"
-        f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
-    )
+    few = f"an audit of {audit:,}{' with its second look' * bool(further)} leaves {left:,} of the"
+    few += f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
     warnings = (
         *[few] * (left < min(25, audit) and resolved.settings.column is None),
         *unlike,

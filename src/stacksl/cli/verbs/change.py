@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 EVERYBODY = ""  # the value of --free without a name
 
 Budget = Annotated[
-    str | None,
-    typer.Option(metavar="B", help="Labels in all, a share, '$400', or all: one for each row."),
+    str | None, typer.Option(metavar="B", help="Labels in all, a share, '$400' or all: one a row.")
 ]
 Items = Annotated[
     list[Path] | None,

@@ -49,7 +49,6 @@ _VERDICTS = {
     *_BUYING,
     audit="How many rows people are asked about.",
     budget="The most labels, if not as many as the audit and its second look may take.",
-    price="The price of a label, if it is not that of RUN.",
     annotators="The people who answer, if they are not those of RUN.",
 )
 def evaluate(

@@ -217,13 +217,11 @@ def expected_promise(spec: RunSpec, share: float, accounts: Accounts | None = No
         )
     least, likely, most = named
     paid = spec.budget.money is not None
-    cost, ends = (
-        f" for {money(likely * price)}",
-        f", {money(least * price)} to {money(most * price)}",
-    )
+    cost = f" for {money(likely * price)}" * paid
+    ends = f", {money(least * price)} to {money(most * price)}" * paid
     return (
         f"with the labels before it, the first look that may show {percent(share)} takes about"
-        f" {likely:,} labels{cost * paid} ({least:,} to {most:,}{ends * paid}), depending on how"
+        f" {likely:,} labels{cost} ({least:,} to {most:,}{ends}), depending on how"
         f" often the model errs; one answer to each row takes {rows:,}"
         f"{f' for {money(rows * price)}' * paid}"
     )
@@ -429,10 +427,8 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     before, why, accounts = looks(game.ledger), last_look(spec, game.ledger), game.ledger.accounts
     own = {"python": "labeler" in spec.folder.read_state()}
     if not before:
-        why = "No look at the table was taken" + " before the budget was spent" * (
-            not accounts.left
-        )
-        why += "."
+        spent = " before the budget was spent" * (not accounts.left)
+        why = f"No look at the table was taken{spent}."
     elif since := accounts.asked - before[-1]["asked"]:
         why += f" It does not judge the present model, which has {plural(since, 'more answer')}."
     elif (rule := _shown_by(before[-1])) != "right=0%":
@@ -500,17 +496,18 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
     """What is told of a look that waits for answers, with those that the cost does not have yet."""
     if (look := open_look(ledger)) is None:
         return ""
-    answers = sum(1 for _ in ledger.rows(look.seq, only=("answered",)))
+    since = list(ledger.rows(look.seq, only=("answered", "reserved")))
+    answers = sum(row.event == "answered" for row in since)
     said = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {part}"
     said += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random,"
     said += f" and {plural(answers, 'answer')} to them came in so far."
-    if not doubted(spec.settings):
-        return said
-    reserved = ledger.rows(look.seq, only=("reserved",))
-    later = look.audit - len({row.item for row in reserved if row.purpose == "audit" and row.slot})
-    price = f" for {money(later * spec.budget.price)}" * (spec.budget.money is not None)
-    more = f", so at least {plural(later, 'more answer')}{price} will be asked for" * bool(later)
-    return f"{said} Each row needs the same answer from two people{more}."
+    if doubted(spec.settings):
+        said += " Each row needs the same answer from two people"
+        later = look.audit - len({row.item for row in since if row.purpose == "audit" and row.slot})
+        price = f" for {money(later * spec.budget.price)}" * (spec.budget.money is not None)
+        more = f", so at least {plural(later, 'more answer')}{price} will be asked for"
+        said += f"{more * bool(later)}."
+    return said
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:

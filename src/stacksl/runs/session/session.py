@@ -364,8 +364,7 @@ class Session(Game):
             self.ledger.reserve(again, "train")
         self.labeler.ask(self.requests())
         self._note_waits(record)
-        if last_drawn(self.ledger) is not None:
-            record.facts["stopped"] = last_look(self.spec, self.ledger)
+        record.facts["stopped"] = last_look(self.spec, self.ledger) or record.facts["stopped"]
         self.save()
         return "waiting"
 

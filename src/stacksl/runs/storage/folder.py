@@ -11,7 +11,7 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from stacksl.data import Classes
-from stacksl.errors import RunError, RunLocked
+from stacksl.errors import LedgerError, RunError, RunLocked
 from stacksl.features.store import ABOUT
 from stacksl.files.atomic import DRAFT, keep_private, make_private
 from stacksl.ledger.ledger import Ledger
@@ -84,21 +84,19 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, wanted: Mapping[str, Setting] | None = None) -> RunFolder:
-        """A new folder at `path`, which must not exist, be empty, or hold an interrupted start.
-
-        `wanted` is what its run is to be made with.
+        """A new folder for the run `wanted` at `path`: none yet, empty, or of an interrupted start.
 
         Raises:
             RunError: if it is another run's, holds other files, or cannot be written.
         """
         if (path / DATABASE).exists():
-            if wanted and "data" in wanted and _made_of(wanted) == _made_of(cls(path).settings()):
-                people = wanted["labeler"].value == "file"
-                way = f"answer {path} FILE..." if people else f"resume {path}"
-                raise RunError(
-                    f"the folder {path} holds this run already: go on with `stacksl {way}`, see"
-                    f" `stacksl status {path}`, or give another --out"
-                )
+            with suppress(LedgerError):  # of another version
+                before, given = cls(path).settings(), ("flag", "config")
+                if wanted and "data" in wanted and _chosen(wanted, given) == _chosen(before, given):
+                    raise RunError(
+                        f"the folder {path} holds this run already: go on with `stacksl resume"
+                        f" {path}`, or where people answer with `stacksl answer {path} FILE...`"
+                    )
             raise RunError(
                 f"the folder {path} holds another run: give another --out,"
                 f" or `stacksl resume {path}`, or in Python, where an object made there answers,"
@@ -280,13 +278,7 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """What `stacksl run --config` needs to play the run again: all that somebody chose."""
-        known = self.settings()
-        named = {"data", "test", "preset"} | (set() if "lm.model" in known else {"features"})
-        return {
-            name: setting.value
-            for name, setting in known.items()
-            if name in named or setting.origin in CHOSEN
-        }
+        return _chosen(self.settings())
 
     def change_settings(self, values: Mapping[str, Any]) -> None:
         """Set what the run is made with, as a row of its ledger.
@@ -312,10 +304,10 @@ class RunFolder:
         return (self.path / FACTS).is_file() and any(path.is_file() for path in models)
 
 
-def _made_of(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """The files that are read and what somebody chose, not a seed that was drawn."""
-    named, chosen = ("data", "test", "preset", "files"), {*CHOSEN} - {"drawn"}
-    return {k: s.value for k, s in settings.items() if k in named or s.origin in chosen}
+def _chosen(known: Mapping[str, Setting], origins: Sequence[str] = CHOSEN) -> dict[str, Any]:
+    """The data, and all settings of these origins."""
+    named = {"data", "test", "preset"} | (set() if "lm.model" in known else {"features"})
+    return {k: s.value for k, s in known.items() if k in named or s.origin in origins}
 
 
 def class_setting(classes: Classes) -> Setting:
