@@ -147,6 +147,7 @@ class FakeApi:
             "sheets": None,
             "differing": [],
             "proposed": [],
+            "column": None,
             "table": None,
             "test": None,
             "audit": None,
