@@ -14,7 +14,7 @@ import pytest
 
 from stacksl.errors import FeatureError, MissingExtra
 from stacksl.features import minilm, weights
-from stacksl.features.minilm import MiniLM, bert_graph
+from stacksl.features.minilm import _PLAIN, MiniLM, bert_graph, weights_of
 
 TEXTS = (
     "How do I pay with my card?",
@@ -143,21 +143,20 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path, encoder, monkeypa
 def test_the_graph_is_a_bert(encoder_folder: Path) -> None:
     """A second implementation: the random BERT of the other tests, by transformers."""
     import torch
-    from onnxruntime import InferenceSession, OrtValue, SessionOptions
+    from onnx import numpy_helper
+    from onnxruntime import InferenceSession
     from safetensors.numpy import load_file
     from transformers import AutoModel
 
     tensors = load_file(encoder_folder / "model.safetensors")
-    shapes = {name: array.shape for name, array in tensors.items()}
+    tensors = {name.replace(".", "_"): array for name, array in tensors.items()}
     config = json.loads((encoder_folder / "config.json").read_text())
-    graph = bert_graph(shapes, config["num_hidden_layers"], config["num_attention_heads"])
-    used = [each.name for each in graph.graph.initializer]
-    options = SessionOptions()
-    values = [OrtValue.ortvalue_from_numpy(tensors[name]) for name in used]
-    options.add_external_initializers(used, values)
-    session = InferenceSession(graph.SerializeToString(), options)
+    model = bert_graph(_PLAIN, config["num_hidden_layers"], config["num_attention_heads"])
+    used = weights_of(model.graph, tensors)
+    model.graph.initializer.extend(numpy_helper.from_array(tensors[n], n) for n in used)
+    session = InferenceSession(model.SerializeToString())
     ids = np.random.default_rng(0).integers(
-        1, len(tensors["embeddings.word_embeddings.weight"]), (3, 9)
+        1, len(tensors["embeddings_word_embeddings_weight"]), (3, 9)
     )
     ids = ids.astype(np.int32)
     (states,) = session.run(None, {"ids": ids, "segments": np.zeros_like(ids)})

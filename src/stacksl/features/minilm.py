@@ -25,11 +25,38 @@ from stacksl.features.weights import MINILM, MINILM_SHA256, file_hash, find_mini
 
 LAYERS, HEADS, DIM, LONGEST = 6, 12, 384, 256
 PARTS = 16  # of a text that are read: 4,064 tokens
-_EPSILON = 1e-12  # of the layer normalizations
 _TOKENS = 512  # of a batch: more is no faster, and needs more memory
-_FUSED = "com.microsoft"  # the domain of ONNX Runtime's own operators
-_OPSETS = {"": 18, _FUSED: 1}
 _TOKENIZED_AT_ONCE = 4096  # texts
+_OPEN = '<ir_version: 9, opset_import: ["": 18, "com.microsoft": 1]>'
+_PLAIN = """(int32[rows, tokens] ids, int32[rows, tokens] segments)
+  => (float[rows, tokens, dim] states)"""
+_EMBEDDING = """
+  embedded, unused = com.microsoft.EmbedLayerNormalization <epsilon = 1e-12> (ids, segments,
+    embeddings_word_embeddings_weight, embeddings_position_embeddings_weight,
+    embeddings_token_type_embeddings_weight, embeddings_LayerNorm_weight, embeddings_LayerNorm_bias)
+"""
+_LAYER = """
+  {at}_q = Transpose <perm = [1, 0]> ({at}_attention_self_query_weight)
+  {at}_k = Transpose <perm = [1, 0]> ({at}_attention_self_key_weight)
+  {at}_v = Transpose <perm = [1, 0]> ({at}_attention_self_value_weight)
+  {at}_joint = Concat <axis = 1> ({at}_q, {at}_k, {at}_v)
+  {at}_bias = Concat <axis = 0> ({at}_attention_self_query_bias, {at}_attention_self_key_bias,
+    {at}_attention_self_value_bias)
+  {at}_heads = com.microsoft.Attention <num_heads = {heads}> ({before}, {at}_joint, {at}_bias,
+    {mask})
+  {at}_o = Transpose <perm = [1, 0]> ({at}_attention_output_dense_weight)
+  {at}_attended = MatMul ({at}_heads, {at}_o)
+  {at}_middle = com.microsoft.SkipLayerNormalization <epsilon = 1e-12> ({at}_attended, {before},
+    {at}_attention_output_LayerNorm_weight, {at}_attention_output_LayerNorm_bias,
+    {at}_attention_output_dense_bias)
+  {at}_i = Transpose <perm = [1, 0]> ({at}_intermediate_dense_weight)
+  {at}_wide = MatMul ({at}_middle, {at}_i)
+  {at}_active = com.microsoft.BiasGelu ({at}_wide, {at}_intermediate_dense_bias)
+  {at}_d = Transpose <perm = [1, 0]> ({at}_output_dense_weight)
+  {at}_narrow = MatMul ({at}_active, {at}_d)
+  {states} = com.microsoft.SkipLayerNormalization <epsilon = 1e-12> ({at}_narrow, {at}_middle,
+    {at}_output_LayerNorm_weight, {at}_output_LayerNorm_bias, {at}_output_dense_bias)
+"""
 
 
 class MiniLM(CachedEncoder):
@@ -67,7 +94,7 @@ class MiniLM(CachedEncoder):
         return hashlib.sha256(f"minilm 2: {MINILM_SHA256} {tokenizer}".encode()).hexdigest()
 
     def weights(self) -> dict[str, NDArray[Any]]:
-        """The weights as they were published, by the names that `transformers` has for them.
+        """The weights as they were published; their names are those of `transformers` with `_`.
 
         Raises:
             FeatureError: they are missing, or others.
@@ -82,8 +109,7 @@ class MiniLM(CachedEncoder):
                 f"{MINILM_SHA256[:12]}... of the original and have {digest[:12]}: remove that copy"
                 " and install it again"
             )
-        loaded: dict[str, NDArray[Any]] = load_file(file)
-        return loaded
+        return {name.replace(".", "_"): array for name, array in load_file(file).items()}
 
     def vectors(self, texts: Sequence[str]) -> Iterator[list[tuple[int, Entry]]]:
         """The place of each text with its vector and whether it was cut, batch by batch."""
@@ -145,109 +171,52 @@ class MiniLM(CachedEncoder):
 
     @cached_property
     def _session(self) -> Any:
-        runtime = _imported("onnxruntime")
-        weights = self.weights()
-        graph = bert_graph({name: array.shape for name, array in weights.items()}, LAYERS, HEADS)
-        used = [tensor.name for tensor in graph.graph.initializer]
+        runtime, weights = _imported("onnxruntime"), self.weights()
+        model = bert_graph(_PLAIN, LAYERS, HEADS)
+        used = weights_of(model.graph, weights)
+        for name in used:  # float32, outside of the model
+            kind = {"dims": weights[name].shape, "data_type": 1, "data_location": 1}
+            tensor = model.graph.initializer.add(name=name, **kind)
+            tensor.external_data.add(key="location", value="given")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3  # errors alone
         values = [runtime.OrtValue.ortvalue_from_numpy(weights[name]) for name in used]
         options.add_external_initializers(used, values)
         providers = ["CPUExecutionProvider"]
-        return runtime.InferenceSession(graph.SerializeToString(), options, providers=providers)
+        return runtime.InferenceSession(model.SerializeToString(), options, providers=providers)
 
 
-def bert_graph(
-    shapes: Mapping[str, Sequence[int]], layers: int, heads: int, *, masked: bool = False
-) -> Any:
-    """A BERT encoder as an ONNX model whose weights are given apart.
-
-    Its inputs are `ids` and `segments`, (rows, tokens) of int32, and where it is masked `mask`, 1
-    for a token and 0 for padding; without a mask no row may be padded. Its output are the states of
-    the last layer, (rows, tokens, dim).
+def bert_graph(signature: str, layers: int, heads: int, *, mask: str = "", tail: str = "") -> Any:
+    """A BERT encoder as an ONNX model, whose weights are its initializers, to be given apart.
 
     Args:
-        shapes: the name and shape of each weight, as `transformers` names them.
+        signature: inputs and outputs in ONNX's text format. `ids` and `segments`, (rows, tokens) of
+            int32, are inputs.
         layers: the number of layers.
         heads: the number of attention heads.
-        masked: whether rows may be padded.
+        mask: the input that is 1 for a token and 0 for padding, of the shape of `ids`; without one
+            no row may be padded.
+        tail: nodes in that format that read `states`, (rows, tokens, dim), of the last layer.
 
     Source: Devlin et al. (2019), "BERT"; the operators are ONNX Runtime's contributed ones.
     """
     _imported("onnx")
-    from onnx import TensorProto, helper
+    from onnx import parser
 
-    nodes: list[Any] = []
-    weights: dict[str, None] = {}  # in the order of their first use
-
-    def weight(name: str) -> str:
-        weights[name] = None
-        return name
-
-    def node(kind: str, inputs: Sequence[str], out: str, fused: bool = False, **given: Any) -> str:
-        domain = _FUSED if fused else ""
-        nodes.append(helper.make_node(kind, inputs, [out], name=out, domain=domain, **given))
-        return out
-
-    def transposed(layer: str) -> str:
-        return node("Transpose", [weight(f"{layer}.weight")], f"{layer}.transposed", perm=[1, 0])
-
-    def product(x: str, layer: str) -> str:
-        return node("MatMul", [x, transposed(layer)], layer)
-
-    def normalized(x: str, before: str, layer: str, norm: str) -> str:
-        """LayerNorm(before + x W + b)."""
-        scale = [weight(f"{norm}.weight"), weight(f"{norm}.bias"), weight(f"{layer}.bias")]
-        inputs = [product(x, layer), before, *scale]
-        return node("SkipLayerNormalization", inputs, norm, fused=True, epsilon=_EPSILON)
-
-    tables = [f"{kind}_embeddings.weight" for kind in ("word", "position", "token_type")]
-    names = [*tables, "LayerNorm.weight", "LayerNorm.bias"]
-    embedding = ["ids", "segments", *(weight(f"embeddings.{name}") for name in names)]
-    nodes.append(
-        helper.make_node(
-            "EmbedLayerNormalization",
-            embedding,
-            ["embedded", "unused"],
-            domain=_FUSED,
-            epsilon=_EPSILON,
-        )
-    )
-    x = "embedded"
+    nodes, before = _EMBEDDING, "embedded"
     for number in range(layers):
-        layer = f"encoder.layer.{number}"
-        parts = [f"{layer}.attention.self.{part}" for part in ("query", "key", "value")]
-        joint = node("Concat", [transposed(part) for part in parts], f"{layer}.joint", axis=1)
-        biases = [weight(f"{part}.bias") for part in parts]
-        bias = node("Concat", biases, f"{layer}.joint.bias", axis=0)
-        inputs = [x, joint, bias, *(["mask"] if masked else [])]
-        attended = node("Attention", inputs, f"{layer}.heads", fused=True, num_heads=heads)
-        output = f"{layer}.attention.output"
-        x = normalized(attended, x, f"{output}.dense", f"{output}.LayerNorm")
-        wide = f"{layer}.intermediate.dense"
-        inputs = [product(x, wide), weight(f"{wide}.bias")]
-        active = node("BiasGelu", inputs, f"{layer}.gelu", fused=True)
-        x = normalized(active, x, f"{layer}.output.dense", f"{layer}.output.LayerNorm")
+        states = f"states_{number}" if number < layers - 1 else "states"
+        names = {"before": before, "states": states, "heads": heads, "mask": mask}
+        nodes += _LAYER.format(at=f"encoder_layer_{number}", **names)
+        before = states
+    return parser.parse_model(f"{_OPEN} bert {signature} {{ {nodes} {tail} }}")
 
-    given = [
-        TensorProto(
-            name=name,
-            data_type=TensorProto.FLOAT,
-            dims=shapes[name],
-            data_location=TensorProto.EXTERNAL,
-            external_data=[{"key": "location", "value": "given"}],
-        )
-        for name in weights
-    ]
-    size = ["rows", "tokens"]
-    names = ["ids", "segments", *(["mask"] if masked else [])]
-    ids = [helper.make_tensor_value_info(name, TensorProto.INT32, size) for name in names]
-    dim = shapes["embeddings.word_embeddings.weight"][1]
-    states = helper.make_tensor_value_info(x, TensorProto.FLOAT, [*size, dim])
-    opsets = [helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()]
-    graph = helper.make_graph(nodes, "bert", ids, [states], given)
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+def weights_of(graph: Any, weights: Mapping[str, Any]) -> list[str]:
+    """The names of those weights that a graph reads."""
+    read = {name for node in graph.node for name in node.input}
+    return [name for name in weights if name in read]
 
 
 def _imported(package: str) -> Any:

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.features.hashing import BUCKETS, ENTRY_BITS
-from stacksl.features.minilm import HEADS, LAYERS, MiniLM, bert_graph
+from stacksl.features.minilm import HEADS, LAYERS, MiniLM, bert_graph, weights_of
 from stacksl.features.rows import class_rows
 from stacksl.features.tokens import ADDED, KEPT, STEP, TokenGrams, WithTokens
 
-_OPEN = '<ir_version: 9, opset_import: ["": 18, "com.microsoft": 1]>'
-_POOLED = """pooled (float[rows, tokens, dim] states, int32[rows, tokens] mask, int64[rows] text)
-    => (double[texts, dim] unit) {
+_SIGNATURE = """(int32[rows, tokens] ids, int32[rows, tokens] mask, int64[rows] text)
+  => (double[texts, classes] probabilities)"""
+_POOLED = """
+  segments = Sub (ids, ids)
   wide = Cast <to = 11> (states)
   known = Cast <to = 11> (mask)
   sum = Einsum <equation = "rtd,rt->rd"> (wide, known)
@@ -34,12 +35,11 @@ _POOLED = """pooled (float[rows, tokens, dim] states, int32[rows, tokens] mask, 
   weights = Mul (owned, weight)
   mean = MatMul (weights, part)
   unit = LpNormalization <axis = 1> (mean)
-}"""
-_ALONE = """alone (double[texts, dim] unit) => (double[texts, dim] features) {
+"""
+_ALONE = """
   features = Identity (unit)
-}"""
-_GRAMS = """grams (int32[rows, tokens] ids, int32[rows, tokens] mask, int64[rows] text,
-    double[texts, dim] unit) => (double[texts, both] features) {
+"""
+_GRAMS = """
   token = Cast <to = 7> (ids)
   before = Slice (token, none, last, axis)
   after = Slice (token, axis, end, axis)
@@ -101,14 +101,14 @@ _GRAMS = """grams (int32[rows, tokens] ids, int32[rows, tokens] mask, int64[rows
   part_of = Mul (vector, share_added)
   rest_of = Mul (unit, share_kept)
   features = Concat <axis = 1> (rest_of, part_of)
-}"""
-_HEAD = """head (double[texts, dim] features) => (double[texts, classes] probabilities) {
+"""
+_HEAD = """
   scores = MatMul (features, coefficients)
   logits = Add (scores, intercepts)
   apart = Reshape (logits, shape)
   policies = Softmax <axis = 2> (apart)
   probabilities = Einsum <equation = "nmk,m->nk"> (policies, mixture)
-}"""
+"""
 
 
 def model_graph(encoder: MiniLM | WithTokens, head: ClassHead | MixedHead) -> Any:
@@ -121,26 +121,17 @@ def model_graph(encoder: MiniLM | WithTokens, head: ClassHead | MixedHead) -> An
         MissingExtra: the package onnx is not installed.
     """
     sentence = encoder.encoder if isinstance(encoder, WithTokens) else encoder
-    weights = sentence.weights()
-    shapes = {name: array.shape for name, array in weights.items()}
-    bert = bert_graph(shapes, LAYERS, HEADS, masked=True).graph
-    from onnx import helper, numpy_helper, parser  # known to be there now
+    grams = _GRAMS if isinstance(encoder, WithTokens) else _ALONE
+    model = bert_graph(_SIGNATURE, LAYERS, HEADS, mask="mask", tail=_POOLED + grams + _HEAD)
+    from onnx import numpy_helper  # known to be there now
 
-    arrays = {tensor.name: weights[tensor.name] for tensor in bert.initializer}
-    arrays |= _head_arrays(head, encoder.bias)
+    arrays = sentence.weights() | _head_arrays(head, encoder.bias)
     arrays |= {"ends": np.array(2.0), "least": np.array(1.0), "axis": np.array([1])}
     if isinstance(encoder, WithTokens):
         arrays |= _gram_arrays(encoder.grams)
-    text = _GRAMS if isinstance(encoder, WithTokens) else _ALONE
-    pooled, grams, tail = (parser.parse_model(_OPEN + part) for part in (_POOLED, text, _HEAD))
-    segments = helper.make_node("Sub", ["ids", "ids"], ["segments"])
-    states = helper.make_node("Identity", [bert.output[0].name], ["states"])
-    behind = [*pooled.graph.node, *grams.graph.node, *tail.graph.node]
-    nodes = [segments, *bert.node, states, *behind]
-    inputs = [bert.input[0], *pooled.graph.input[1:]]
-    given = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    graph = helper.make_graph(nodes, "classifier", inputs, tail.graph.output, given)
-    return helper.make_model(graph, opset_imports=tail.opset_import, ir_version=tail.ir_version)
+    used = weights_of(model.graph, arrays)
+    model.graph.initializer.extend(numpy_helper.from_array(arrays[name], name) for name in used)
+    return model
 
 
 def _gram_arrays(grams: TokenGrams) -> dict[str, NDArray[Any]]:
