@@ -1,4 +1,4 @@
-"""An audit of new rows: one command begins it, says what it waits for, and compares it."""
+"""An audit of new rows: one command begins it, and its status compares it with the first."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.api import Run, run
-from stacksl.api.watching import stated
+from stacksl.api import Run, plan_audit, run
 from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import shown_run
-from stacksl.errors import RunError
-from stacksl.models.watching import fall_found
+from stacksl.models.watching import fall_found, fall_p
+from stacksl.runs.storage.status import random_audit
 
-from .conftest import CLASSES, pair_items
+from .conftest import pair_items
 from .people_cases import (
     Say,
     begin,
@@ -50,7 +49,7 @@ def march(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("say", "fallen"), [(truth, "not lower beyond chance"), (wrong, "lower")])
-def test_the_same_command_begins_waits_and_compares(
+def test_one_command_begins_it_and_its_status_compares(
     say: Say, fallen: str, first: Run, march: Path, capsys
 ) -> None:
     command = ["evaluate", str(first.path), str(march), *AUDIT]
@@ -61,21 +60,39 @@ def test_the_same_command_begins_waits_and_compares(
     assert [settings[name] for name in ("annotators", "price", "audit_labels", "money_micro")] == [
         "anna,ben", "2", 30, 60_000_000,
     ]  # fmt: skip
-    dry = [*command, "--dry-run"]  # nothing more would be bought
-    for words in (command, dry, ["evaluate", str(first.path), str(new.path)]):
-        assert call(words) == 0
-        assert "waiting for answers" in capsys.readouterr().out
     play(new, say)
-    found = first.evaluate(new.path)
-    assert (found["n"], found["stated"]["n"]) == (30, 40)
-    assert found["correct"] == (0 if say is wrong else 30)
+    stated = new.status()["stated"]
+    before = facts_of(first).audit
+    assert (stated["n"], stated["correct"]) == (40, before.correct)
+    right = 0 if say is wrong else 30
+    assert facts_of(new).column.audit.correct == right
+    assert stated["p"] == pytest.approx(fall_p((before.correct, 40), (right, 30)))
     capsys.readouterr()
-    for words in (command, dry, ["evaluate", str(first.path), str(new.path)]):
-        assert call(words) == 0
-        assert f"the new accuracy is {fallen} (" in capsys.readouterr().out
     for words in (["status", str(new.path)], ["resume", str(new.path), "--quiet"]):
         assert call(words) == 0
-        assert f"stacksl evaluate {first.path} {new.path}" in capsys.readouterr().out
+        assert f"the new accuracy is {fallen} (" in capsys.readouterr().out
+    assert call(command) == 2
+    assert "holds another run: give another --out" in capsys.readouterr().err
+
+
+def test_an_audit_begins_in_python_too(first: Run, march: Path, tmp_path: Path) -> None:
+    plan = plan_audit(first, first.read(march), {"audit": 30}, tmp_path / "new")
+    new = play(plan.start())
+    assert new.status()["stated"]["n"] == 40
+
+
+def test_the_runs_may_be_moved_together_and_the_first_one_deleted(
+    first: Run, march: Path, tmp_path: Path
+) -> None:
+    assert call(["evaluate", str(first.path), str(march), *AUDIT]) == 0
+    play(Run(first.path.parent / "first-march"))
+    (tmp_path / "away").mkdir()
+    for name in ("first", "first-march"):
+        shutil.move(tmp_path / name, tmp_path / "away" / name)
+    new = Run(tmp_path / "away" / "first-march")
+    assert str(tmp_path / "away" / "first") in new.status()["stated"]["sentence"]
+    shutil.rmtree(tmp_path / "away" / "first")
+    assert new.status()["stated"] is None
 
 
 def test_money_for_more_rows_corrects_doubtful_labels(first: Run, march: Path, tmp_path) -> None:
@@ -87,20 +104,23 @@ def test_money_for_more_rows_corrects_doubtful_labels(first: Run, march: Path, t
     assert new.folder.resolved()["second_look"] is False, "as in the first run"
     with new.ledger as ledger:
         assert (len(ledger.bought("audit")), ledger.accounts.spent) == (30, 45)
-    assert first.evaluate(out)["n"] == 30
+    assert new.status()["stated"]["n"] == 40
 
 
 def test_the_dry_run_names_the_fall_that_this_audit_finds(first: Run, march: Path, capsys) -> None:
     command = ["evaluate", str(first.path), str(march), *AUDIT, "--dry-run"]
     assert call([*command, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    before = told["stated"]
-    assert (told["labels"], told["audit"], before["n"]) == (30, 30, 40)
-    chance = fall_found(before["correct"] / 40, 40, 30)
-    assert before["found"] == pytest.approx(chance)
+    assert (told["labels"], told["audit"]) == (30, 30)
+    right = facts_of(first).audit.correct
+    sentence = (
+        f"a fall of ten points from the audit of {first.path} ({right} of 40 rows were right) is"
+        f" found with a probability of {100 * fall_found(right / 40, 40, 30):.0f}%"
+    )
+    assert sentence in told["warnings"]
     assert call(command) == 0
-    said = capsys.readouterr().out
-    assert f"would be found with a probability of {100 * chance:.0f}%" in said
+    said, told_too = capsys.readouterr()
+    assert sentence in told_too
     assert re.search(r"^Cost +\$60.00 at most$", said, re.MULTILINE)
     assert not (first.path.parent / "first-march").exists()
 
@@ -111,11 +131,7 @@ def test_a_run_without_an_audit_has_nothing_to_compare(march: Path, tmp_path, ca
     for words in ([*command, "--dry-run"], command):
         assert call(words) == 0
         assert "has no audit of random rows" in capsys.readouterr().err
-    play(Run(tmp_path / "run-march"))
-    assert call(command) == 0
-    said = capsys.readouterr().out
-    assert "Accuracy" in said
-    assert "Right in the audit" not in said
+    assert play(Run(tmp_path / "run-march")).status()["stated"] is None
 
 
 def test_rows_of_the_run_are_not_audited_again(first: Run, march: Path, tmp_path: Path) -> None:
@@ -142,10 +158,6 @@ def test_what_cannot_be_audited_is_refused(first: Run, march: Path, tmp_path, ca
         said = capsys.readouterr().err
         assert sentence in said
         assert "Traceback" not in said
-    assert call([*command, *AUDIT]) == 0
-    write_pool(tmp_path, 60, seed=6, first=900).rename(march)
-    assert call([*command, *AUDIT]) == 2
-    assert "holds another run: give another --out" in capsys.readouterr().err, "of other rows"
     pairs = run(*pair_items(60), budget=20, audit=0, out=tmp_path / "pairs")
     lines = [json.dumps({"prompt": i.prompt, "candidates": i.candidates}) for i in pair_items(9)[0]]
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -153,32 +165,15 @@ def test_what_cannot_be_audited_is_refused(first: Run, march: Path, tmp_path, ca
     assert "--audit needs fixed classes, and each item of" in capsys.readouterr().err
 
 
-def test_labels_that_are_not_the_models_are_no_labels_of_its(
-    first: Run, march: Path, tmp_path: Path
+def test_the_rows_of_a_look_are_not_compared_with_new_rows(
+    tmp_path: Path, march: Path, capsys
 ) -> None:
-    """Those of a column are compared with the column that the first run judged."""
-    rows = [{**row, "said": CLASSES[n % len(CLASSES)]} for n, row in enumerate(read_rows(march))]
-    write_rows(tmp_path / "said.csv", rows)
-    given = {"annotators": "anna", "second_look": False, "audit": 20, "budget": 20}
-    given |= {"model_labels": "said", "open_questions": 20, "features": "hashing"}
-    given |= {"sheets.format": "csv"}
-    other = play(run(str(tmp_path / "said.csv"), out=tmp_path / "other", **given))
-    with pytest.raises(RunError, match="are not those of the model of"):
-        first.evaluate(other.path)
-    again = play(run(str(tmp_path / "said.csv"), out=tmp_path / "again", seed=5, **given))
-    found = other.evaluate(again.path)
-    judged = facts_of(other).column.audit
-    assert found["column"]
-    assert (found["stated"]["correct"], found["stated"]["n"]) == (judged.correct, judged.n)
-
-
-def test_the_rows_of_a_look_are_not_compared_with_new_rows(tmp_path: Path, march: Path) -> None:
     given = {"count": 400, "budget": 380, "open_questions": 40, "stop_when": "right=85%"}
     made = play(begin(tmp_path, **given, class_names=True, annotators="anna"))
     assert facts_of(made).audit is not None
-    told = list(stated(made.folder, 30) or ())
-    assert not told
+    assert random_audit(made.folder) is None
     assert call(["evaluate", str(made.path), str(march), *AUDIT, "--dry-run"]) == 0
+    assert "has no audit of random rows" in capsys.readouterr().err
 
 
 def test_the_audit_of_new_rows_names_the_judged_model_alone(first: Run, march: Path) -> None:

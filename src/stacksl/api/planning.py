@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from stacksl.api.stored import Run
+from stacksl.api.watching import not_of
 from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
 from stacksl.core.rng import unforeseen
 from stacksl.data import Classes, Dataset, as_written, table_of
@@ -16,6 +20,10 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.models.audit import audit_size
+from stacksl.models.linear import with_classes
+from stacksl.models.watching import fall_found
+from stacksl.report.sentences import PREDICTED
+from stacksl.report.wording import percent
 from stacksl.runs.items import intake
 from stacksl.runs.items.reading import (
     answered,
@@ -32,6 +40,7 @@ from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.settings.terms import further_labels, most_each
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, free_folder
+from stacksl.runs.storage.status import random_audit
 
 if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
@@ -316,6 +325,52 @@ def run(
     )  # fmt: skip
     new_run = plan.start(progress)
     return replace(new_run, frame=items) if hasattr(items, "assign") else new_run
+
+
+INHERITED = ("price", "annotators", "open_questions", "sheets.overlap", "sheets.format",
+             "features", "class_names", "plugins")  # fmt: skip
+"""Settings of a run that an audit of new rows has too."""
+
+
+def plan_audit(
+    run: Run, dataset: Dataset, wanted: Mapping[str, Any], out: Path, progress: Any = None
+) -> Plan:
+    """The plan of a run in which people audit the labels that the model of `run` gives new rows.
+
+    Its other settings are those of `run`, but for those `wanted`. Rows of `run` are left out.
+
+    Raises:
+        SettingsError, DataError: such a run cannot be, or no row is new.
+    """
+    spec = RunSpec.open(run.folder)
+    if (classes := spec.sources.classes) is None:
+        raise SettingsError(
+            f"--audit needs fixed classes, and each item of {run.path} has its own options: give"
+            " `evaluate` a file with answers"
+        )
+    new = not_of(spec.dataset.items, dataset)
+    if not new:
+        raise DataError(f"all rows of {dataset.name} are the run's own: name a file of new rows")
+    pool = replace(dataset, items=tuple(with_classes(new, classes.names)), answers={}, unknown={})
+    said = [int(np.argmax(policy)) for policy in run.model.policies(pool.items, progress)]
+    chosen = spec.folder.config()
+    people = {"labeler": "file", "mode": "pool", "model_labels": PREDICTED, **wanted}
+    kept = {name: chosen[name] for name in INHERITED if name in chosen}
+    if spec.settings.labeler == "file" and not spec.terms.further:
+        kept["second_look"] = False  # so that both audits count people's errors as the model's
+    resolved = resolve(people, kept)
+    sources = replace(Sources.of(pool, classes=classes), said=tuple(said))
+    like = replace(spec, resolved=resolved, sources=sources, data="", test_source=None)
+    plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
+    told = f"{run.path} has no audit of random rows: nothing will say whether its accuracy fell"
+    if before is not None:
+        found = fall_found(before[0] / before[1], before[1], plan.spec.audit)
+        told = (
+            f"a fall of ten points from the audit of {run.path} ({before[0]:,} of {before[1]:,}"
+            f" rows were right) is found with a probability of {percent(found, 0)}"
+        )
+    way = os.path.relpath(run.path, out)
+    return replace(plan, spec=replace(plan.spec, evaluates=way), warnings=(*plan.warnings, told))
 
 
 # What settings and items must be to each other ----------------------------------------------------

@@ -20,7 +20,7 @@ from stacksl.runs.settings.resolve import flattened, load_plugins
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
 from stacksl.runs.storage.folder import FACTS, RunFolder, read_facts
-from stacksl.runs.storage.status import expect_labeler, status_of
+from stacksl.runs.storage.status import expect_labeler, stated, status_of
 from stacksl.types import Item
 
 if TYPE_CHECKING:
@@ -267,17 +267,17 @@ class Run:
 
         An unusable row counts as wrong. `stated` has the accuracy that the run's audit measured,
         and whether it fell since. The arguments are the same as for `predict`, with `answers` as
-        `stacksl.run` takes them. In place of data you can give the folder of a later run whose
-        audit judged the labels of this model, or a column like the one that this run judged. Rows
-        without answers are compared with the run's rows instead; keep them in the order in which
-        they arrived. The keys are the same as in `stacksl evaluate --json`.
+        `stacksl.run` takes them. Rows without answers are compared with the run's rows instead;
+        keep them in the order in which they arrived. The keys are the same as in
+        `stacksl evaluate --json`.
+
+        Raises:
+            DataError: rows without answers are fewer than 50, or those of the run are.
         """
-        from stacksl.api.watching import audited_since, stated, watch
+        from stacksl.api.watching import watch
         from stacksl.models.evaluation import evaluate
 
         folder, run = self.folder, {"run": str(self.path)}
-        if isinstance(data, str | Path) and Path(data).is_dir():
-            return {**run, **audited_since(folder, RunFolder.open(Path(data)), self.model)}
         dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)
         if not dataset.answers and not dataset.unknown:
@@ -290,7 +290,8 @@ class Run:
                 stacklevel=2,
             )
         outcome = evaluate(model, dataset, progress)
-        return {**run, **outcome.row(), "stated": stated(folder, (outcome.correct, outcome.scored))}
+        before = stated(self.path, (outcome.correct, outcome.scored))
+        return {**run, **outcome.row(), "stated": before}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.

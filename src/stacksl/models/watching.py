@@ -42,11 +42,11 @@ def confidence_bets(held: Array, new: Array, seed: int) -> Array:
         below, equal = bisect_left(known, value), bisect_right(known, value)
         ranks[at] = (below + ties[at] * (equal - below + 1)) / (len(known) + 1)
         insort(known, value)
-    return together([np.cumsum(np.log1p(stake * (ranks - 0.5))) for stake in STAKES])
+    return together(np.cumsum(np.log1p(np.outer(STAKES, ranks - 0.5)), axis=1))
 
 
 def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
-    """The log capital, at most (n,), of bets that a classifier can tell new rows from old ones.
+    """The log capital, (n,), of bets that a classifier can tell new rows from old ones.
 
     Half of the old rows, drawn at random, are learned from; each other one meets one new row, and
     while both are exchangeable either is as probably the new one. A logistic regression on all
@@ -63,6 +63,7 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
     order = generator(seed, "watching/old").permutation(len(old))
     learned, met = old[order[: len(old) // 2]], old[order[len(old) // 2 :]]
     count = min(len(new), len(met))
+    logs, at = np.zeros((len(STRENGTHS), len(new))), FIRST
     tables = (learned, met, new[:count])
     others = (2, 1, 1)  # the nearest row of one that is learned from is itself
     near = [nearest(table, learned, n)[1][:, -1] for table, n in zip(tables, others, strict=True)]
@@ -71,7 +72,6 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
         np.column_stack([table, (cosine - middle) / spread])
         for table, cosine in zip(tables, near, strict=True)
     )
-    logs, at = np.zeros((len(STRENGTHS), count)), FIRST
     with threadpool_limits(1):
         while at < count:
             end = min(count, int(at * GROWTH))
@@ -82,18 +82,12 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
                 lead = model.decision_function(new[at:end]) - model.decision_function(met[at:end])
                 log[at:end] = np.log(2.0) - np.logaddexp(0.0, -lead)
             at = end
-    return together(list(np.cumsum(logs, axis=1)))
+    return together(np.cumsum(logs, axis=1))
 
 
-def together(capitals: Sequence[Array]) -> Array:
-    """The log of the mean of capitals, (n,), from their logs; one that ends early stays as it is.
-
-    >>> together([np.log([1.0, 3.0]), np.log([2.0])]).round(3).tolist() == [0.405, 0.916]
-    True
-    """
-    longest = max(map(len, capitals))
-    padded = [np.pad(capital, (0, longest - len(capital)), "edge") for capital in capitals]
-    mean: Array = np.logaddexp.reduce(padded, axis=0) - np.log(len(padded))
+def together(capitals: Any) -> Array:
+    """The log of the mean of capitals, (n,), from their logs, (m, n)."""
+    mean: Array = np.logaddexp.reduce(capitals, axis=0) - np.log(len(capitals))
     return mean
 
 

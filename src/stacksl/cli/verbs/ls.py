@@ -14,7 +14,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, as_toml, facts, measured, quality, spent, table
 from stacksl.cli.verbs.dry_run import shown_forecast
-from stacksl.cli.verbs.run import compare_call, labels_so_far, more_for_money, notices, sheet_lines
+from stacksl.cli.verbs.run import labels_so_far, more_for_money, notices, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import count
 
@@ -148,7 +148,6 @@ def _shown(run: Run, result: Mapping[str, Any]) -> str:
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),
             ("Go on with", result.get("resume")),
-            ("Compare with", compare_call(run) if result["state"] == "finished" else None),
             *sheet_lines(result),
             *warnings,
         ]

@@ -15,8 +15,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
-from stacksl.cli.verbs.dry_run import print_plan
-from stacksl.cli.verbs.run import begin, run_facts, shown_run, with_header
+from stacksl.cli.verbs.run import begin, with_header
 from stacksl.engine import on_ray
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, excerpt, percent, plural
@@ -36,12 +35,6 @@ PredictOut = Annotated[
     ),
 ]
 _BUYING = ("audit", "budget", "price", "annotators")
-_VERDICTS = {
-    "too few rows": "too few rows to compare: it needs 50 new rows and 50 rows of the run",
-    "alike": "no difference is shown so far; what follows is of this one look, and can be chance",
-    "different": "the rows differ from the run's, as the first {rows} show; of rows that are alike"
-    " this is said in 5% of cases at most, however often you look",
-}
 
 
 @options.takes(
@@ -71,8 +64,8 @@ def evaluate(
 
     If the file has no answers, the command says whether its rows are like the run's rows, and what
     is new. With --audit N people are asked about N of its rows, by a run of its own with the
-    annotators and prices of RUN; when that has finished, the same command, or RUN DIR, says
-    whether the accuracy fell.
+    annotators and prices of RUN; when that has finished, its status says whether the accuracy
+    fell.
 
     Accuracy on a file with answers:
         stacksl evaluate runs/first test.csv
@@ -83,54 +76,25 @@ def evaluate(
     Is the accuracy still what it was? An audit of 60 of its rows, into runs/first-march:
         stacksl evaluate runs/first march.csv --audit 60 --budget '$150'
     """
-    from stacksl.api.auditing import audit_begun, plan_audit
-    from stacksl.api.watching import stated
+    from stacksl.api import plan_audit
 
     opened = options.open_run(run)
     wanted = {name: context.obj[name] for name in _BUYING if name in context.obj}
     if wanted.get("audit", "0") == "0" and (wanted or out or dry_run):
         raise SettingsError("--budget, --out and --dry-run are for an audit: give --audit N")
-    later = Path(file)
-    if not later.is_dir():
-        dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
-        if wanted:
-            if (column := opened.folder.resolved().get("model_labels")) in dataset.unused:
-                sentence = (
-                    f"the model's labels are audited, and not those in '{column}': `stacksl run"
-                    f" {file} --model-labels {column} --audit N --out DIR` audits these, and"
-                    f" `stacksl evaluate {run} DIR` compares them with the first ones"
-                )
-                warn([sentence])
-            later = out or Path(os.path.normpath(run / ".."), f"{run.resolve().name}-{later.stem}")
-            if not audit_begun(opened, dataset, later):
-                with live(quiet=quiet) as show:
-                    plan = plan_audit(opened, dataset, wanted, later, encoding(show))
-                before = stated(opened.folder, plan.spec.audit)
-                none = (
-                    f"{run} has no audit of random rows (those of a promise are easier than new"
-                    " ones): nothing will say whether its accuracy was another"
-                )
-                warn([*plan.warnings, *([none] if before is None else [])])
-                if not dry_run:
-                    begin(plan, yes=yes, quiet=quiet, json=json)
-                    return
-                print_plan(plan, json=json, more={"stated": before})
-                if not json and before is not None:
-                    print(facts([("Right in the audit", _audited(before))]))
-                return
-    if later.is_dir():
-        begun = options.open_run(later)
-        if (status := begun.status())["state"] != "finished":
-            print(as_json(run_facts(begun, status)) if json else shown_run(begun, status))
-            return
-        result = opened.evaluate(later)
-    else:
+    dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
+    if wanted:
+        out = out or Path(os.path.normpath(run / ".."), f"{run.resolve().name}-{Path(file).stem}")
         with live(quiet=quiet) as show:
-            result = opened.evaluate(dataset, progress=encoding(show))
-        result["rejected"] = rejected(dataset)
-        if not json:
-            warn(dataset.warnings)
-    shown = as_json if json else _compared if "verdict" in result else _shown
+            plan = plan_audit(opened, dataset, wanted, out, encoding(show))
+        begin(plan, dry_run=dry_run, yes=yes, quiet=quiet, json=json)
+        return
+    with live(quiet=quiet) as show:
+        result = opened.evaluate(dataset, progress=encoding(show))
+    result["rejected"] = rejected(dataset)
+    if not json:
+        warn(dataset.warnings)
+    shown = as_json if json else _compared if "told_after" in result else _shown
     print(shown(result))
 
 
@@ -144,7 +108,7 @@ def _shown(result: dict[str, Any]) -> str:
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
             ("Accuracy on other rows", share(result.get("accuracy_kept"))),
-            ("Right in the audit", _audited(result["stated"])),
+            ("Right in the audit", (result["stated"] or {}).get("sentence")),
             ("Items", count(result["n"])),
             ("Right answer no candidate, counted as wrong", unknown or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
@@ -154,46 +118,33 @@ def _shown(result: dict[str, Any]) -> str:
 
 def _compared(result: dict[str, Any]) -> str:
     """What is said of rows without answers."""
-    confidence, classes = result["confidence"], result["classes"]
+    confidence, classes, told = (result[key] for key in ("confidence", "classes", "told_after"))
+    likeness = f"the rows differ from the run's, as the first {told} show; of rows that are alike"
+    likeness += " this is said in 5% of cases at most, however often you look"
+    if told is None:
+        likeness = (
+            "no difference is shown so far; what follows is of this one look, and can be chance"
+        )
+    sure = "not compared: it needs 50 held-out rows, and features not fitted on them"
     if confidence is not None:
         sure = f"{percent(confidence[1])}, and {percent(confidence[0])} on the rows held out"
-    else:
-        sure = "not compared: it needs 50 held-out rows, and features not fitted on them"
-    new = f"{plural(result['n'], 'row')} (see --label-column)" if result["n"] else None
     rows: list[tuple[str, object]] = [
-        ("Without answers", new),
+        ("Without answers", f"{plural(result['n'], 'row')} (see --label-column)"),
         ("Left out, rows of the run", plural(result["known"], "row") if result["known"] else None),
         ("Held out in the run", plural(result["held_out"], "row")),
-        ("Likeness", _VERDICTS[result["verdict"]].format(rows=result["told_after"])),
+        ("Likeness", likeness),
+        ("Confidence", sure),
+        ("Classes", "none grew or shrank beyond chance" if classes == [] else None),
     ]
-    if result["unlike"] is not None:
-        rows.append(("Confidence", sure))
-        for shift in classes or ():
-            grew = "grew" if shift["now"] > shift["before"] else "shrank"
-            shares = f"from {percent(shift['before'])} to {percent(shift['now'])}"
-            rows.append((shift["name"], f"{grew} {shares} of the answers"))
-        if classes == []:
-            rows.append(("Classes", "none grew or shrank beyond chance"))
-        rows.append(("Where the run has few", plural(result["unlike"], "row")))
+    for shift in classes or ():
+        grew = "grew" if shift["now"] > shift["before"] else "shrank"
+        shares = f"from {percent(shift['before'])} to {percent(shift['now'])}"
+        rows.append((shift["name"], f"{grew} {shares} of the answers"))
+    rows.append(("Where the run has few", plural(result["unlike"], "row")))
     for group in result["groups"]:
         rows.append((plural(group["rows"], "row"), f"about {group['name']}, such as"))
         rows += [(f"  {row['id']}", excerpt(row["text"], 100)) for row in group["examples"]]
     return facts(rows)
-
-
-def _audited(stated: dict[str, Any] | None) -> str | None:
-    """The run's audit, to compare with new rows."""
-    if stated is None:
-        return None
-    right = f"{count(stated['correct'])} of {plural(stated['n'], 'row')}"
-    part = share(stated["correct"] / stated["n"])
-    if stated["also"]:
-        part = f"{part}; the estimate {share(stated['accuracy'])} also uses {stated['also']}"
-    if "p" in stated:
-        fallen = "lower" if stated["p"] <= 0.05 else "not lower beyond chance"
-        return f"{right} ({part}); the new accuracy is {fallen} (one-sided p = {stated['p']:.3f})"
-    found = percent(stated["found"], 0)
-    return f"{right} ({part}); a fall of ten points would be found with a probability of {found}"
 
 
 Right = Annotated[

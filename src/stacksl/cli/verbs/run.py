@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -85,11 +84,7 @@ def run(
             read = {"data": data_facts(fault.dataset)}
             print(as_json(read) if json else understood(fault.dataset))
         raise
-    warn(plan.warnings)
-    if dry_run:
-        print_plan(plan, json=json)
-        return
-    begin(plan, yes=yes, quiet=quiet, json=json, report_to=report_to)
+    begin(plan, dry_run=dry_run, yes=yes, quiet=quiet, json=json, report_to=report_to)
 
 
 def resume(
@@ -124,10 +119,19 @@ def resume(
     _finish(done, json)
 
 
-def begin(plan: Plan, *, yes: bool, quiet: bool, json: bool, report_to: str | None = None) -> None:
-    """Ask whether to buy, where labels cost money; begin the run, and print what became of it."""
+def begin(
+    plan: Plan, *, dry_run: bool, yes: bool, quiet: bool, json: bool, report_to: str | None = None
+) -> None:
+    """Ask whether to buy, where labels cost money; begin the run, and print what became of it.
+
+    A dry run prints the plan alone.
+    """
     from stacksl.data import columns_line
 
+    warn(plan.warnings)
+    if dry_run:
+        print_plan(plan, json=json)
+        return
     if not quiet:
         told = [] if plan.spec.test is not None else [expected_audit(plan.spec)]
         for line in (*columns_line(plan.spec.sources.pool), *told):
@@ -367,8 +371,6 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
     table = f"  stacksl export {path} --table labeled.{kind}\n" if kind in TABLES else ""
     if result["column"] and (known := shown_facts(run.folder)):
         steps = commands(known, str(run.path))
-        if compare := compare_call(run):
-            steps = [("Say whether the accuracy fell", compare), *steps]
         return f"{lines}\n\nNext:\n" + "\n".join(f"  {step}  # {aim}" for aim, step in steps)
     return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 
@@ -389,13 +391,6 @@ def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
         return None
     wanted = {"budget": f"${money['budget']:f}".rstrip("0").rstrip(".")}
     return change_call(str(run.path), wanted, python=known.method.python)
-
-
-def compare_call(run: Run) -> str | None:
-    """The command that compares an audit of new rows with that of the run whose model it audits."""
-    beside = run.folder.resolved().get("evaluates")
-    other = "" if beside is None else os.path.normpath(run.path / beside)
-    return f"stacksl evaluate {word(other)} {word(run.path)}" if other else None
 
 
 def labels_so_far(result: Mapping[str, Any]) -> str:

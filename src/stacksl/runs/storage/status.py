@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -15,10 +16,12 @@ from stacksl.labelers.protocol import Labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import TERMS
+from stacksl.models.watching import LEVEL, fall_p
 from stacksl.report.facts import Facts
 from stacksl.report.sentences import column_words, in_table
 from stacksl.report.wording import MICRO, of_run
 from stacksl.runs.items.stored import differing
+from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
 from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State, shown_facts
@@ -58,6 +61,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
             for name, more in zip(AFTER, (items, items, classes), strict=True):
                 audit[name] += more
+    judged = done.column.audit if done and done.column else None
     page, stopped = folder.page() or None, state.get("stopped") if done is None else done.stopped
     waits = state.get("sheets") if labels["out"] or table["labeler"] == "file" else None
     written = any(sheet["file"] != CLOSED for sheet in waits or ())
@@ -90,7 +94,39 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "column": facts
         and facts.column
         and {**asdict(facts.column), "sentence": column_words(facts.column, facts.budget.price)},
+        "stated": judged
+        and "evaluates" in table
+        and stated(
+            Path(os.path.normpath(folder.path / table["evaluates"])),
+            (judged.correct, judged.n - judged.unknown),
+        ),
     }
+
+
+def stated(path: Path, now: tuple[int, int]) -> dict[str, Any] | None:
+    """The audit of the run at `path`, and how many new rows are right `now`, of how many.
+
+    `p` is that of a fall. None where no row is known, or the run has no audit or was deleted.
+    """
+    before = random_audit(RunFolder(path)) if (path / DATABASE).is_file() else None
+    if before is None or not now[1]:
+        return None
+    p = float(fall_p(before, now))
+    fallen = "lower" if p <= LEVEL else "not lower beyond chance"
+    right = f"{before[0]:,} of {before[1]:,} rows of {path}"
+    sentence = f"{right}; the new accuracy is {fallen} (one-sided p = {p:.3f})"
+    return {"correct": before[0], "n": before[1], "p": p, "sentence": sentence}
+
+
+def random_audit(folder: RunFolder) -> tuple[int, int] | None:
+    """How many rows of a run's audit were right, of those with a clear answer; None without one.
+
+    The looks of a promise are none: their rows are those left after the doubtful ones were bought.
+    """
+    facts, rule = shown_facts(folder), folder.resolved().get("stop_when")
+    audit = facts.audit if facts and promised_share(rule) is None else None
+    known = audit.n - audit.unknown if audit else 0
+    return (audit.correct, known) if audit and known else None
 
 
 def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) -> dict[str, Any]:
