@@ -26,12 +26,11 @@ def on_ray(engine: str | None = None) -> bool:
         SettingsError: the engine is neither `local` nor `ray`.
         MissingExtra: it is Ray, which is not installed.
     """
-    if engine == "ray":
-        os.environ["RAY_ADDRESS"] = os.environ.get("RAY_ADDRESS") or "local"  # this machine alone
-    elif engine == "local":
-        os.environ.pop("RAY_ADDRESS", None)
-    elif engine is not None:
-        raise unknown_name("engine", engine, ("local", "ray"))
+    if engine not in (None, "local", "ray"):
+        raise unknown_name("engine", str(engine), ("local", "ray"))
+    if engine is not None:
+        here = os.environ.get("RAY_ADDRESS") or "local"  # with Ray, but on this machine alone
+        os.environ["RAY_ADDRESS"] = here if engine == "ray" else ""
     wanted = bool(os.environ.get("RAY_ADDRESS"))
     if wanted and find_spec("ray") is None:
         raise MissingExtra.of("RAY_ADDRESS or --engine ray", "ray")
@@ -61,11 +60,9 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
             os.environ.setdefault("STACKSL_ENCODER_THREADS", "1")
             try:
                 self.work = self.work or pickle.loads(pickled)
-                done: Any = True, self.work(pickle.loads(batch["part"][0]))
-            except Exception as fault:  # Ray would wrap it
-                why = f"{type(fault).__name__}: {fault}"
-                unknown = RunError(f"a node of Ray could not do a part ({why})")
-                done = False, fault if isinstance(fault, StackslError) else unknown
+                done: Any = self.work(pickle.loads(batch["part"][0]))
+            except StackslError as fault:  # Ray would wrap it
+                done = fault
             return {"done": [pickle.dumps(done)]}
 
     rows = [{"part": pickle.dumps(part)} for part in parts]
@@ -80,9 +77,9 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
         pool = ray.data.ActorPoolStrategy(min_size=1, max_size=most)
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         done = data.map_batches(Worker, batch_size=1, compute=pool, num_gpus=1 if gpus else None)
-        results = (pickle.loads(row["done"]) for row in done.iter_rows())
-        for right, outcome in results:
-            if not right:
+        for row in done.iter_rows():
+            outcome = pickle.loads(row["done"])
+            if isinstance(outcome, StackslError):
                 raise outcome
             yield outcome
     except StackslError:  # may be a ValueError as well

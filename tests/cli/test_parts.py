@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow.fs import FileInfo, FileSelector, LocalFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 
 import stacksl
 from stacksl import engine
-from stacksl.api import Run, parts
+from stacksl.api import Run
 from stacksl.api.parts import in_parts, label_parts
 from stacksl.errors import DataError, FeatureError, MissingExtra, SettingsError
 from stacksl.features.cache import CachedEncoder
@@ -86,7 +86,7 @@ def test_labels_of_other_options_and_files_of_others_are_not_mixed(run, source, 
     labeled(run, str(source), tmp_path / "out")
     with pytest.raises(DataError, match="other options"):
         labeled(run, str(source), tmp_path / "out", prompt="text")
-    with pytest.raises(DataError, match="is the folder of the parts"):
+    with pytest.raises(DataError, match="give --out a folder that is new, empty"):
         labeled(run, str(source), source)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
@@ -96,18 +96,21 @@ def test_labels_of_other_options_and_files_of_others_are_not_mixed(run, source, 
 
 def test_parts_may_be_on_another_file_system(run, source, tmp_path, monkeypatch) -> None:
     bucket = SubTreeFileSystem(str(tmp_path), LocalFileSystem())
+    seen = []
 
-    def listed(folder: str) -> tuple[Any, str, list[FileInfo]]:
-        path = folder.removeprefix("memory://")
-        found = bucket.get_file_info(FileSelector(path, allow_not_found=True))
-        return bucket, path, [each for each in found if each.is_file]
+    class Opened(FileSystem):
+        @staticmethod
+        def from_uri(uri: str) -> tuple[FileSystem, str]:
+            seen.append(uri)
+            return bucket, uri.removeprefix("memory://").partition("?")[0]
 
     here = tmp_path / "here"
     labeled(run, str(source), here)
-    monkeypatch.setattr(parts, "_listed", listed)
+    monkeypatch.setattr("pyarrow.fs.FileSystem", Opened)
     assert in_parts("memory://parts/*.jsonl")
-    found = list(label_parts(run, "memory://parts/", "memory://there", {}, None))
+    found = list(label_parts(run, "memory://parts/*?scheme=http", "memory://there", {}, None))
     assert [row["n"] for row in found] == [2, 3, 4]
+    assert seen == ["memory://parts?scheme=http", "memory://there"]
     for name in ("a.csv", "b.jsonl", "c.parquet"):
         assert (tmp_path / "there" / name).read_bytes() == (here / name).read_bytes()
 
@@ -207,16 +210,19 @@ def test_an_encoder_has_the_same_weights_on_every_machine(monkeypatch) -> None:
         make(*given)
 
 
-def test_a_part_that_cannot_be_read_is_named_after_the_others(run, tmp_path: Path) -> None:
-
+def test_a_part_that_cannot_be_read_ends_the_command_and_earlier_ones_are_kept(
+    run, tmp_path: Path
+) -> None:
     folder = tmp_path / "some"
     folder.mkdir()
     for name, text in (("a.csv", "text\nhow many\n"), ("b.csv", ""), ("c.csv", "text\nwhere\n")):
         (folder / name).write_text(text, encoding="utf-8")
-    made = []
-    with pytest.raises(DataError, match=r"in the part b\.csv: .*some/b.*\(2 of 3 parts were"):
-        made += label_parts(run, str(folder), str(tmp_path / "out"), {}, None)
-    assert sorted(path.name for path in (tmp_path / "out").glob("[a-z]*")) == ["a.csv", "c.csv"]
+    out = tmp_path / "out"
+    with pytest.raises(DataError, match=r"in the part b\.csv: .*some/b"):
+        labeled(run, str(folder), out)
+    assert sorted(path.name for path in out.glob("[a-z]*")) == ["a.csv"]
+    (folder / "b.csv").write_text("text\nwhy\n", encoding="utf-8")
+    assert [row["kept"] for row in labeled(run, str(folder), out)] == [True, False, False]
 
 
 def test_parts_of_another_folder_are_not_taken_for_those_that_are_there(run, tmp_path) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def in_parts(source: str) -> bool:
     """Whether `source` names files in parts: a pattern, a folder, or an address like `s3://...`."""
-    pattern = any(sign in source for sign in "*?[") and not os.path.exists(source)
+    pattern = "*" in source and not os.path.exists(source)
     return pattern or "://" in source or os.path.isdir(source)
 
 
@@ -44,17 +44,20 @@ def label_parts(
         for a person, and those `rejected`.
 
     Raises:
-        StackslError: as `Run.predict`; or there is no part, or `out` has other files.
+        StackslError: as `Run.predict`, for the first part that cannot be labeled, after which the
+            others are not; or there is no part, or `out` has other files.
     """
     model, settings = run.model, how_read(run.folder)
     if not isinstance(model, Model):
         raise SettingsError("a language model labels one file at a time: give the name of a file")
     least = None if right is None else threshold_of(run, right)
-    folder, (reads, origin, parts) = _parts_of(source)
-    writes, target, files = _listed(out)
-    if (reads.type_name, origin) == (writes.type_name, target):
-        raise DataError(f"'{out}' is the folder of the parts: give --out another one")
-    there = {file.base_name: file.mtime_ns or 0 for file in files}
+    (reads, origin, parts), (writes, target, there) = _listed(source), _listed(out)
+    parts = {name: parts[name] for name in sorted(parts) if name[0] not in "._"}
+    if not parts:
+        raise DataError(
+            f"there is no file '{source}': give a folder, or a pattern of names in quotes such as"
+            " 'parts/*.csv' (names that begin with . or _ are left out)"
+        )
     options = dict(digests(run.folder, [MODEL])), sorted(given.items()), least
     how = repr((reads.type_name, origin, *options))
     mark = f"_labeled-{sha256(how.encode()).hexdigest()[:16]}"  # an empty file
@@ -66,8 +69,8 @@ def label_parts(
     todo = []
     for name, part in parts.items():
         kind_of_table(name)  # before the work
-        if name not in there or there[name] < (part.mtime_ns or 0):
-            todo.append((part.path, name))
+        if name not in there or (there[name].mtime_ns or 0) < (part.mtime_ns or 0):
+            todo.append((name, part.path))
         else:
             yield {"file": name, "kept": True}
 
@@ -79,17 +82,18 @@ def label_parts(
             stream.write(payload)
 
     def label(part: tuple[str, str]) -> dict[str, Any]:
-        (path, name), temp = part, ""
-        try:
-            with TemporaryDirectory() as temp, reads.open_input_file(path) as stream:
-                copy = Path(temp) / name
-                copy.write_bytes(stream.read())
+        name, path = part
+        with TemporaryDirectory() as temp:
+            copy = Path(temp) / name
+            try:
+                with reads.open_input_file(path) as stream:
+                    copy.write_bytes(stream.read())
                 data = read_again(settings, model, copy, given)
                 table = label_file(model, copy, data, None, least)
-            write(name, TABLES[kind_of_table(name)](table.columns, table.rows))
-        except (DataError, OSError) as fault:
-            text = str(fault)
-            return {"file": name, "fault": text.replace(temp, folder or ".") if temp else text}
+                write(name, TABLES[kind_of_table(name)](table.columns, table.rows))
+            except (DataError, OSError) as fault:
+                why = str(fault).replace(temp, origin)
+                raise DataError(f"in the part {name}: {why}") from None
         rejected = [{"row": r.row, "id": r.id, "reason": r.reason} for r in data.rejected]
         counts = {"n": len(table.rows), "blank": table.blank.get(TO_PERSON, 0)}
         return {"file": name, "kept": False, **counts, "rejected": rejected}
@@ -97,44 +101,20 @@ def label_parts(
     writes.create_dir(target, recursive=True)
     write(mark, b"")
     gpu = getattr(getattr(model.features, "encoder", None), "gpu", False)
-    faults = []
-    for row in over_ray(label, todo, gpu=gpu) if todo and on_ray() else map(label, todo):
-        if "fault" in row:
-            faults.append(f"in the part {row['file']}: {row['fault']}")
-        else:
-            yield row
-    if faults:
-        done = f"{len(todo) - len(faults)} of {len(todo)} parts were labeled"
-        raise DataError(f"{'; '.join(faults)} ({done})")
+    yield from over_ray(label, todo, gpu=gpu) if todo and on_ray() else map(label, todo)
 
 
-def _parts_of(source: str) -> tuple[str, tuple[Any, str, dict[str, Any]]]:
-    """The folder of the parts, as it was given; its file system, its path there, and its parts."""
-    place, mark, options = source.partition("?") if "://" in source else (source, "", "")
-    folder, _, pattern = (f"{place}/" if os.path.isdir(place) else place).rpartition("/")
-    options = mark + options  # such as ?endpoint_override=HOST:PORT
-    reads, origin, files = _listed((folder or ("/" if place.startswith("/") else ".")) + options)
-    plain = "://" in source and not any(sign in pattern for sign in "*[")
-    if plain and all(file.base_name != pattern for file in files):  # a folder without a last slash
-        (reads, origin, files), folder, pattern = _listed(source), place, ""
-    named = {file.base_name: file for file in files if fnmatchcase(file.base_name, pattern or "*")}
-    parts = {name: named[name] for name in sorted(named) if name[0] not in "._"}
-    if not parts:
-        raise DataError(
-            f"there is no file '{source}': give a folder, or a pattern of names in quotes such as"
-            " 'parts/*.csv' (names that begin with . or _ are left out)"
-        )
-    return folder, (reads, origin, parts)
-
-
-def _listed(folder: str) -> tuple[Any, str, list[Any]]:
-    """A folder's file system, its path there, and its files."""
+def _listed(source: str) -> tuple[Any, str, dict[str, Any]]:
+    """The file system of a folder or a pattern in one, its path there, and the files by name."""
     from pyarrow.fs import FileSelector, FileSystem
 
+    place, mark, options = source.partition("?") if "://" in source else (source, "", "")
+    folder, pattern = os.path.split(place) if "*" in place else (place, "*")
+    uri = f"{folder}{mark}{options}"  # options such as ?endpoint_override=HOST:PORT
     try:
-        place = folder if "://" in folder else os.path.abspath(folder)
-        system, path = FileSystem.from_uri(place)
+        system, path = FileSystem.from_uri(uri if "://" in uri else os.path.abspath(uri))
         entries = system.get_file_info(FileSelector(path, allow_not_found=True))
     except (OSError, ValueError) as fault:
-        raise DataError(f"the folder '{folder}' cannot be opened: {fault}") from None
-    return system, path, [entry for entry in entries if entry.is_file]
+        raise DataError(f"the folder '{uri}' cannot be opened: {fault}") from None
+    files = {file.base_name: file for file in entries if file.is_file}
+    return system, path, {name: files[name] for name in files if fnmatchcase(name, pattern)}
