@@ -40,8 +40,9 @@ def watch(
     """What `Run.evaluate` gives of rows without answers, but for the run's name.
 
     Rows are compared with others that took no part in what is compared: the model's answers with
-    those to rows held out, vectors with those of all rows where no row took part in making them.
-    Where they did, as in `hashing`, n-grams stand for vectors, and the confidence is not compared.
+    those to rows held out, vectors with those of all rows, in the columns that no row took part in
+    making. Where there are none, as in `hashing`, n-grams stand for vectors, and the confidence is
+    not compared.
     Rows of the run itself, which have its ids and texts, are left out.
 
     Raises:
@@ -57,7 +58,7 @@ def watch(
         )
     items = with_classes(new, model.classes)
     encoder = getattr(getattr(model, "features", None), "encoder", None)
-    fitted = encoder is not None and bool(encoder.state())
+    fixed = getattr(encoder, "fixed", 0) if encoder is not None and encoder.state() else None
     block = stored = None
     if isinstance(model, Model):
         block = model.features.transform(items, progress)
@@ -68,14 +69,15 @@ def watch(
         said = list(model.policies(items, progress))
         known = list(model.policies([run_items[row] for row in held]))
     (choice, sure), (expected, usual) = _top(said), _top(known)
-    if isinstance(block, SharedBlock) and isinstance(stored, SharedBlock) and not fitted:
-        first, last, before = block.h[:MOST], block.h[-MOST:], np.asarray(stored.h[old])
+    if isinstance(block, SharedBlock) and isinstance(stored, SharedBlock) and fixed != 0:
+        new_rows, before = block.h[:, :fixed], np.asarray(stored.h[old])[:, :fixed]
+        first, last = new_rows[:MOST], new_rows[-MOST:]
     else:
         parts = items[:MOST], items[-MOST:], [run_items[row] for row in old]
         first, last, before = (unfitted([item.prompt for item in some]) for some in parts)
     rows = watching.unlike(last, before)
     capitals, confidence, classes = [watching.vector_bets(before, first, SEED)], None, None
-    if len(held) >= FEWEST and not fitted:
+    if len(held) >= FEWEST and fixed != 0:
         capitals.append(watching.confidence_bets(usual, sure[:MOST], SEED))
         confidence = [float(usual.mean()), float(sure.mean())]
     if len(held) >= FEWEST and model.classes is not None:

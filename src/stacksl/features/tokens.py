@@ -80,6 +80,11 @@ class WithTokens:
         self.spec = self.grams.spec
 
     @property
+    def fixed(self) -> int:
+        """The first columns, the encoder's: nothing that was fitted makes them."""
+        return self.encoder.dim
+
+    @property
     def dim(self) -> int:
         """The number of columns: the encoder's, then those of the n-grams."""
         return self.encoder.dim + self.grams.dim
