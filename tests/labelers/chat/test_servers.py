@@ -7,12 +7,15 @@ and vLLM 0.32.0 (CPU, the model of this package).
 from __future__ import annotations
 
 import json
+import re
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import stacksl
 from stacksl.labelers.chat.labeler import FIRST, UNNAMED
 from stacksl.labelers.chat.prompts import (
     DEFAULT,
@@ -208,7 +211,57 @@ def test_a_label_whose_price_has_no_room_for_a_thought_is_a_sentence(tmp_path: P
     with serving(thinks) as server:
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         assert len(server.bodies) == 1
-    assert f"--set server.answer_tokens={THOUGHT}" in run.status()["sheets"][0]["why"]
+        why = run.status()["sheets"][0]["why"]
+        run.resume()
+        assert len(server.bodies) == 1
+    assert f"--set server.answer_tokens={THOUGHT}" in why
+    prices = re.search(r"may cost \$([\d.]+) a call, and a label has \$([\d.]+) reserved", why)
+    assert prices is not None
+    assert Decimal(prices[1]) > Decimal(prices[2])
+
+
+def test_a_model_that_seldom_thinks_loses_that_label_and_not_the_run(tmp_path: Path) -> None:
+    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
+        (thinks if number in (3, 4) else right)(handler, body, number)
+
+    with serving(behave) as server:
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        assert len(server.bodies) == 6
+    assert expect_books(run) == {"label": 4, "broken": 2}
+    assert run.status()["state"] == "finished"
+
+
+@pytest.mark.parametrize("ended", [None, "stop"])
+def test_a_thought_without_an_end_gets_room_whatever_the_server_says(
+    ended: Any, tmp_path: Path
+) -> None:
+    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
+        handler.send(200, completion("<think>The answer is A.", ended=ended))
+
+    with serving(behave) as server:
+        run = begin(
+            server,
+            tmp_path / "run",
+            **{"server.concurrency": 1},
+            **{"server.input_price": None, "server.output_price": None},
+        )
+        lengths = [body["max_tokens"] for body in server.bodies]
+    assert lengths == [8 + SPACE, *[THOUGHT] * UNNAMED]
+    assert f"raise server.answer_tokens above {THOUGHT}" in run.status()["sheets"][0]["why"]
+
+
+def test_an_answer_that_serves_an_equal_text_keeps_the_users_limit(tmp_path: Path) -> None:
+    with serving(thinks) as server:
+        run = stacksl.run(
+            ["text 1 of green"] * 4,
+            classes=NAMES,
+            labeler="openai:m",
+            **{"server.url": server.url, "server.allow_send": True, "server.answer_tokens": 50},
+            out=tmp_path / "run",
+            budget="all",
+        )
+        assert [body["max_tokens"] for body in server.bodies] == [50]
+    assert [row["said"] for row in run.labels().rows] == ["broken"] * 4
 
 
 def test_a_larger_price_has_room_for_a_thought(tmp_path: Path) -> None:
@@ -230,7 +283,10 @@ def test_a_thought_cut_at_the_users_limit_is_broken_and_says_so(tmp_path: Path) 
             budget=12,
         )
         assert len(server.bodies) == UNNAMED
-    assert "cut after 50 tokens, raise server.answer_tokens" in run.status()["sheets"][0]["why"]
+    assert (
+        "thought had no end, raise server.answer_tokens above 50"
+        in run.status()["sheets"][0]["why"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
     if result["labeler"] == "file":
         lines += f"\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
         return f"{lines}\nOr answer in the browser:\n  stacksl label {path}"
-    return f"{lines}\n\nNext, when answers have arrived:\n  {result['resume']}"
+    return f"{lines}\n\nTo continue:\n  {result['resume']}"
 
 
 def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:

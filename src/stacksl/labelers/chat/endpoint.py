@@ -133,10 +133,9 @@ def address(url: str) -> str:
         port = parts.port
     except ValueError:
         raise fault from None
-    plain = re.fullmatch(r"[!-~]+", url) and parts.hostname
-    if parts.scheme not in ("http", "https") or not plain or port == 0:
-        raise fault
-    if parts.username is not None or parts.query or parts.fragment:
+    plain = re.fullmatch(r"[!-~]+", url) and parts.hostname and port != 0
+    more = parts.username is not None or parts.query or parts.fragment
+    if parts.scheme not in ("http", "https") or not plain or more:
         raise fault
     return url.rstrip("/").removesuffix(COMPLETIONS) + COMPLETIONS
 
@@ -157,9 +156,8 @@ def _shut(wire: socket) -> None:
 
 def _seconds(text: str | None) -> float | None:
     """The seconds that a `Retry-After` header means; None where it means none."""
-    if text is None:
-        return None
-    if text.strip().isascii() and text.strip().isdigit():
+    text = (text or "").strip()
+    if text.isascii() and text.isdigit():
         return float(text[:12])
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())

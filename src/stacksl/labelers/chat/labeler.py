@@ -89,7 +89,8 @@ class ChatLabeler:
         self._check = check
         self._checked: dict[str, Answer] = {}
         self._repeats = check is not None and bool(calls.ways)  # a check that was cut off
-        if calls.thinks and questions.limit is None:
+        self._limit = questions.limit  # the user's
+        if calls.thinks and self._limit is None:
             self._questions = replace(questions, limit=THOUGHT)
         self._unsupported: set[Way] = set()
         self._batches = Batches(endpoint, calls, self.warnings) if batched else None
@@ -208,13 +209,12 @@ class ChatLabeler:
         asked = self._asked(request)
         open_ways = [self._taken(asked[w]) for w in asked if w not in self._unsupported]
         received = self._calls.kept(request.item, request.slot, open_ways)
-        if received is not None and (answer := self._answer(request, received, None)) is not None:
+        if received is not None and (answer := self._answer(request, received, self._limit)):
             return answer
         tries, waited, refused = 0, 0.0, set[Way]()
         while not self._halt.is_set():
             limit, asked = self._questions.limit, self._asked(request)
-            able = (w for w in asked if w not in self._unsupported and w not in refused)
-            way = next(able, [*asked][-1])
+            way = next((w for w in asked if w not in self._unsupported | refused), [*asked][-1])
             most = self._questions.most(asked[way].body)
             spent = self._calls.cost(request.item, request.slot)
             if spent + most > request.price and most > 0:
@@ -237,10 +237,8 @@ class ChatLabeler:
                 tries += 1
                 continue
             except Lost as fault:
-                self._lost(call, most, str(fault), b"")
+                self._lost(call, most, str(fault), b"", tries)
                 tries += 1
-                if tries > 1 and not most:
-                    self._stop(f"it gave {fault}")
                 continue
             if reply.status in (429, 503):
                 self._calls.ended(call, 0, f"HTTP {reply.status}", reply.payload)
@@ -250,10 +248,8 @@ class ChatLabeler:
                 try:
                     counted = tokens_of(completion(reply.payload))
                 except ValueError:
-                    self._lost(call, most, "no chat completion", reply.payload)
+                    self._lost(call, most, "no chat completion", reply.payload, tries)
                     tries += 1
-                    if tries > 1 and not most:
-                        self._stop("it sent no chat completion")
                     continue
                 self._in_a_row = 0
                 cost = most if counted is None else self._questions.rates.cost(*counted)
@@ -310,8 +306,7 @@ class ChatLabeler:
         reply = completion(received.answer)
         place = position_of(reply, shown, received.way)
         cut = place is None and cut_in_thought(reply)
-        if cut and limit is None:
-            self._leave_room(request)
+        if cut and limit is None and self._leave_room(request):
             return None
         ignored = received.way == "schema" and not text_of(reply).startswith("{")
         if place is None and ignored and not cut and not received.over:  # else every session stops
@@ -319,30 +314,33 @@ class ChatLabeler:
             return None
         self._look_at(None if place is None else (place, received.order[place]))
         if place is None:
-            told = f": its thought was cut after {limit} tokens, raise server.answer_tokens" * cut
+            short = f"above {limit or 'its default'}"
+            told = f": its thought had no end, raise server.answer_tokens {short}" * cut
             self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged{told}")
             return self._broken(request, f"the model named no option{told}")
         self._unnamed = 0
         return Answer(*key, received.order[place], self.name, price)
 
-    def _leave_room(self, request: Request) -> None:
+    def _leave_room(self, request: Request) -> bool:
         """Ask a model that thinks with room for its thoughts; stop where a label's price has none.
 
-        Only a server that counts no money is asked so without a word: a label's price was reserved
-        for short answers.
+        False where it gave other answers in the room for a short one: only this label is broken.
         """
         longer = replace(self._questions, limit=THOUGHT)
-        shots = self._shots(request.item)
-        most = longer.dearest(request.prompt, request.candidates, shots)
-        if most > request.price and most > 0:
+        most = longer.dearest(request.prompt, request.candidates, self._shots(request.item))
+        if most <= request.price:
+            with self._lock:
+                self._questions = longer
+        elif self._calls.has_whole():
+            return False
+        else:
             self._stop(
-                "the model thinks before it answers, and its thought was cut: the price reserved"
-                " for a label has no room for it, so start a new run with --set"
-                f" server.answer_tokens={THOUGHT}"
+                f"the model thinks before it answers, which may cost {_money(most)} a call, and a"
+                f" label has {_money(request.price)} reserved: start a new run with --set"
+                f" server.answer_tokens={THOUGHT}, which reserves more (if it thinks about all"
+                " questions, `resume` does not help)"
             )
-            return
-        with self._lock:
-            self._questions = longer
+        return True
 
     def _look_at(self, named: tuple[int, int] | None) -> None:
         """Note what an answer named, by its position and class; stop after nonsense.
@@ -396,8 +394,6 @@ class ChatLabeler:
         status = f"HTTP {reply.status}"
         if reply.status >= 500 and reply.status not in UNSUPPORTED:
             self._lost(call, most, status, reply.payload)
-            if not most:
-                self._stop(f"it answered {status}")
             return None
         self._calls.ended(call, 0, status, reply.payload)
         long = reply.status == 413 or too_long(reply.payload)
@@ -410,8 +406,7 @@ class ChatLabeler:
             why = "the server refused it"
             if long:
                 why = "the prompt is longer than the model's context"
-                many = f"{UNNAMED} prompts in a row are longer than the model's context"
-                self._unnamed_again(many)
+                self._unnamed_again(f"{UNNAMED} times in a row {why}")
             return self._broken(request, f"{why} ({status})")
         elif reply.status in (401, 403):
             self._stop(f"it refused the key ({status}): set {KEY}")
@@ -424,14 +419,16 @@ class ChatLabeler:
             )
         return None
 
-    def _lost(self, call: int, cost: int, why: str, answer: bytes) -> None:
-        """Record a call that may have been billed; several in a row stop the buying."""
+    def _lost(self, call: int, cost: int, why: str, answer: bytes, tries: int = 1) -> None:
+        """Record a call that may have been billed; stop after several, or a free one tried anew."""
         self._calls.ended(call, cost, why, answer)
         with self._lock:
             self._in_a_row += 1
             stop = self._in_a_row >= IN_A_ROW
         if stop:
             self._stop(f"{IN_A_ROW} calls in a row gave no answer, the last one {why}")
+        if tries and not cost:
+            self._stop(f"it gave {why}")
 
     def _again(
         self, tries: int, waited: float, why: str, after: float | None, *, connected: bool = True

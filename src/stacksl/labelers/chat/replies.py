@@ -76,18 +76,16 @@ def thought_away(reply: str) -> str | None:
 
 
 def cut_in_thought(reply: Mapping[str, Any]) -> bool:
-    """Whether the limit of its length ended a completion before the model had thought to the end.
+    """Whether a completion has a thought without an end, or no answer since its limit was reached.
 
     A server may give the thoughts a place of their own, `reasoning_content` or `reasoning`.
     """
     choice = reply["choices"][0]
-    if choice.get("finish_reason") != "length":
-        return False
-    message = choice["message"]
-    text = message.get("content")
-    text = text if isinstance(text, str) else ""
-    apart = any(message.get(name) for name in ("reasoning_content", "reasoning"))
-    return thought_away(text) is None or (apart and not text.strip())
+    text = choice["message"].get("content")
+    if isinstance(text, str) and thought_away(text) is None:
+        return True
+    apart = any(choice["message"].get(name) for name in ("reasoning_content", "reasoning"))
+    return choice.get("finish_reason") == "length" and apart and not text_of(reply)
 
 
 def text_of(reply: Mapping[str, Any]) -> str:

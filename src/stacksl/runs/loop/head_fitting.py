@@ -151,8 +151,9 @@ class Source:
             assert self.names is not None
             order = generator(self.seed, "mean").permutation(len(self.block))
             sample = order[~np.isin(order, list(self.apart))][:SAMPLE]
-            items = np.asarray(self.block.h[np.sort(sample)], dtype=np.float64).mean(axis=0)
-            self._away = (items - self.names.mean(axis=0)).astype(np.float32)
+            items = np.asarray(self.block.h[np.sort(sample)], dtype=np.float64).sum(axis=0)
+            mean = items / max(1, len(sample))  # 0 where every item is apart
+            self._away = (mean - self.names.mean(axis=0)).astype(np.float32)
         return self._away
 
     def spread_labels(
