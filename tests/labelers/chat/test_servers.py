@@ -228,7 +228,9 @@ def test_a_model_that_seldom_thinks_loses_that_label_and_not_the_run(tmp_path: P
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         assert len(server.bodies) == 6
     assert expect_books(run) == {"label": 4, "broken": 2}
-    assert run.status()["state"] == "finished"
+    status = run.status()
+    assert status["state"] == "finished"
+    assert sum("raise server.answer_tokens" in warning for warning in status["warnings"]) == 1
 
 
 @pytest.mark.parametrize("ended", [None, "stop"])

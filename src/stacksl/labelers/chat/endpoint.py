@@ -30,10 +30,10 @@ class Lost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the server sent: status, seconds of `Retry-After` if it named any, and content."""
+    """What the server sent: status, seconds of `Retry-After`, 0 if it named none, and content."""
 
     status: int
-    retry_after: float | None
+    retry_after: float
     payload: bytes
 
 
@@ -154,15 +154,15 @@ def _shut(wire: socket) -> None:
         wire.shutdown(SHUT_RDWR)
 
 
-def _seconds(text: str | None) -> float | None:
-    """The seconds that a `Retry-After` header means; None where it means none."""
+def _seconds(text: str | None) -> float:
+    """The seconds that a `Retry-After` header means; 0 where it means none."""
     text = (text or "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:12])
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except (ValueError, OverflowError, TypeError):
-        return None
+        return 0.0
 
 
 def _word(fault: Exception) -> str:

@@ -233,7 +233,7 @@ class ChatLabeler:
                 reply = self._endpoint.send(f"POST {COMPLETIONS}", encoded(question.body))
             except NotSent as fault:
                 self._calls.ended(call, 0, str(fault))
-                waited += self._again(tries, waited, str(fault), None, connected=False)
+                waited += self._again(tries, waited, str(fault), 0.0, connected=False)
                 tries += 1
                 continue
             except Lost as fault:
@@ -314,8 +314,9 @@ class ChatLabeler:
             return None
         self._look_at(None if place is None else (place, received.order[place]))
         if place is None:
-            short = f"above {limit or 'its default'}"
+            short = f"above {limit or 'its default'} in a new run"
             told = f": its thought had no end, raise server.answer_tokens {short}" * cut
+            self.warnings += [f"an answer of the model named no option{told}"] * cut
             self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged{told}")
             return self._broken(request, f"the model named no option{told}")
         self._unnamed = 0
@@ -431,13 +432,12 @@ class ChatLabeler:
             self._stop(f"it gave {why}")
 
     def _again(
-        self, tries: int, waited: float, why: str, after: float | None, *, connected: bool = True
+        self, tries: int, waited: float, why: str, least: float, *, connected: bool = True
     ) -> float:
         """Wait before a call is repeated, or stop; the seconds waited.
 
-        Pauses double, and are as long as the server asks `after` at least.
+        Pauses double, and have the `least` seconds that the server asks for.
         """
-        least = after or 0.0
         spent = waited >= PATIENCE if connected else tries + 1 >= TRIES
         if least > PATIENCE:
             self._stop(f"it asks to be tried again in {least:.0f} s ({why})")
