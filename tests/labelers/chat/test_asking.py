@@ -242,6 +242,28 @@ def test_no_reply_is_read_wrongly_and_few_are_lost() -> None:
     assert len(lost) <= 0.03 * sum(each[1] is not None for each in found), lost
 
 
+@pytest.mark.parametrize(
+    ("opened", "closed"),
+    [
+        ("<seed:think>", "</seed:think>"),  # Seed-OSS
+        ("◁think▷", "◁/think▷"),  # Kimi
+        ("<|begin_of_thought|>", "<|end_of_thought|>"),  # OpenThoughts
+        ("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),  # Command A
+        ("<|channel>thought\n", "<channel|>"),  # Gemma 4
+        ("analysisWe see. ", "assistantfinal"),  # gpt-oss, whose special tokens were left out
+        ("<scratchpad>", "</scratchpad>"),
+        (None, "Here is my response:"),  # Granite 3
+        (None, "</think>"),  # DeepSeek-R1, whose template opens the thought
+    ],
+)
+def test_thoughts_in_the_marks_of_other_models_are_not_read(
+    opened: str | None, closed: str
+) -> None:
+    thought = f"{opened or ''}The answer is A. Or is it?"
+    assert read(f"{thought}{closed}B", OPTIONS, letters=True) == 1
+    assert opened is None or thought_away(thought) is None
+
+
 def test_texts_fill_the_template_once() -> None:
     body = body_of("m", DEFAULT, "see {options} and {answer}", ["a{prompt}", "b"], "letter")
     text = body["messages"][0]["content"]

@@ -20,10 +20,16 @@ LETTERS = string.ascii_uppercase
 NEAR = 0.8  # similarity from which a text is taken for the nearest class
 READ = 4000  # characters of a reply that are read, its last ones
 
-_TAGS = "think|thinking|thought|thoughts|reasoning|reflection"
-_OPENED = re.compile(rf"<(?:{_TAGS})>|\[THINK\]|<\|channel\|>analysis", re.IGNORECASE)
+_TAGS = "think|thinking|thought|thoughts|reason|reasoning|reflection|scratchpad|analysis"
+_OPENED = re.compile(
+    rf"[<◁](?:seed:)?(?:{_TAGS})[>▷]|\[THINK\]|<\|channel\|?>(?:analysis|thought)"
+    r"|<\|(?:begin_of_thought|START_THINKING)\|>|\Aanalysis(?-i:[A-Z])",
+    re.IGNORECASE,
+)
 _CLOSED = re.compile(
-    rf"</(?:{_TAGS})>|\[/THINK\]|<\|channel\|>final<\|message\|>|assistantfinal", re.IGNORECASE
+    rf"[<◁]/(?:seed:)?(?:{_TAGS})[>▷]|\[/THINK\]|<\|channel\|>final<\|message\|>|<channel\|>"
+    r"|<\|(?:end_of_thought|END_THINKING)\|>|assistantfinal|Here(?:'s| is) my response:",
+    re.IGNORECASE,
 )
 _SPECIAL = re.compile(r"<\|[^|<>]*\|>|</?s>")  # tokens that a server leaves in
 _VALUE = re.compile(
@@ -115,10 +121,8 @@ def place_in(text: str, shown: Sequence[str], *, letters: bool, cut: bool = Fals
     if (exact := _of_value(text, names, letters=letters)) is not None:
         return None if cut and not letters and _unfinished(_plain(text), exact, names) else exact
     text = text[-READ:].translate(_MARKS)
-    if not cut:  # a thought without marks may be under way
-        stated = [*_stated(text, names, letters=letters)]
-        if stated:
-            return stated[-1]
+    if not cut and (stated := [*_stated(text, names, letters=letters)]):  # it may be thinking
+        return stated[-1]
     if letters and (first := _first_letter(text, names)) is not None:
         return first
     if letters:
@@ -165,8 +169,7 @@ def _stated(text: str, names: Sequence[str], *, letters: bool) -> Iterator[int]:
     spans += [(match.end(1), match.start(1)) for match in _BELONGS.finditer(text) if letters]
     for _, start in sorted(spans):
         remainder = text[start:].split("\n", 1)[0].strip()
-        place = _at_start(remainder, names, letters=letters)
-        if place is not None:
+        if (place := _at_start(remainder, names, letters=letters)) is not None:
             yield place
 
 
@@ -199,11 +202,9 @@ def _first_letter(text: str, names: Sequence[str]) -> int | None:
     """The letter at the beginning of a reply that goes on about it, and lists no others."""
     bare = text.translate(_DECORATION).strip()
     match = re.match(rf"(?:{_NOUN}\s+)?([A-Z])(?=[.:,;\n]|\s*[—–-]|\s|$)", bare, re.IGNORECASE)
-    if match is None or not match[1].isupper():
+    if match is None or match[1] not in LETTERS[: len(names)]:
         return None
     place, after = LETTERS.find(match[1]), bare[match.end() :]
-    if not 0 <= place < len(names):
-        return None
     listed = re.findall(r"(?:^|\s)([A-Z])(?=[.:)](?:\s|$))", re.sub(r"\bnot [A-Z]\b", "", text))
     if (set(listed) - {match[1]}) & set(LETTERS[: len(names)]):
         return None
@@ -222,16 +223,15 @@ def _first_letter(text: str, names: Sequence[str]) -> int | None:
 def _mentioned(text: str, names: Sequence[str], *, cut: bool) -> int | None:
     """The one option whose name a text has, or is nearest to, since names may be misspelled."""
     plain = _plain(text)
-    known = dict(enumerate(names))
-    named = [place for place, name in known.items() if name and _affirmed(plain, name)]
+    named = [place for place, name in enumerate(names) if name and _affirmed(plain, name)]
     longest = [p for p in named if not any(names[p] in names[q] for q in named if q != p)]
     if named:
         several = len(longest) != 1
         return None if several or (cut and _unfinished(plain, longest[0], names)) else longest[0]
     if cut or len(names) < 2 or any(f" {name} " in f" {plain} " for name in names):
         return None
-    alike = ((SequenceMatcher(None, plain[:300], known[p], autojunk=False), -p) for p in known)
-    ranked = sorted(((matcher.ratio(), place) for matcher, place in alike), reverse=True)
+    alike = (SequenceMatcher(None, plain[:300], name, autojunk=False).ratio() for name in names)
+    ranked = sorted(((ratio, -place) for place, ratio in enumerate(alike)), reverse=True)
     best, second = ranked[0], ranked[1]
     return -best[1] if best[0] >= NEAR and best[0] > second[0] else None
 
