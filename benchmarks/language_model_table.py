@@ -37,14 +37,17 @@ def tested(cells: dict[Key, Cell], items: int, base: float) -> list[str]:
         f"{items:,} questions to label, {n} to test on, chance 0.250. Base model"
         f" {base:.3f} (standard error {(base * (1 - base) / n) ** 0.5:.3f}).",
         "",
-        "| labels | bought by | seeds | test accuracy | over random, by seeds | by questions |",
-        "|---|---|---|---|---|---|",
+        "| labels | bought by | seeds | test accuracy | over random, by seeds | by questions"
+        " | over margin, by questions |",
+        "|---|---|---|---|---|---|---|",
     ]
     for (budget, gate), found in sorted(test.items()):
         if not found:
             continue
         other = test[budget, "random"] if gate != "random" else {}
         more = f"{difference(found, other)} | {of_questions(found, other):.3f}" if other else " | "
+        beside = test[budget, "margin"] if gate not in ("margin", "random") else {}
+        more += f" | {over(found, beside)}" if beside else " | "
         accuracy = shown(*interval([row["accuracy"] for row in found.values()]))
         labels = next(iter(found.values()))["labels"]
         lines.append(f"| {budget:.0%} ({labels}) | {gate} | {len(found)} | {accuracy} | {more} |")
