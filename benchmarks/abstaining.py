@@ -83,7 +83,7 @@ def measure(train: Dataset, test: Dataset, seed: int, budget: int, names: bool) 
         labeler = Withholding(answers)
         done = run(items, labeler=labeler, budget=budget, seed=seed, out=Path(folder) / "r", **plan)
         with done.ledger as ledger:
-            said = ledger.said()
+            said = ledger.counts_by_kind()
         assert isinstance(done.model, Model)
         return {
             "seed": seed,

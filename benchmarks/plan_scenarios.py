@@ -43,7 +43,7 @@ from stacksl.models.forecast import (
     Growth,
     Normal,
     Z,
-    ahead,
+    accuracy_at,
     carried_over,
     gain,
     logit,
@@ -453,7 +453,7 @@ def forecasts(mine: Scenario, known: Growth) -> Iterator[tuple[str, Estimate, fl
         return float(np.interp(np.log(n), np.log(labels), reached))
 
     def expected(level: Normal, n: int, wanted: int) -> Estimate:
-        return ahead(known, level, n, wanted, mine.options)
+        return accuracy_at(known, level, n, wanted, mine.options)
 
     for wanted in (100, 200, 500):
         if wanted <= labels[-1]:

@@ -25,7 +25,7 @@ from stream_or_pool import HELD_OUT, SETS, encoded, split
 
 from stacksl.core.threads import one_thread
 from stacksl.runs.loop.choosers import Stream
-from stacksl.runs.loop.covering import Covering
+from stacksl.runs.loop.covering import StreamCoverage
 from stacksl.runs.loop.game import play
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.settings.resolve import resolve
@@ -42,7 +42,7 @@ def accuracy(world: World, names: np.ndarray, rule: str, labels: int, seed: int)
     with tempfile.TemporaryDirectory() as folder:
         pool = Pool(world.block, world.answers, names, list(range(len(world.answers))), settings)
         game = game_of(pool, rule, labels, Path(folder))
-        covering = Covering.begin(settings, game.learner, game.examples, names)
+        covering = StreamCoverage.begin(settings, game.learner, game.examples, names)
         game.trainer = LinearTrainer(
             game.examples, game.learner, game.ledger, names, seed,
             on_the_way=covering is not None, covering=covering,

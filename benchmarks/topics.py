@@ -163,7 +163,7 @@ def proposals(root: Path, seeds: int) -> Iterator[dict[str, Any]]:
                 )  # fmt: skip
                 found = run.status()["proposed"]
                 with run.ledger as ledger:
-                    none = ledger.said("train")["none"]
+                    none = ledger.counts_by_kind("train")["none"]
             majority, share = [], []
             for number in range(len(found)):
                 prompts, groups = shown[-1]

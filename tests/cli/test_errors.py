@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.cli.entry import GONE
+from stacksl.cli.entry import REMOVED
 from stacksl.errors import RunError
 
 Type = Callable[..., object]
@@ -90,11 +90,11 @@ def test_a_mistyped_command_is_one_line_with_a_hint(stacksl, words, hint) -> Non
     assert hint in said
 
 
-@pytest.mark.parametrize("words", GONE)
+@pytest.mark.parametrize("words", REMOVED)
 def test_a_verb_that_is_gone_names_the_command_to_use(stacksl, words: str) -> None:
     said = stacksl.refused(*words.split(), "x")
     name = words if words.startswith("--") else f"stacksl {words}"
-    assert said == f"stacksl: `{name}` is gone: {GONE[words]}\n"
+    assert said == f"stacksl: `{name}` is gone: {REMOVED[words]}\n"
 
 
 @pytest.mark.parametrize("words", [[], ["ledger"]])

@@ -39,7 +39,7 @@ def made_with(folder: Path, **settings: Any) -> RunFolder:
 
 def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     """A run's folder with what `export` reads."""
-    from stacksl.lm.export.card import About
+    from stacksl.lm.export.card import Provenance
     from stacksl.lm.export.folder import write_model
     from stacksl.lm.loading import open_base
     from stacksl.lm.settings import LoraSettings
@@ -54,7 +54,7 @@ def make_run(folder: Path, base: Path, **changes: Any) -> Path:
         "dtype": "float32", "positions": 64,
     }  # fmt: skip
     adapter = Adapter(loaded, LoraSettings(rank=2), seed=0)
-    write_model(run.model, adapter, About(**about | changes))
+    write_model(run.model, adapter, Provenance(**about | changes))
     return folder
 
 

@@ -67,7 +67,7 @@ def test_topics_are_written_edited_and_begin_a_run(stacksl, file) -> None:
     sources = prepare(str(file), settings=settings).spec.sources
     assert set(sources.classes.names) == set(WORDS)
     assert sorted(map(len, sources.classes.examples)) == [6, 6, 12]
-    assert len(sources.aside) == 24, "no label of an example is bought"
+    assert len(sources.excluded) == 24, "no label of an example is bought"
     people = ["--labeler", "file", "--features", "hashing", "--budget", "12", "--dry-run"]
     told = stacksl("run", str(file), "--classes", "topics.xlsx", *people).out
     assert "12 at most, of 66 rows, without 24 rows with the text of an example of a class" in told

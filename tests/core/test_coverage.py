@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stacksl.core.heads import coverage
-from stacksl.core.heads.coverage import Seen, doubts, kernel_of, most_covering, stands_for
+from stacksl.core.heads.coverage import SeenItems, doubts, kernel_of, most_covering, stands_for
 from stacksl.core.heads.linear import ClassHead
 from stacksl.core.heads.logistic import Strength
 from stacksl.core.heads.spreading import neighbor_graph, restored_graph, spread
@@ -71,9 +71,9 @@ def test_a_graph_is_restored_bit_for_bit() -> None:
     assert spread(again, rows, labels, 10).tobytes() == spread(graph, rows, labels, 10).tobytes()
 
 
-def seen(h, doubt, rounds, bought, names) -> Seen:
+def seen(h, doubt, rounds, bought, names) -> SeenItems:
     """After the `rounds` of a stream, each bought item noted after its round."""
-    found = Seen(names)
+    found = SeenItems(names)
     for row in rounds:
         found.add(h[row], doubt[row], found.labels)
         if row in bought:
@@ -116,7 +116,7 @@ def test_only_the_last_items_are_held_and_they_are_enough_to_begin_again(monkeyp
     h, names, doubt = cloud(), cloud(5, seed=1), np.random.default_rng(0).random(60)
     bought = [0, 1, 20, 33, 44]
     whole = seen(h, doubt, range(50), bought, names)
-    again = Seen(names)
+    again = SeenItems(names)
     again.skip(34)
     for row in bought:
         again.buy(h[row])

@@ -17,9 +17,8 @@ from stacksl.core.blocks import Array, PairBlock, SharedBlock
 from stacksl.core.heads import logistic as refits
 from stacksl.core.heads import spreading
 from stacksl.core.heads.abstaining import FEWEST, auroc, best_threshold, stands_for
-from stacksl.core.heads.linear import refit
+from stacksl.core.heads.linear import FLOOR, mixture_weights, refit, tempered
 from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength
-from stacksl.core.heads.mixing import FLOOR, mixture_weights, tempered
 from stacksl.core.heads.spreading import Graph, neighbor_graph, spread
 from stacksl.core.scorers import ScorerSettings, make_scorer, restore_head
 from stacksl.errors import FeatureError

@@ -79,7 +79,7 @@ def test_a_session_by_keyboard_alone(visit: Callable[..., Any], tmp_path: Path) 
     assert (status["state"], status["spent"]) == ("finished", 10)
     with served.run.ledger as ledger:
         notes = [answer.note for answer in ledger.texts()]
-        said = ledger.said()
+        said = ledger.counts_by_kind()
     assert notes == ["sure: A, 1, 0 and ?"]
     assert said == {"label": 9, "none": 0, "ambiguous": 1, "broken": 0}
     assert served.run.replay()["labels"] >= 7
@@ -97,7 +97,7 @@ def test_offline_a_double_click_and_a_second_tab(visit: Callable[..., Any], tmp_
         page.keyboard.press("a")
     wait_until(lambda: "No connection" in page.inner_text("#said"))
     with served.run.ledger as ledger:
-        assert ledger.said()["label"] == 0
+        assert ledger.counts_by_kind()["label"] == 0
     assert page.inner_text("#left") == "8"
     page.context.set_offline(False)
     wait_until(lambda: page.inner_text("#said") == "")

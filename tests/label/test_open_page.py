@@ -74,7 +74,7 @@ def test_the_page_of_a_finished_run_stays_after_its_report_is_made_again() -> No
     player = SimpleNamespace(over=threading.Event(), fault=None)
     site, server = SimpleNamespace(player=player, watched=False), SimpleNamespace(should_exit=False)
     player.over.set()  # as it is once the report was made again
-    _stop_at_the_end(cast(Any, site), server, 0.0, stays=True)
+    _stop_at_the_end(cast(Any, site), server, 0.0, keep_open=True)
     time.sleep(1.2)
     assert not server.should_exit
     player.fault = RuntimeError()

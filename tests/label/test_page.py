@@ -290,9 +290,9 @@ def test_sheets_and_page_take_turns(opened: Opened) -> None:
 
 
 def test_hostile_texts_are_shown_and_nothing_of_them_is_markup(opened: Opened) -> None:
-    from stacksl.label.pages import seen
+    from stacksl.label.pages import visible_html
 
-    text = str(seen('<script>alert(1)</script>"\u202eevil\u2066\x1b[2J\r\n{{ 7*7 }}'))
+    text = str(visible_html('<script>alert(1)</script>"\u202eevil\u2066\x1b[2J\r\n{{ 7*7 }}'))
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert '<span class="sign">U+202E</span>' in text

@@ -224,7 +224,7 @@ class Buying(RuleBasedStateMachine):
             for p, word, c, note in given
         ]
         receipts = self.ledger.take(answers, durable=durable)
-        taken = [receipt.lesson for receipt in receipts if receipt.lesson is not None]
+        taken = [receipt.example for receipt in receipts if receipt.example is not None]
         self.lessons += [(d.item, label.index) for d, label in taken]
         assert all(d.asked and d.item == f"q{d.round - 1}" for d, _ in taken)
         assert [receipt.answer for receipt in receipts] == answers
@@ -245,7 +245,7 @@ class Buying(RuleBasedStateMachine):
         answer = Answer(lease.item, lease.slot, lease.token, 0, "fake", PRICE + over)
         state = self.state_of(lease)
         try:
-            assert [receipt.lesson for receipt in self.ledger.take([answer])] == [None]
+            assert [receipt.example for receipt in self.ledger.take([answer])] == [None]
         except LabelerError:
             assert state != "answered"
 
@@ -322,7 +322,7 @@ class Buying(RuleBasedStateMachine):
                 ledger.accounts.budget,
                 ledger.accounts.money,
             )
-            assert again.said() == ledger.said()
+            assert again.counts_by_kind() == ledger.counts_by_kind()
             assert again.accounts.further == ledger.accounts.further
             assert again.audited_by_all() == ledger.audited_by_all()
             assert again.uncharged() == ledger.uncharged()

@@ -87,7 +87,7 @@ def make_records(count: int = ITEMS) -> list[ItemRecord]:
 
 def lessons(receipts: Sequence[Receipt]) -> list[tuple[Decision, Label]]:
     """What is to be learned of answers that were taken."""
-    return [receipt.lesson for receipt in receipts if receipt.lesson is not None]
+    return [receipt.example for receipt in receipts if receipt.example is not None]
 
 
 def stored(path: Path, table: Table = ITEMS_TABLE) -> list[ItemRecord | None]:

@@ -14,7 +14,7 @@ def state(ledger):
         ledger.accounts.left,
         ledger.accounts.learned,
     )
-    return sums, ledger.open_purchases(), ledger.head, ledger.seen("q1"), ledger.export()
+    return sums, ledger.open_purchases(), ledger.head, ledger.has_decision("q1"), ledger.export()
 
 
 def fill(ledger, full=True):

@@ -141,7 +141,7 @@ def test_what_fails_half_way_is_taken_back_whole(book) -> None:
     assert (repr(ledger.accounts), ledger.entries) == (fresh, [])
     record(told)
     accounts = ledger.accounts
-    assert (accounts.budget, accounts.money, accounts.classes, accounts.taught) == (
+    assert (accounts.budget, accounts.money, accounts.classes, accounts.learned_labels) == (
         12,
         4,
         5,
@@ -171,7 +171,7 @@ def test_a_ledger_reads_the_items_that_its_rows_name(large: Ledger) -> None:
     assert [purchase.item for purchase in large.open_purchases()] == ["i7"]
     assert known(large) == 2, "of 40, those of its rows"
     large.verify()
-    assert not any(large.seen(f"i{number}") for number in range(40))
+    assert not any(large.has_decision(f"i{number}") for number in range(40))
     assert known(large) == 2
     large.reserve(["i3", "i4"])
     assert known(large) == 4
@@ -208,7 +208,7 @@ def test_receipts_come_in_the_order_of_the_answers(book, decision):
     assert [receipt.outcome for receipt in receipts] == [
         "accepted", "accepted", "repeated", "disputed", "repeated", "accepted",
     ]  # fmt: skip
-    assert [receipt.lesson is None for receipt in receipts] == [False, False, *[True] * 4]
+    assert [receipt.example is None for receipt in receipts] == [False, False, *[True] * 4]
     assert ledger.take([]) == []
 
 

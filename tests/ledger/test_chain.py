@@ -156,7 +156,7 @@ def test_a_forgotten_item_leaves_the_chain_whole(kept, path):
         rounds = [row for row in ledger.rows() if row.event == "round"]
         gone = f"forgotten-{rounds[2].surrogate}"
         assert [row.item for row in rounds] == ["q0", "q1", gone]
-        assert ledger.seen(gone)
+        assert ledger.has_decision(gone)
         assert ledger.accounts.spent == 2
 
 

@@ -109,7 +109,7 @@ def test_no_byte_is_left_while_the_ledger_is_open(told, path):
 
 def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     head, rows = told.head, list(told.rows())
-    sums = (told.accounts.learned, told.said())
+    sums = (told.accounts.learned, told.counts_by_kind())
     assert [p.slot for p in told.open_purchases()] == [2]
     name = erase(told)
     told.verify({"before": head, "now": told.head})
@@ -125,7 +125,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     assert list(requests) == ["1", "2", "3", "4"]
     assert (charge(after[-1]), after[-1].slot, after[-1].purpose) == (0, None, None)
     assert told.open_purchases() == []
-    assert (told.accounts.spent, told.accounts.learned, told.said()) == (3, *sums)
+    assert (told.accounts.spent, told.accounts.learned, told.counts_by_kind()) == (3, *sums)
     gone = [r for r in after if r.erased]
     assert {r.event for r in gone} == {
         "round",

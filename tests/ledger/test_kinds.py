@@ -29,12 +29,12 @@ def test_it_is_charged_once_and_never_learned(book, decision, path, said):
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "answered"]
     counts = {"label": 0, "none": 0, "ambiguous": 0, "broken": 0}
-    assert ledger.said() == ledger.said("train") == counts | {said: 1}
-    assert ledger.said("audit") == counts
+    assert ledger.counts_by_kind() == ledger.counts_by_kind("train") == counts | {said: 1}
+    assert ledger.counts_by_kind("audit") == counts
     assert (ledger.export()[0]["answer"], ledger.export()[0]["said"]) == (None, said)
     ledger.close()
     with Ledger.open(path) as again:
-        assert again.said() == counts | {said: 1}
+        assert again.counts_by_kind() == counts | {said: 1}
         assert lessons(again.take([answer])) == []
         again.verify({"a file": again.head})
 
@@ -68,7 +68,7 @@ def test_what_does_not_belong_together_is_refused_without_a_quotation(
         ledger.take([Answer("q1", 0, 1, 0, "me"), replace(NONE, **changes)])
     assert "third thing" not in str(caught.value)
     assert "page 4" not in str(caught.value)
-    assert ledger.said()["label"] == 0
+    assert ledger.counts_by_kind()["label"] == 0
 
 
 def test_texts_lie_beside_the_chain_which_holds_their_salted_hash(book, decision, path):
@@ -107,7 +107,7 @@ def test_what_comes_with_more_words_is_kept_and_is_no_dispute(book, decision):
     assert events(ledger) == ["round", "reserved", "answered", "late"]
     assert ledger.texts() == [NONE]
     assert ledger.uncharged() == ([], [])
-    assert (ledger.accounts.spent, ledger.said()["none"]) == (1, 1)
+    assert (ledger.accounts.spent, ledger.counts_by_kind()["none"]) == (1, 1)
 
 
 def test_empty_texts_are_none(book, decision):
@@ -150,7 +150,8 @@ def test_a_correction_to_a_candidate_is_learned_once(book, decision, path):
     assert ledger.correct("q0", 1, "mapped") is None
     again = ["corrected", "relabeled"]
     assert events(ledger)[-6:] == [*again, "corrected", "learned", *again]
-    assert (ledger.accounts.spent, ledger.accounts.learned, ledger.said()["label"]) == (2, 2, 2)
+    accounts = ledger.accounts
+    assert (accounts.spent, accounts.learned, ledger.counts_by_kind()["label"]) == (2, 2, 2)
     ledger.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})

@@ -282,7 +282,7 @@ def test_an_item_is_bought_once(book, decision):
         ledger.post([decision(2), decision(3, item="q0")])
     assert ledger.accounts.spent == 1
     assert len(ledger.open_purchases()) == 1
-    assert not ledger.seen("q1")  # the whole post was taken back
+    assert not ledger.has_decision("q1")  # the whole post was taken back
 
 
 def test_what_waits_is_bounded(path, decision, records):

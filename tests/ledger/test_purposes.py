@@ -31,10 +31,10 @@ def test_an_audit_is_charged_and_never_asked_or_learned(book, decision, path):
     assert lessons(ledger.take(said)) == []
     assert sums(ledger, "asked", "spent", "spent_money", "learned") == (1, 3, 14, 0)
     assert list(ledger.audited().items()) == [("q3", said[0]), ("q7", said[1])]
-    assert not ledger.seen("q3")
+    assert not ledger.has_decision("q3")
     assert [row.round for row in ledger.rows() if row.purpose == "audit"] == [None] * 4
     assert sum(charge(row) for row in ledger.rows()) == ledger.accounts.spent
-    assert ledger.said("audit") == {"label": 1, "none": 0, "ambiguous": 1, "broken": 0}
+    assert ledger.counts_by_kind("audit") == {"label": 1, "none": 0, "ambiguous": 1, "broken": 0}
     ledger.correct("q3", 1, "me")
     assert ledger.audited()["q3"].index == 1
     assert ledger.accounts.learned == 0
@@ -92,8 +92,8 @@ def test_owned_labels_cost_nothing_and_are_learned(book, decision, path):
     (row,) = (r for r in ledger.rows() if r.event == "answered" and r.item == "q4")
     assert repr(row.decision()) == repr(owned_decision("q4", 4))  # NaN is not equal to itself
     assert {row["labeler"] for row in ledger.export()} == {"labels from May.csv"}
-    assert ledger.said() == dict.fromkeys(["label", "none", "ambiguous", "broken"], 0)
-    assert ledger.said("owned")["label"] == 2
+    assert ledger.counts_by_kind() == dict.fromkeys(["label", "none", "ambiguous", "broken"], 0)
+    assert ledger.counts_by_kind("owned")["label"] == 2
     assert ledger.post([decision(1)])[0].asked
     ledger.close()
     assert "May" not in chain_of(path)

@@ -47,7 +47,7 @@ def test_a_label_is_corrected_from_and_to_every_kind(ledger: Ledger) -> None:
     for said in ("none", "ambiguous", "broken"):
         ledger.correct("q0", None, "anna", said=said)  # type: ignore[arg-type]
         assert labels(ledger)["q0"] is None
-        assert ledger.said("train")[said] == 1
+        assert ledger.counts_by_kind("train")[said] == 1
         ledger.correct("q0", 3, "anna")
         assert labels(ledger)["q0"] == ledger.label_of("q0") == 3
     assert (ledger.accounts.spent, ledger.accounts.learned) == (5, 3)
@@ -81,16 +81,16 @@ def test_agreement_counts_first_answers_and_none_that_is_set_aside(ledger: Ledge
     ledger.take([Answer("q0", 1, 1, 3, "ben")])
     ledger.correct("q0", 3, "anna")
     assert [(a.word, b.word) for a, b in ledger.agreement()] == [(1, 3)]
-    ledger.stand("set_aside", "anna")
+    ledger.set_standing("set_aside", "anna")
     assert ledger.agreement() == []
 
 
 def test_answers_of_one_set_aside_are_paid_and_learned_when_kept(ledger, decision) -> None:
-    ledger.stand("set_aside", "anna")
+    ledger.set_standing("set_aside", "anna")
     ledger.post([decision(6, item="q5")])
     assert lessons(ledger.take([Answer("q5", 0, 1, 1, "anna")])) == []
     assert ledger.accounts.spent == 6
-    ledger.stand("kept", "anna")
+    ledger.set_standing("kept", "anna")
     assert labels(ledger) == {"q0": 1, "q1": 0, "q2": 2, "q5": 1}
     assert ledger.standing["anna"] == "kept"
 
@@ -98,7 +98,7 @@ def test_answers_of_one_set_aside_are_paid_and_learned_when_kept(ledger, decisio
 def test_who_is_set_aside_teaches_nothing_until_kept(ledger: Ledger) -> None:
     ledger.reserve(["q1"], "train")
     ledger.take([Answer("q1", 1, 1, 3, "ben")])
-    ledger.stand("set_aside", "anna")
+    ledger.set_standing("set_aside", "anna")
     assert labels(ledger) == {"q0": None, "q1": 3, "q2": 2}
     assert ledger.set_aside == {"anna"}
     assert audited(ledger) == {"q4": 0}
@@ -108,14 +108,14 @@ def test_who_is_set_aside_teaches_nothing_until_kept(ledger: Ledger) -> None:
     assert labels(ledger)["q0"] == 2
     assert audited(ledger) == {"q3": 3, "q4": 0}
     assert ledger.bought("audit") == ["q3", "q4"]
-    ledger.stand("kept", "anna")
+    ledger.set_standing("kept", "anna")
     assert labels(ledger) == {"q0": 1, "q1": 0, "q2": 2}
     assert audited(ledger) == {"q3": 1, "q4": 0}
 
 
 def test_who_is_set_aside_later_still_measures_the_audit_that_was_shown(ledger: Ledger) -> None:
     ledger.show_audit()
-    ledger.stand("set_aside", "anna")
+    ledger.set_standing("set_aside", "anna")
     assert audited(ledger) == {"q3": 1, "q4": 0}
     assert audited(ledger, now=True) == {"q4": 0}
     with pytest.raises(LedgerError, match="a further slot belongs"):
@@ -124,7 +124,7 @@ def test_who_is_set_aside_later_still_measures_the_audit_that_was_shown(ledger: 
 
 def test_a_forgotten_item_is_not_learned_again(ledger: Ledger) -> None:
     ledger.forget("q0")
-    ledger.stand("set_aside", "anna")
+    ledger.set_standing("set_aside", "anna")
     assert [row.event for row in ledger.rows()][-2:] == ["set_aside", "relabeled"]
 
 
@@ -151,5 +151,5 @@ def test_agreement_is_of_the_first_two_answers_of_a_row(ledger: Ledger) -> None:
     ledger.reserve(["q0"], "train")
     ledger.take([Answer("q0", 2, 1, 3, "carl")])
     assert [(a.labeler, b.labeler) for a, b in ledger.agreement()] == [("anna", "ben")]
-    ledger.stand("set_aside", "anna")
+    ledger.set_standing("set_aside", "anna")
     assert ledger.agreement() == [], "the other two were not asked independently"

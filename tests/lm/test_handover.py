@@ -13,8 +13,8 @@ import pytest
 from stacksl.errors import RunError, SettingsError
 from stacksl.files import formats
 from stacksl.lm import Likelihood, Tokenizing
-from stacksl.lm.export.card import About, card_text, model_arguments
-from stacksl.lm.export.folder import merge, read_about, write_model
+from stacksl.lm.export.card import Provenance, card_text, model_arguments
+from stacksl.lm.export.folder import merge, read_provenance, write_model
 from stacksl.models.adapted import AdaptedModel
 from stacksl.types import Item
 
@@ -28,7 +28,7 @@ RUN = adapted()
 FACTS = replace(RUN, data=replace(RUN.data, name="stories | toy"), warnings=("one *odd* thing",))
 
 
-def about_of(base: Any, **changes: Any) -> About:
+def about_of(base: Any, **changes: Any) -> Provenance:
     facts: dict[str, Any] = {
         "name": base.name,
         "source": base.source,
@@ -46,7 +46,7 @@ def about_of(base: Any, **changes: Any) -> About:
         "classes": ("no", "yes"),
         "columns": {"prompt": "text"},
     }
-    return About(**facts | changes)
+    return Provenance(**facts | changes)
 
 
 def adapter_of(folder: Path) -> Any:
@@ -66,7 +66,7 @@ def adapter_of(folder: Path) -> Any:
     return adapter
 
 
-def rows_of(tokenizer: Any, about: About) -> Any:
+def rows_of(tokenizer: Any, about: Provenance) -> Any:
     form = about.form(tokenizer)
     return Tokenizing(tokenizer, about.limits).items([form.render(item) for item in ITEMS])
 
@@ -84,7 +84,7 @@ def gap(found: Any, ours: Any) -> float:
 
 
 @pytest.fixture(scope="module")
-def handed(stories: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, About, Any]:
+def handed(stories: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Provenance, Any]:
     """A model's folder, what is said about it, and its option likelihoods before it was written."""
     adapter = adapter_of(stories)
     about = about_of(adapter.base)
@@ -93,12 +93,12 @@ def handed(stories: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return folder, about, sums_of(adapter.model, rows_of(adapter.base.tokenizer, about))
 
 
-def test_what_was_written_is_read_again(handed: tuple[Path, About, Any]) -> None:
+def test_what_was_written_is_read_again(handed: tuple[Path, Provenance, Any]) -> None:
     folder, about, _ = handed
-    assert read_about(folder) == about
+    assert read_provenance(folder) == about
 
 
-def test_peft_loads_it_and_scores_the_same(handed: tuple[Path, About, Any]) -> None:
+def test_peft_loads_it_and_scores_the_same(handed: tuple[Path, Provenance, Any]) -> None:
     """By plain passes of PEFT's model; that none of our code is needed: `test_adapter_files`."""
     import torch
     from peft import AutoPeftModelForCausalLM
@@ -120,7 +120,9 @@ def test_peft_loads_it_and_scores_the_same(handed: tuple[Path, About, Any]) -> N
     assert found == pytest.approx(ours.tolist(), abs=1e-4)
 
 
-def test_the_merged_model_scores_the_same(handed: tuple[Path, About, Any], tmp_path: Path) -> None:
+def test_the_merged_model_scores_the_same(
+    handed: tuple[Path, Provenance, Any], tmp_path: Path
+) -> None:
     from stacksl.lm.loading import open_base
 
     folder, about, ours = handed
@@ -138,7 +140,7 @@ def test_the_merged_model_scores_the_same(handed: tuple[Path, About, Any], tmp_p
 
 
 def test_a_folder_that_holds_something_is_left_alone(
-    handed: tuple[Path, About, Any], tmp_path: Path
+    handed: tuple[Path, Provenance, Any], tmp_path: Path
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(RunError, match="a new or empty folder was expected .* not empty"):
@@ -148,7 +150,7 @@ def test_a_folder_that_holds_something_is_left_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_another_base_is_refused(handed: tuple[Path, About, Any], tmp_path: Path) -> None:
+def test_another_base_is_refused(handed: tuple[Path, Provenance, Any], tmp_path: Path) -> None:
     folder, about, _ = handed
     other = tmp_path / "model"
     other.mkdir()
@@ -167,20 +169,20 @@ def test_another_base_is_refused(handed: tuple[Path, About, Any], tmp_path: Path
 
 def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no adapted language model .* --adapt"):
-        read_about(tmp_path)
+        read_provenance(tmp_path)
     for number in (1, 99):
         (tmp_path / "lm.json").write_text(formats.to_json({formats.FORMAT: number}))
         with pytest.raises(RunError, match=f"{formats.LANGUAGE_MODEL}, .* {number}: use the stack"):
-            read_about(tmp_path)
+            read_provenance(tmp_path)
     for text in ("[]", "{", '{"sha256": "0"}'):
         (tmp_path / "lm.json").write_text(text)
         with pytest.raises(RunError, match="lm.json cannot be read .* or delete it"):
-            read_about(tmp_path)
+            read_provenance(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
 def test_a_flipped_bit_of_adapter_or_settings_is_refused(
-    handed: tuple[Path, About, Any], tmp_path: Path, name: str
+    handed: tuple[Path, Provenance, Any], tmp_path: Path, name: str
 ) -> None:
     other = tmp_path / "model"
     shutil.copytree(handed[0], other)
@@ -194,7 +196,7 @@ def test_a_flipped_bit_of_adapter_or_settings_is_refused(
         AdaptedModel.load(other)
 
 
-TOY = About(
+TOY = Provenance(
     name="Org/Base-1B",
     source="Org/Base-1B",
     revision="0123abc",

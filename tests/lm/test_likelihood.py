@@ -164,7 +164,7 @@ def test_a_second_naive_pass_differs_by_rounding_alone(
 ) -> None:
     likelihood = Likelihood(make_model(kind, sliding_window=30))
     with torch.no_grad():
-        again = [value for value, _ in likelihood._widened(items, "sums")]
+        again = [value for value, _ in likelihood._by_other_kernels(items, "sums")]
         assert_same([torch.cat(again)], [scores(likelihood.model, items, "naive")])
 
 

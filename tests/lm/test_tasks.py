@@ -14,7 +14,7 @@ import pytest
 
 from stacksl.errors import DataError, RunError
 from stacksl.lm import NORMALIZATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalized
-from stacksl.lm.export.card import About, model_arguments
+from stacksl.lm.export.card import Provenance, model_arguments
 from stacksl.lm.export.folder import write_model
 from stacksl.lm.export.tasks import METRICS, Task, command, write_task
 from stacksl.types import Item
@@ -213,7 +213,7 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
     with torch.no_grad():
         for each in adapter.parameters():
             each += 0.1 * torch.randn_like(each)
-    about = About(
+    about = Provenance(
         name=str(base), source=loaded.source, fingerprint=loaded.fingerprint, stamp="",
         answer_format="letter", template="{prompt}\n{options}\nAnswer:", normalization="sum",
         temperature=1.0, dtype=loaded.dtype, pmi_context="empty",

@@ -25,7 +25,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.items.corpus import Corpus as Items
 from stacksl.runs.loop.choosers import Pool, Stream
-from stacksl.runs.loop.game import Batches, Examples, Game, play
+from stacksl.runs.loop.game import Examples, Game, PurchaseLimits, play
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision
@@ -161,7 +161,7 @@ def game_of(
         labeler=labeler or OracleLabeler(answers, {i.id: len(i.candidates) for i in items}),
         examples=examples,
         trainer=LinearTrainer(examples, learner, ledger, names, seed, on_the_way=ranks),
-        batches=Batches(batch),
+        batches=PurchaseLimits(batch),
     )
 
 

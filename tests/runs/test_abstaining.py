@@ -67,7 +67,7 @@ def test_a_pool_asks_less_often_of_what_nobody_can_answer(tmp_path: Path) -> Non
     items, answers = two_of_three(300)
     plan = {"mode": "pool", "audit": 0, "open_questions": 10, "out": tmp_path / "run"}
     done = run(items, labeler=lambda request: answers.get(request.item), budget=60, **plan)
-    said = done.ledger.said()
+    said = done.ledger.counts_by_kind()
     assert len(answers) < 0.7 * len(items)
     assert 0 < said["none"] < 0.2 * 60
     assert done.replay()["labels"] == said["label"]

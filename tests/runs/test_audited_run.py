@@ -84,7 +84,7 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
     _, game, *_ = caught[0]
     examples, corpus = game.examples, game.corpus
     rows = [corpus.row[str(row["item"])] for row in made.ledger.export()]
-    rows = [row for row, _, _ in examples.bought] + [r for r in rows if r in corpus.aside()]
+    rows = [row for row, _, _ in examples.bought] + [r for r in rows if r in corpus.outside_pool()]
     assert len(rows) == BUDGET
     if not names:
         gold = np.array([ANSWERS[corpus.ids[row]] for row in rows])

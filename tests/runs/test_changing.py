@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.cli.verbs.ls import _shown as status_shown
+from stacksl.cli.verbs.ls import _summary as status_shown
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.labelers.protocol import Request

@@ -75,7 +75,7 @@ def test_an_item_that_is_an_example_is_set_aside_and_forgotten_with_it(tmp_path)
     own = list(texts)[:20]
     lines = "".join(f"{texts[i].upper()}|" for i in own)
     waiting = begin(tmp_path, classes=listed(tmp_path, f"bread,{lines}\nsea,\nnight,\n"), audit=4)
-    assert RunSpec.open(RunFolder(waiting.path)).sources.aside == frozenset(range(20))
+    assert RunSpec.open(RunFolder(waiting.path)).sources.excluded == frozenset(range(20))
     done = play(waiting)
     assert not set(own) & {each["item"] for each in bought(done)}, "nobody was asked"
     assert done.status()["audit"]["n"] == 4

@@ -76,7 +76,7 @@ def told(made: Run, what: Callable[[Ledger], Any]) -> Any:
 
 
 def none_said(made: Run) -> int:
-    return int(told(made, lambda ledger: ledger.said())["none"])
+    return int(told(made, lambda ledger: ledger.counts_by_kind())["none"])
 
 
 def purchases(made: Run) -> list[tuple[object, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -62,11 +63,17 @@ def write(folder: Path, rows: list[dict[str, str]]) -> Path:
     return write_rows(folder / "tickets.csv", rows)
 
 
-def judged(data: Any, out: Path, **settings: Any) -> stacksl.Run:
-    """A run over the column `gpt` that the column `truth` answers."""
+def judged(data: Any, folder: Path, **settings: Any) -> stacksl.Run:
+    """A run in `folder` over the column `gpt` of a file, a frame or rows, which `truth` answers."""
+    data = str(write(folder, data)) if isinstance(data, list) else data
     given = {"model_labels": "gpt", "labeler": "oracle", "columns.label": "truth", "seed": 3}
-    given |= {"features": "hashing", "audit": 40, "budget": 80, "out": out}
+    given |= {"features": "hashing", "audit": 40, "budget": 80, "out": folder / "run"}
     return stacksl.run(data, **{k: v for k, v in (given | settings).items() if v is not None})
+
+
+def without_truth(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows as people get them, whose answers are not in the file."""
+    return [{name: value for name, value in row.items() if name != "truth"} for row in rows]
 
 
 def facts_of(run: stacksl.Run) -> dict[str, Any]:
@@ -76,7 +83,7 @@ def facts_of(run: stacksl.Run) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, list[dict[str, str]]]:
     folder, rows = tmp_path_factory.mktemp("column"), tickets()
-    return judged(str(write(folder, rows)), folder / "run"), rows
+    return judged(rows, folder), rows
 
 
 def test_the_audit_judges_the_column_and_the_model_beside_it(made: Any) -> None:
@@ -147,9 +154,18 @@ def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) ->
     assert (column["flagged"], column["unasked"]) == (marked.count(True), len(rows) - 80)
 
 
-def test_the_table_marks_the_doubtful_labels(made: Any, tmp_path: Path) -> None:
-    run = judged(str(write(tmp_path, made[1])), tmp_path / "run", budget=40)
-    table, column = label_own(run, None), facts_of(run)["column"]
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> stacksl.Run:
+    """A run that bought its audit alone; a test that changes it copies it."""
+    return judged(tickets(), tmp_path_factory.mktemp("audited"), budget=None)
+
+
+def copy_of(run: stacksl.Run, folder: Path) -> stacksl.Run:
+    return stacksl.Run(shutil.copytree(run.path, folder / "run"))
+
+
+def test_the_table_marks_the_doubtful_labels(audited: stacksl.Run) -> None:
+    table, column = label_own(audited, None), facts_of(audited)["column"]
     sure = [
         [row["confidence"] for row in table.rows if row["doubtful"] is said]
         for said in (True, False)
@@ -222,14 +238,12 @@ def test_a_copy_of_the_run_has_the_same_labels(made: Any, tmp_path: Path) -> Non
     known = {k: v for k, v in run.folder.config().items() if k not in ("data", "test")}
     table = resolve({"budget": "60"}, known)
     plan = prepare(spec, out=tmp_path / "copy", settings=table)
-    assert plan.spec.sources.said == spec.sources.said
+    assert plan.spec.sources.model_labels == spec.sources.model_labels
     assert plan.spec.budget.labels == 60
 
 
 def test_a_frame_is_a_table_too(tmp_path: Path) -> None:
-    run = judged(
-        pd.DataFrame(tickets()), tmp_path / "run", budget=50, **{"columns.id": "ticket_id"}
-    )
+    run = judged(pd.DataFrame(tickets()), tmp_path, budget=50, **{"columns.id": "ticket_id"})
     assert facts_of(run)["column"]["labeled"] == COUNT
 
 
@@ -240,13 +254,14 @@ def truth(row: Row) -> str:
     return next(topic for topic in TOPICS if row["prompt"].startswith(topic[:4]))
 
 
-PEOPLE: Mapping[str, Any] = {"labeler": None, "columns.label": None, "budget": None}
+PEOPLE: Mapping[str, Any] = dict.fromkeys(("labeler", "columns.label", "budget"))
+PEOPLE = {**PEOPLE, "sheets.format": "csv"}
+THREE = {**PEOPLE, "annotators": "anna,ben,cleo", "open_questions": 40}
 
 
 def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
-    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets()]
-    people = {"annotators": "anna,ben,cleo", "sheets.format": "csv", "open_questions": 40}
-    run = judged(str(write(tmp_path, rows)), tmp_path / "run", **PEOPLE, **people)
+    rows = without_truth(tickets())
+    run = judged(rows, tmp_path, **THREE)
     status = run.status()
     assert (status["labeler"], status["budget"], status["asked"]) == ("file", 56, 0)
     shown = [row for sheet in sheets(run) for row in read_rows(sheet)]
@@ -275,9 +290,7 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
 def test_status_says_of_how_many_clear_rows_a_share_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets()]
-    given = {**PEOPLE, "annotators": "anna", "audit": 20, "sheets.format": "csv"}
-    run = judged(str(write(tmp_path, rows)), tmp_path / "run", **given)
+    run = judged(without_truth(tickets()), tmp_path, **PEOPLE, annotators="anna", audit=20)
     [sheet] = sheets(run)
     fill(sheet, truth)
     fill(sheet, lambda row: "[ambiguous]", keys=[row["key"] for row in read_rows(sheet)[:5]])
@@ -295,7 +308,7 @@ def test_status_says_of_how_many_clear_rows_a_share_is(
 def test_a_dry_run_says_what_is_done_with_the_column(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = write(tmp_path, [{k: v for k, v in row.items() if k != "truth"} for row in tickets()])
+    data = write(tmp_path, without_truth(tickets()))
     words = ["run", str(data), "--model-labels", "gpt", "--annotators", "anna,ben", "--dry-run"]
     words += ["--features", "hashing", "--out", str(tmp_path / "run"), "--audit", "40"]
     prices = ["--price", "0.75"]
@@ -310,10 +323,7 @@ def test_a_dry_run_says_what_is_done_with_the_column(
 
 
 def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_path: Path) -> None:
-    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets(right=0.6)]
-    people = {"annotators": "anna,ben,cleo", "sheets.format": "csv", "price": "0.50"}
-    given = {**PEOPLE, **people, "open_questions": 40}
-    done = play(judged(str(write(tmp_path, rows)), tmp_path / "run", **given), truth)
+    done = play(judged(without_truth(tickets(right=0.6)), tmp_path, **THREE, price="0.50"), truth)
     column, budget = facts_of(done)["column"], facts_of(done)["budget"]
     still = column["audit"]["second"]["differing_open"] + column["audit"]["second"]["sampled_open"]
     assert still > 0
@@ -337,9 +347,9 @@ def another(row: Row, *, more: int) -> str:
 def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
     tmp_path: Path,
 ) -> None:
-    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets()]
-    people = {"annotators": "anna,ben", "sheets.format": "csv", "open_questions": 80}
-    done = judged(str(write(tmp_path, rows)), tmp_path / "run", **PEOPLE, **people)
+    done = judged(
+        without_truth(tickets()), tmp_path, **PEOPLE, annotators="anna,ben", open_questions=80
+    )
     while done.status()["state"] == "waiting":  # anna and ben never agree, and there is no third
         for sheet in sheets(done):
             fill(sheet, partial(another, more=int("ben" in sheet.name)))
@@ -365,9 +375,8 @@ def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
 
 
 def test_labels_whose_question_was_withdrawn_count_as_not_answered(tmp_path: Path) -> None:
-    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets()]
-    people = {"annotators": "anna", "sheets.format": "csv", "open_questions": 80, "audit": 20}
-    done = play(judged(str(write(tmp_path, rows)), tmp_path / "run", **PEOPLE, **people), truth)
+    given = {**PEOPLE, "annotators": "anna", "open_questions": 80, "audit": 20}
+    done = play(judged(without_truth(tickets()), tmp_path, **given), truth)
     done.change(budget=40)
     done.change(budget=20, drop=True)
     column, table = facts_of(done)["column"], label_own(done, None).rows
@@ -390,8 +399,7 @@ def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> 
 def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    people = {"annotators": "anna,ben", "sheets.format": "csv", "open_questions": 30}
-    run = judged(str(write(tmp_path, tickets())), tmp_path / "run", **PEOPLE, **people)
+    run = judged(tickets(), tmp_path, **PEOPLE, annotators="anna,ben", open_questions=30)
     old = run.status()["sheets"]
     answer_all(run, truth)
     status = {**run.status(), "sheets": [{"file": "", "open": 60}, *old]}  # as while a page is open
@@ -416,16 +424,17 @@ def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(
 def test_without_a_budget_the_audit_and_its_second_look_are_bought(
     given: dict[str, Any], budget: int, tmp_path: Path
 ) -> None:
-    run = judged(str(write(tmp_path, tickets())), tmp_path / "run", **{**PEOPLE, **given})
+    run = judged(tickets(), tmp_path, **{**PEOPLE, **given})
     assert run.status()["budget"] == budget
 
 
-def test_a_budget_that_comes_after_the_audit_buys_the_doubtful_rows(tmp_path: Path) -> None:
-    data = str(write(tmp_path, tickets()))
-    run = judged(data, tmp_path / "run", budget=None)
+def test_a_budget_that_comes_after_the_audit_buys_the_doubtful_rows(
+    audited: stacksl.Run, tmp_path: Path
+) -> None:
+    run = copy_of(audited, tmp_path)
     before = facts_of(run)["column"]
     assert (run.status()["spent"], before["asked"]) == (40, 0)
-    stacksl.Run(run.path).change(budget="60")
+    run.change(budget="60", later=True)
     stacksl.Run(run.path).resume()
     column = facts_of(run)["column"]
     assert column["asked"] == 20
@@ -436,7 +445,7 @@ def test_a_budget_that_comes_after_the_audit_buys_the_doubtful_rows(tmp_path: Pa
 
 def test_the_first_audit_stays_the_one_that_judges_the_column(tmp_path: Path) -> None:
     rows = tickets(300)
-    run = judged(str(write(tmp_path, rows)), tmp_path / "run", budget=None)
+    run = judged(rows, tmp_path, budget=None)
     before = facts_of(run)["column"]["audit"]
     offered = run.change(budget="280", dry_run=True)
     assert (offered.audit, offered.left) == (0, 240)
@@ -475,9 +484,9 @@ def test_labels_that_people_changed_are_held_against_the_estimate(made: Any) -> 
 
 
 def test_the_next_command_corrects_the_column_as_long_as_labels_are_doubtful(
-    made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    audited: stacksl.Run, tmp_path: Path
 ) -> None:
-    run = judged(str(write(tmp_path, made[1])), tmp_path / "run", budget=40)
+    run = copy_of(audited, tmp_path)
     column = facts_of(run)["column"]
     said = shown_run(run)
     check = f"stacksl change {run.path} --budget {40 + column['flagged']}"
@@ -542,7 +551,7 @@ def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> No
         row["truth"] = row["gpt"] = TOPICS[(TOPICS.index(row["truth"]) + 2) % 4]
     for row in hidden[:6]:
         row["gpt"] = TOPICS[(TOPICS.index(row["truth"]) + 2) % 4]
-    run = judged(str(write(tmp_path, table)), tmp_path / "run", budget=390, **promise)
+    run = judged(table, tmp_path, budget=390, **promise)
     rows = expect_promised(run, 0.93, lambda row: str(row["truth"]))
     assert Counter(row["source"] for row in rows).keys() == {"human", "column", "model"}
     kept = [row for row in rows if row["source"] == "column"]
@@ -562,32 +571,37 @@ def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> No
 
 
 def test_nothing_is_bought_where_no_look_could_be_paid(tmp_path: Path) -> None:
-    run = judged(str(write(tmp_path, tickets(300))), tmp_path / "run", budget=None)
+    run = judged(tickets(300), tmp_path, budget=None)
     run.change(budget="230", stop_when="right=90%")
-    assert looks_of(run)[-1]["reached"]
+    expect_promised(run, 0.9, lambda row: str(row["truth"]))
     spent = run.status()["spent"]
     assert spent < 230
     offered = run.change(budget="250", stop_when="right=99.5%", dry_run=True)
     assert offered.measures.startswith("2 of 3 looks at the table are left; after a look")
     run.change(budget="250", stop_when="right=99.5%")
     assert run.status()["spent"] == spent
+    assert run.status()["stopped"].startswith("That 99.5% of the 300 rows are right cannot be")
     assert f"can be paid, so {250 - spent} labels were left" in run.status()["stopped"]
     assert "`" not in (run.path / "report.html").read_text().partition("</header>")[0]
     expect_sound(run)
 
 
-def test_what_is_judged_is_what_the_table_says(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def blank(tmp_path_factory: pytest.TempPathFactory) -> stacksl.Run:
+    """A run whose first 20 rows have no label in the column."""
+    rows = [{**row, "gpt": row["gpt"] * (n >= 20)} for n, row in enumerate(tickets())]
+    return judged(rows, tmp_path_factory.mktemp("blank"), budget=50)
+
+
+def test_what_is_judged_is_what_the_table_says(blank: stacksl.Run) -> None:
     """The column's label, whatever the model says, and the model's where there is none."""
-    table = tickets()
-    for row in table[:20]:
-        row["gpt"] = ""
-    run = judged(str(write(tmp_path, table)), tmp_path / "run", budget=45)
+    run, table = blank, label_own(blank, None).rows
     with Session.open(RunSpec.open(run.folder)) as session:
         assert session.features is not None
         ending = HeadEnding(session.spec, session, session.features, silent)
         found = [TOPICS[int(np.argmax(each))] for each in ending.delivered(range(COUNT))]
         model = [TOPICS[int(np.argmax(each))] for each in ending.policies(range(COUNT))]
-    for said, row in zip(found, label_own(run, None).rows, strict=True):
+    for said, row in zip(found, table, strict=True):
         assert row["source"] == "human" or said == row["label"]
     pairs = [(a, b) for a, b, row in zip(found, model, table, strict=True) if row["gpt"]]
     assert sum(a != b for a, b in pairs) > 5
@@ -596,10 +610,9 @@ def test_what_is_judged_is_what_the_table_says(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> None:
     """A scripted crew of three that errs in 2% of answers, over a column with 15% wrong labels."""
-    table = [{k: v for k, v in row.items() if k != "truth"} for row in tickets(400)]
-    people = {"annotators": "anna,ben,cleo", "sheets.format": "csv", "open_questions": 60}
-    given = {**PEOPLE, **people, "audit": None, "budget": "380", "stop_when": "right=85%"}
-    run = judged(str(write(tmp_path, table)), tmp_path / "run", **given)
+    table = without_truth(tickets(400))
+    given = {"open_questions": 60, "audit": None, "budget": "380", "stop_when": "right=85%"}
+    run = judged(table, tmp_path, **{**THREE, **given})
 
     def says(row: Row) -> str:
         right = TOPICS.index(truth(row))
@@ -613,26 +626,13 @@ def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> 
     assert "as the one who answered would say" not in run.status()["stopped"]
 
 
-@pytest.mark.slow
-def test_a_judged_column_goes_on_to_a_promise_or_to_a_refusal(tmp_path: Path) -> None:
-    run = judged(str(write(tmp_path, tickets(300))), tmp_path / "run", budget=None)
-    run.change(budget="250", stop_when="right=90%")
-    expect_promised(run, 0.9, lambda row: str(row["truth"]))
-    spent = run.status()["spent"]
-    run.change(stop_when="right=99.9%")
-    assert run.status()["stopped"].startswith("That 99.9% of the 300 rows are right cannot be")
-    assert run.status()["spent"] >= spent
-    expect_sound(run)
-
-
 # What is doubted ---------------------------------------------------------------------------------
 
 
 def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) -> None:
     rows = tickets(right=1.0)
     twins = [{**rows[n], "ticket_id": f"twin{n}", "gpt": rows[n + 1]["gpt"]} for n in (0, 50, 101)]
-    data = str(write(tmp_path, [*rows, *twins]))
-    run = judged(data, tmp_path / "run", audit=0, budget=6)
+    run = judged([*rows, *twins], tmp_path, audit=0, budget=6)
     with run.ledger as ledger:
         asked = set(ledger.bought("train"))
     assert asked == {*(row["ticket_id"] for row in twins), "T0", "T50", "T101"}
@@ -644,18 +644,15 @@ def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) 
         assert "accuracy on new items" not in said.lower()
 
 
-def test_rows_without_a_label_are_told_of_and_labeled_by_the_model(tmp_path: Path) -> None:
-    rows = tickets()
-    for row in rows[:20]:
-        row["gpt"] = ""
-    run = judged(str(write(tmp_path, rows)), tmp_path / "run", budget=50)
+def test_rows_without_a_label_are_told_of_and_labeled_by_the_model(blank: stacksl.Run) -> None:
+    run = blank
     assert "20 rows have no label in 'gpt'" in run.status()["warnings"]
     column = facts_of(run)["column"]
     assert column["labeled"] == COUNT - 20
     assert column["audit"]["n"] < facts_of(run)["audit"]["n"] == 40
-    blank = [row for row in label_own(run, None).rows if not row["gpt"]]
-    assert {row["source"] for row in blank} == {"human", "model"}
-    assert all(row["label"] == row["truth"] for row in blank)
+    filled = [row for row in label_own(run, None).rows if not row["gpt"]]
+    assert {row["source"] for row in filled} == {"human", "model"}
+    assert all(row["label"] == row["truth"] for row in filled)
 
 
 def test_doubt_is_by_held_out_probability_confident_learning_and_twins() -> None:
@@ -736,24 +733,21 @@ def test_bad_input_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("classes.txt").write_text("branches\ncards\n")
-    data = str(write(tmp_path, rows or tickets()))
     with pytest.raises(StackslError, match=sentence):
-        judged(data, tmp_path / "run", **given)
+        judged(rows or tickets(), tmp_path, **given)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_file_keeps_its_meaning_and_people_need_their_labeler(tmp_path: Path) -> None:
-    data = str(write(tmp_path, tickets()))
     said = tmp_path / "said.csv"
     said.write_text("text,label\n" + "".join(f"{r['text']},{r['gpt']}\n" for r in tickets()))
-    run = judged(data, tmp_path / "run", model_labels=str(said), audit=0, budget=30)
+    run = judged(tickets(), tmp_path, model_labels=str(said), audit=0, budget=30)
     assert run.status()["column"] is None
     reasons = {row.decision().reason for row in rows_of(run, "round")}
     assert reasons <= {"drawn", COVERAGE}
+    given = {"model_labels": str(said), "annotators": "anna,ben", "labeler": None}
     with pytest.raises(StackslError, match="annotators belongs to people"):
-        judged(
-            data, tmp_path / "other", model_labels=str(said), annotators="anna,ben", labeler=None
-        )
+        judged(tickets(), tmp_path, **given)
 
 
 # The benchmark -----------------------------------------------------------------------------------

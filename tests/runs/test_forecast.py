@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.models.forecast import GROWTH, Normal, ahead, carried_over, gain, share_of
+from stacksl.models.forecast import GROWTH, Normal, accuracy_at, carried_over, gain, share_of
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 SLOPE = 0.4
@@ -48,7 +48,7 @@ def test_a_power_law_is_found_and_continued(plan: Any) -> None:
     assert 0 < known.shift.sd < 0.5  # what the prior leaves of its 0.5
     assert known.first.mean == pytest.approx(1.0)
     assert known.first.sd > 0.8, "the levels of the three differ by as much"
-    told = ahead(known, Normal(0.5, 0.0), 100, 400, 20)
+    told = accuracy_at(known, Normal(0.5, 0.0), 100, 400, 20)
     assert told.value == pytest.approx(share_of(0.5 + SLOPE * math.log(4)), abs=0.01)
     added = gain(known, Normal(0.5, 0.0), 100, 100, 20)
     assert added.value == pytest.approx(

@@ -19,7 +19,7 @@ from stacksl.errors import DataError, LedgerCorrupt, SettingsError
 from stacksl.models.confusion import confusion_of
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.choosers import DRAWN_FIRST
-from stacksl.runs.session.said import load_said
+from stacksl.runs.session.imported_labels import load_model_labels
 from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.spec import RunSpec
 
@@ -163,7 +163,7 @@ def test_a_row_without_a_label_does_not_hide_the_label_of_the_same_text(
 ) -> None:
     train, path = read(files["data"]), Path(files["right"])
     path.write_text(f"{path.read_text()}{train.items[0].prompt},\n")
-    labels, warnings = load_said(files["right"], train, resolve().settings, train.items)
+    labels, warnings = load_model_labels(files["right"], train, resolve().settings, train.items)
     assert labels == tuple(train.answers[item.id] for item in train.items)
     assert not warnings
 
@@ -246,7 +246,7 @@ def test_a_models_run_serves_as_its_file_does(files: dict[str, str], tmp_path: P
 
 
 def said_in(run: stacksl.Run) -> list[int]:
-    return list(RunSpec.open(run.folder).sources.said)
+    return list(RunSpec.open(run.folder).sources.model_labels)
 
 
 def test_what_counts_of_a_models_run_is_what_it_bought(files: dict[str, str], tmp_path) -> None:

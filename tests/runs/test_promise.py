@@ -78,6 +78,7 @@ PEOPLE: dict[str, Any] = {
     "class_names": True,
     "stop_when": "right=85%",
 }
+THREE = {**PEOPLE, "annotators": "anna,ben,carl"}
 
 
 def looks(made: Run) -> list[dict[str, Any]]:
@@ -100,8 +101,6 @@ def test_an_audit_shows_too_few_wrong_rows_as_rarely_as_the_level(
     rows: int, share: float, n: int
 ) -> None:
     """Over all draws of n rows: how often fewer are said to be left than there are."""
-    from scipy.stats import hypergeom
-
     bad = round(share * rows)
     broken = sum(
         hypergeom.pmf(found, rows, bad, n)
@@ -121,8 +120,6 @@ def test_the_chance_of_few_wrong_rows_is_hypergeometric(data: st.DataObject) -> 
 
 
 def test_the_bound_is_the_last_number_that_explains_the_audit() -> None:
-    from scipy.stats import hypergeom
-
     for bad, n, rows in ((0, 142, 100_000), (2, 300, 5_000), (11, 700, 20_000), (3, 20, 20)):
         most = most_wrong(bad, n, rows, MODEL / LOOKS)
         assert hypergeom.cdf(bad, rows, most, n) > MODEL / LOOKS
@@ -214,7 +211,7 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
     assert first[0] is not None
     assert first[1] is not None
     assert 75 < first[0] < first[1] < 400
-    given = {**PEOPLE, "annotators": "anna,ben,carl", "price": "2", "labeler": "file"}
+    given = {**THREE, "price": "2", "labeler": "file"}
     given |= {"classes": str(write_classes(tmp_path))}
     del given["count"]
     pool = write_pool(tmp_path, 400)
@@ -238,7 +235,7 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
 
 
 def test_what_a_run_spent_to_measure_comes_on_top_of_a_first_look(tmp_path: Path) -> None:
-    given = {**PEOPLE, "annotators": "anna,ben,carl", "stop_when": None, "budget": 60, "audit": 30}
+    given = {**THREE, "stop_when": None, "budget": 60, "audit": 30}
     made = play(begin(tmp_path, **given), truth)
     first, accounts = first_look(0.85, 400, several=True), made.status()
     assert first is not None
@@ -262,7 +259,7 @@ def test_a_first_look_and_a_promise_take_what_is_named_in_most_benchmarks() -> N
 
 
 def test_the_warning_goes_when_the_budget_is_raised(tmp_path: Path) -> None:
-    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben,carl", "budget": 80})
+    made = begin(tmp_path, **{**THREE, "budget": 80})
     (told,) = made.status()["warnings"]
     assert told.startswith("a budget of 80 labels may end before a look")
     made.change(budget=100, later=True)
@@ -442,7 +439,7 @@ def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_pat
             return truth(row)
         return "other" if "other" in row["options"] else "none"
 
-    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben,carl", "stop_when": "right=70%"})
+    made = begin(tmp_path, **{**THREE, "stop_when": "right=70%"})
     play(made, says)
     assert looks(made)[-1]["reached"]
     short = len(made.change(classes="other", dry_run=True).again) - 1
@@ -459,38 +456,29 @@ def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_pat
     expect_sound(made)
 
 
-def test_a_run_stops_buying_once_no_look_is_left(tmp_path, monkeypatch) -> None:
-    """People say otherwise than the model on audited rows alone."""
-
-    def says(request: Request) -> int:
-        return (ANSWERS[request.item] + (request.purpose == "audit")) % 3
-
-    made = run(ITEMS, labeler=says, out=tmp_path / "run", **{**PLAN, "budget": 490})
-    assert len(looks(made)) <= LOOKS
-    if len(looks(made)) == LOOKS:
-        assert made.status()["left"] > 0
-    assert not any(look["reached"] for look in looks(made))
-    assert made.status()["stopped"].startswith("That 90.0% of the 500 rows are right cannot be")
-    expect_sound(made)
-
-
 def command_of(sentence: str) -> dict[str, str]:
     """The budget and the rule of the call of `Run.change` that a sentence names."""
     assert sentence.count("labeler=...)`") == 1
     return dict(re.findall(r"(budget|stop_when)='?([^',]+)", sentence))
 
 
-def test_a_share_that_the_last_look_showed_is_promised_by_the_command_that_is_named(
+def test_a_run_stops_once_no_look_is_left_and_names_the_command_that_promises_what_was_shown(
     tmp_path: Path,
 ) -> None:
-    """No label was bought since, so the model is still the one that was looked at."""
+    """People say otherwise than the model on audited rows alone.
+
+    No label was bought since the last look, so the model is still the one that was looked at.
+    """
 
     def says(request: Request) -> int:
         return (ANSWERS[request.item] + (request.purpose == "audit")) % 3
 
     made = run(ITEMS, labeler=says, out=tmp_path / "run", **{**PLAN, "budget": 490})
     said, last, spent = made.status()["stopped"], looks(made)[-1], made.status()["spent"]
-    assert last["drawn"] == LOOKS
+    assert last["drawn"] == len(looks(made)) == LOOKS
+    assert made.status()["left"] > 0
+    assert not any(look["reached"] for look in looks(made))
+    assert said.startswith("That 90.0% of the 500 rows are right cannot be")
     least = 1 - last["left"] / last["of"]
     assert (
         f"Look {LOOKS} of {LOOKS} showed that at least {math.floor(1000 * least) / 10:g}%" in said
@@ -548,8 +536,8 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
     budget: int, share: int, rate: float, means: str, tmp_path: Path
 ) -> None:
     """A named budget is one that the run takes, and it brings a look."""
-    given = {**PEOPLE, "budget": budget, "stop_when": f"right={share}%"}
-    made = play(begin(tmp_path, **given, annotators="anna,ben,carl"), erring(rate))
+    given = {**THREE, "budget": budget, "stop_when": f"right={share}%"}
+    made = play(begin(tmp_path, **given), erring(rate))
     said = made.status()["stopped"]
     assert not looks(made)
     assert means in said
@@ -568,7 +556,7 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
 
 def test_a_run_that_learned_under_another_rule_is_told_of_more_than_it_has(tmp_path: Path) -> None:
     """Its errors are not estimated yet: a first look comes on top of what it spent."""
-    given = {**PEOPLE, "annotators": "anna,ben,carl", "stop_when": None, "budget": 120, "audit": 0}
+    given = {**THREE, "stop_when": None, "budget": 120, "audit": 0}
     made = play(begin(tmp_path, **given), truth)
     made.change(stop_when="right=85%")
     command = re.search(r"--budget (\d+)`", made.status()["stopped"])
@@ -655,7 +643,7 @@ def wrong_of(made: Run, path: Path, pool: Path) -> tuple[int, int]:
 def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     """A run of people whose next answers bring a look, and its end."""
     folder = tmp_path_factory.mktemp("three")
-    made = begin(folder, **{**PEOPLE, "annotators": "anna,ben,carl"})
+    made = begin(folder, **THREE)
     before = just_before(made, erring(0.03), lambda: bought(made, purpose="audit"))
     return before, play(made, erring(0.03))
 
@@ -738,7 +726,7 @@ def test_a_change_during_a_look_leaves_it_whole(meanwhile: dict[str, Any], tmp_p
 
 def test_what_people_err_too_often_for_is_said_and_not_bought(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(forecasting, "unpayable", lambda spec, game: False)  # may come before
-    given = {**PEOPLE, "annotators": "anna,ben,carl", "stop_when": "right=97%", "price": "2"}
+    given = {**THREE, "stop_when": "right=97%", "price": "2"}
     given |= {"sheets.overlap": 60}
     made = begin(tmp_path, **given)
     play(made, erring(0.3))

@@ -223,7 +223,7 @@ def test_a_function_labels_and_what_it_raises_loses_nothing() -> None:
     assert (told["state"], told["spent"]) == ("finished", 20)
     assert len(calls) == 21  # the one that failed was asked again, no other
     with stopped.ledger as ledger:
-        assert ledger.said() == {"label": 19, "none": 1, "ambiguous": 0, "broken": 0}
+        assert ledger.counts_by_kind() == {"label": 19, "none": 1, "ambiguous": 0, "broken": 0}
 
 
 def right(request: Any) -> str:
@@ -251,7 +251,7 @@ def test_a_function_abstains_for_nothing_and_says_what_an_answer_cost() -> None:
     assert calls[-1] == calls[2]
     assert played.status()["money"]["spent"] == 19 * 0.25, "an abstention is free"
     with played.ledger as ledger:
-        assert ledger.said() == {"label": 19, "none": 1, "ambiguous": 0, "broken": 0}
+        assert ledger.counts_by_kind() == {"label": 19, "none": 1, "ambiguous": 0, "broken": 0}
 
 
 @pytest.mark.parametrize("price", [-0.1, 1.5, "much"])

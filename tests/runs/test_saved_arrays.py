@@ -12,7 +12,7 @@ from stacksl.errors import LedgerCorrupt
 from stacksl.files.arrays import to_bytes
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head, ItemRecord
-from stacksl.ledger.store.arrays import KEPT
+from stacksl.ledger.store.arrays import SAVED_STATES
 
 from ..saved_arrays import damage, edit, flipped, saved_in
 
@@ -55,7 +55,7 @@ def test_arrays_come_back_bit_for_bit(ledger: Ledger) -> None:
 
 def test_the_newest_few_are_kept(ledger: Ledger) -> None:
     heads = save(ledger, 4, 6, 8, 10)
-    assert [saved.head for saved in ledger.arrays()] == heads[: -KEPT - 1 : -1]
+    assert [saved.head for saved in ledger.arrays()] == heads[: -SAVED_STATES - 1 : -1]
     assert [saved.round for saved in ledger.arrays(heads[-2].count)] == [4]
     assert list(ledger.arrays(heads[0].count)) == []
 
@@ -141,8 +141,8 @@ def test_a_run_goes_on_from_what_is_left(request, spoil, which, spare) -> None:
     finished = request.getfixturevalue(which)
     again = spoil(finished)
     saved = saved_in(again.path)
-    assert len(saved) == KEPT
-    for each in saved[: KEPT - spare]:
+    assert len(saved) == SAVED_STATES
+    for each in saved[: SAVED_STATES - spare]:
         damage(again.path, each.head.count)
     before = model_of(again.path)
     for path in (again.path / "model").iterdir():
@@ -152,5 +152,5 @@ def test_a_run_goes_on_from_what_is_left(request, spoil, which, spare) -> None:
     status = again.status()
     assert status["state"] == "finished"
     said = [w for w in status["warnings"] if "are damaged" in w]
-    assert len(said) == KEPT - spare
+    assert len(said) == SAVED_STATES - spare
     assert all("passed over" in w for w in said)

@@ -544,7 +544,7 @@ def test_the_sheets_of_a_second_look_show_nothing_of_it(waits: Waits) -> None:
 def test_errors_of_each_person_are_told_from_fifty_rows_on(waits: Waits, monkeypatch) -> None:
     made = play(waits(0.3), erring(0.3))
     assert {(each.twice, each.wrong) for each in made.annotators()} == {(0, 0)}
-    monkeypatch.setattr(freeing, "TOLD", 2)
+    monkeypatch.setattr(freeing, "ENOUGH", 2)
     rows = [row for row in bought(made, purpose="audit") if row["state"] == "answered"]
     for person in made.annotators():
         twice = wrong = 0

@@ -86,7 +86,7 @@ def _forecast(
         level: the logit of the accuracy; None where nothing can be estimated.
         reason: why.
     """
-    from stacksl.models.forecast import GROWTH, ahead
+    from stacksl.models.forecast import GROWTH, accuracy_at
 
     rows: list[dict[str, Any]] = []
     now = None
@@ -94,14 +94,14 @@ def _forecast(
         at = labels or LABELS[0]
         for wanted in LABELS:
             if labels < wanted <= most:
-                estimate = ahead(GROWTH, level, at, wanted, options)
+                estimate = accuracy_at(GROWTH, level, at, wanted, options)
                 cost = None if price is None else (wanted - labels) * price / MICRO
                 row = {"labels": wanted, "more": wanted - labels, "cost": cost}
                 rows.append(
                     {**row, "accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
                 )
         if labels:
-            estimate = ahead(GROWTH, level, at, at, options)
+            estimate = accuracy_at(GROWTH, level, at, at, options)
             now = {"accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
     return {"labels": labels, "rests_on": "", "now": now, "expected": rows, "reason": reason}
 

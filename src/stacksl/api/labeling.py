@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BUYING = ("labeler", "time", "price", "purpose", "set_aside")
 COLUMNS = ("item", "key", "text", "label", "said", *BUYING)
 ADDED = ("label", "confidence", "source")
-BEFORE = "predicted_"  # names of columns that a table has already
+PREFIX = "predicted_"  # names of columns that a table has already
 TO_PERSON = "to a person"  # the source of a row that the model may not label
 Progress = Callable[[int, int], None] | None
 Sourced: TypeAlias = "tuple[Mapping[str, Any], Item | None]"  # a row's values, and its item
@@ -98,7 +98,7 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
     known = {**column_labels(run, spec), **human_labels(run, spec)}
     asked = [item for _, item in rows if item is not None and item.id not in known]
     known = {**by_model(run.model, asked, progress), **known}
-    return _labeled(columns, rows, known) if frame is None else own_rows(spec, frame, known, BEFORE)
+    return _labeled(columns, rows, known) if frame is None else own_rows(spec, frame, known, PREFIX)
 
 
 def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], before: str) -> Any:
@@ -146,8 +146,8 @@ def joined(
     """
     names = list(dict.fromkeys(name for row in values_by_id.values() for name in row))
     prefix = _prefix(names, map(str, frame.columns), before)
-    aside, items = {rejection.row for rejection in dataset.rejected}, iter(dataset.items)
-    ids = ["" if n in aside else next(items).id for n in range(1, len(frame) + 1)]
+    rejected_rows, items = {rejection.row for rejection in dataset.rejected}, iter(dataset.items)
+    ids = ["" if n in rejected_rows else next(items).id for n in range(1, len(frame) + 1)]
     rows = [values_by_id.get(id, {}) for id in ids]
     return frame.assign(**{prefix + name: [row.get(name) for row in rows] for name in names})
 
@@ -165,15 +165,15 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
         when = {(r.item, r.slot): r.time for r in ledger.rows() if r.event == "answered"}
         handed = ledger.private.handed()
         keys: dict[Any, str] = {(r.item, r.slot, r.annotator): r.key for r in handed}
-        aside = ledger.set_aside
+        set_aside = ledger.set_aside
     visible = [row for row in bought if row["item"] not in hidden]
-    shown = [row for row in visible if row["state"] == "answered"]
+    answered = [row for row in visible if row["state"] == "answered"]
     people = {} if names else _numbers(spec, bought)
     rows = [
         _answer(row, items.get(str(row["item"])), when, people)
-        | {"set_aside": row["labeler"] in aside}
+        | {"set_aside": row["labeler"] in set_aside}
         | {"key": keys.get((row["item"], row["slot"], row["labeler"]))}
-        for row in shown
+        for row in answered
     ]
     return spec, Labeled(COLUMNS, rows, len(bought) - len(visible))
 
@@ -253,7 +253,7 @@ def column_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     arrays = {} if saved is None else saved.arrays
     sure, flagged = (arrays.get(DOUBT + name, np.zeros(0)) for name in ("sure", "flagged"))
     doubts = zip(sure.tolist(), flagged.tolist(), strict=True)
-    labels = zip(spec.dataset.items, spec.sources.said, doubts, strict=False)
+    labels = zip(spec.dataset.items, spec.sources.model_labels, doubts, strict=False)
     return {
         item.id: {
             **{"label": item.candidates[at], "confidence": round(right, 6), "source": "column"},
@@ -270,7 +270,7 @@ def by_model(
     """What the model says of each item, by its id."""
     predictions = model.predict(items, progress)
     rows = predictions if least is None else left_to_people(predictions, least)
-    return {row["id"]: said_of(row) for row in rows}
+    return {row["id"]: answer_cells(row) for row in rows}
 
 
 def threshold_of(run: Run, right: float | str) -> float:
@@ -324,7 +324,7 @@ def left_to_people(rows: Iterable[dict[str, Any]], least: float) -> Iterator[dic
             yield {**row, "choice": None, "index": None, "source": TO_PERSON}
 
 
-def said_of(row: Mapping[str, Any]) -> dict[str, Any]:
+def answer_cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """What the model says of an item, by the names of columns, of a row of its predictions."""
     abstain = {"abstain": row["abstain"]} if "abstain" in row else {}
     label, probability = row["choice"], round(row["probability"], 6)
@@ -337,7 +337,7 @@ def _labeled(
 ) -> Labeled:
     more = ("abstain", "doubtful")
     added = [*ADDED, *(name for name in more if any(name in row for row in labels.values()))]
-    prefix = _prefix(added, columns, BEFORE)
+    prefix = _prefix(added, columns, PREFIX)
     names = {name: prefix + name for name in added}
     labeled_rows = []
     for values, item in rows:

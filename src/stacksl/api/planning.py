@@ -37,7 +37,7 @@ from stacksl.runs.items.stored import stamps_of
 from stacksl.runs.settings.budget import Budget, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
-from stacksl.runs.settings.terms import further_labels, most_each
+from stacksl.runs.settings.terms import further_labels, labels_per_item
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, free_folder
 from stacksl.runs.storage.status import random_audit
@@ -164,8 +164,8 @@ def prepare(
     filed = filed and (data is not None or resolved.settings.adapts)
     resolved, budget = _settled(resolved, sources, filed=filed)
     _expect_playable(resolved.settings, sources, labeler)
-    said, unlike = _model_labels(resolved.settings, sources, labeled)
-    sources = replace(sources, said=said)
+    model_labels, unlike = _model_labels(resolved.settings, sources, labeled)
+    sources = replace(sources, model_labels=model_labels)
     audit, further = _measuring(resolved.settings, sources, budget)
     name = sources.pool.name
     folder = Path(out) if out is not None else _default_folder(name)
@@ -207,8 +207,8 @@ def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Reso
         labels = min(rows, audit + further_labels(resolved.settings, 2 * audit, audit))
         alone = {"audit": audit, "budget": str(labels + (labels == 1))}  # 1 is all
         resolved = resolved.with_defaults(alone, "model_labels")
-    each, price = most_each(resolved.settings), resolved.settings.price
-    budget = parse_budget(resolved.settings.budget, sources.available, price, each=each)
+    per_item, price = labels_per_item(resolved.settings), resolved.settings.price
+    budget = parse_budget(resolved.settings.budget, sources.available, price, per_item=per_item)
     if filed:
         resolved = intake.for_file(resolved, sources.pool, budget.labels)
     if resolved.settings.server.batch_api and resolved.settings.mode == "stream":
@@ -243,7 +243,7 @@ def _read_sources(
     if source is not None:
         sources = load(source, held, settings, classes=classes)
     else:
-        how: dict[str, Any] = {"columns": named_columns(settings), "aside": settings.column}
+        how: dict[str, Any] = {"columns": named_columns(settings), "without": settings.column}
         known = names if classes is None else classes.names
         pool = (
             of_stdin(settings, classes)
@@ -359,7 +359,7 @@ def plan_audit(
     if spec.settings.labeler == "file" and not spec.terms.further:
         kept["second_look"] = False  # so that both audits count people's errors as the model's
     resolved = resolve(people, kept)
-    sources = replace(Sources.of(pool, classes=classes), said=tuple(said))
+    sources = replace(Sources.of(pool, classes=classes), model_labels=tuple(said))
     like = replace(spec, resolved=resolved, sources=sources, data="", test_source=None)
     plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
     told = f"{run.path} has no audit of random rows: nothing will say whether its accuracy fell"
@@ -490,13 +490,13 @@ def _model_labels(
         return (), ()
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN
-    from stacksl.runs.session.said import load_said
+    from stacksl.runs.session.imported_labels import load_model_labels
 
     ranked = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
     named = settings.class_names and settings.refit and settings.features != GIVEN
     if settings.column is not None and ranked and settings.refit:
         if column is None:  # of a run whose items are taken
-            return sources.said, ()
+            return sources.model_labels, ()
         if dataset.answers and dataset.answers == column.answers:
             raise DataError(
                 f"the column '{settings.column}' is the same as the answers in every row: name the"
@@ -513,7 +513,7 @@ def _model_labels(
             " labels and class names: give --mode pool and leave out --model, --no-class-names and"
             " features of your own, or leave out --model-labels"
         )
-    return load_said(settings.model_labels, dataset, settings, sources.dataset.items)
+    return load_model_labels(settings.model_labels, dataset, settings, sources.dataset.items)
 
 
 # Arguments ----------------------------------------------------------------------------------------

@@ -62,10 +62,10 @@ def _linear_model(folder: RunFolder, files: tuple[tuple[Path, int, int], ...]) -
 
 def _reading(folder: RunFolder) -> Reading:
     """How items are read for the final model of a run: the model itself, if it is linear."""
-    from stacksl.lm.export.folder import read_about
+    from stacksl.lm.export.folder import read_provenance
     from stacksl.models.adapted import is_adapted
 
-    return read_about(folder.model) if is_adapted(folder.model) else _model_in(folder)
+    return read_provenance(folder.model) if is_adapted(folder.model) else _model_in(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +163,17 @@ class Run:
                 `to a person`; the latter have no label. The share holds in 95 of 100 runs, for rows
                 from the same source as the run's.
         """
-        from stacksl.api.labeling import BEFORE, joined, left_to_people, said_of, threshold_of
+        from stacksl.api.labeling import PREFIX, answer_cells, joined, left_to_people, threshold_of
 
-        least = None if right is None else threshold_of(self, right)
+        threshold = None if right is None else threshold_of(self, right)
         dataset = self.read(data, given=columns)
         items = dataset.items
         predictions = self._model_for(items, features).predict(items, progress)
-        rows = predictions if least is None else left_to_people(predictions, least)
+        rows = predictions if threshold is None else left_to_people(predictions, threshold)
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
         if not hasattr(frame, "assign"):
             return rows
-        return joined(frame, dataset, {row["id"]: said_of(row) for row in rows}, BEFORE)
+        return joined(frame, dataset, {row["id"]: answer_cells(row) for row in rows}, PREFIX)
 
     def read(
         self, data: Any, answers: Any = None, given: Mapping[str, str] | None = None
@@ -435,7 +435,7 @@ class Run:
         """
         from stacksl.runs.changes.freeing import free_rows
 
-        given = {"away": away, "back": back, "aside": set_aside, "keep": keep}
+        given = {"away": away, "back": back, "set_aside": set_aside, "keep": keep}
         who: dict[str, Any] = {purpose: _several(names) for purpose, names in given.items()}
         freed = free_rows(self.folder, **who, free=free, keys=[*keys], drop=drop, dry_run=dry_run)
         if not dry_run and "labeler" not in self.folder.read_state():  # else an object answers

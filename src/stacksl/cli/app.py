@@ -70,11 +70,13 @@ def examples_of(verb: Callable[..., None]) -> tuple[tuple[str, str], ...]:
 def add_verb(parent: typer.Typer, verb: Callable[..., None], panel: str | None = None) -> None:
     """Add a verb: the paragraphs of its docstring are its help, with the examples at the end."""
     paragraphs = (verb.__doc__ or "").strip().split("\n\n")[:-1]
-    shown = (f"[dim]{_escaped(why)}[/dim]\n{_escaped(words)}" for why, words in examples_of(verb))
+    examples = (
+        f"[dim]{_escaped(aim)}[/dim]\n{_escaped(words)}" for aim, words in examples_of(verb)
+    )
     parent.command(
         cls=options.COMMANDS.get(verb, TyperCommand),
         help="\n\n".join(_escaped(" ".join(paragraph.split())) for paragraph in paragraphs),
-        epilog="\n".join(("[bold]Examples[/bold]", *shown)),
+        epilog="\n".join(("[bold]Examples[/bold]", *examples)),
         rich_help_panel=panel,
     )(verb)
 

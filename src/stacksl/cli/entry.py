@@ -46,7 +46,7 @@ def settle_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-GONE = {
+REMOVED = {
     "compare": "use `stacksl-lab compare FILE`",
     "data": "use `stacksl run FILE --dry-run`",
     "people": "`stacksl status RUN` lists who answers, `stacksl change RUN --away NAME` changes it",
@@ -78,11 +78,11 @@ def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli
         app: the module of its verbs.
     """
     try:
-        given = {word.partition("=")[0] for word in words if word[:2] == "--"}
-        typed = {*words[:1], " ".join(words[:2]), *given, *(f"{words[0]} {flag}" for flag in given)}
-        for gone in typed & GONE.keys() if program == "stacksl" else ():
-            name = gone if gone[0] == "-" else f"stacksl {gone}"
-            raise SettingsError(f"`{name}` is gone: {GONE[gone]}")
+        flags = {word.partition("=")[0] for word in words if word[:2] == "--"}
+        typed = {*words[:1], " ".join(words[:2]), *flags, *(f"{words[0]} {flag}" for flag in flags)}
+        for removed in typed & REMOVED.keys() if program == "stacksl" else ():
+            name = removed if removed[0] == "-" else f"stacksl {removed}"
+            raise SettingsError(f"`{name}` is gone: {REMOVED[removed]}")
         code = _invoke(_named(words), program, app)
         sys.stdout.flush()
         return code
@@ -91,7 +91,7 @@ def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (KeyboardInterrupt, Exception) as error:
-        sentence, code = _told(error, program, debug="--debug" in words)
+        sentence, code = _sentence_and_code(error, program, debug="--debug" in words)
     if sentence:
         from stacksl.cli.printing import visible
 
@@ -122,7 +122,7 @@ def _invoke(words: list[str], program: str, app: str) -> int:
     return 0
 
 
-def _told(error: BaseException, program: str, *, debug: bool) -> tuple[str, int]:
+def _sentence_and_code(error: BaseException, program: str, *, debug: bool) -> tuple[str, int]:
     if isinstance(error, _ClickException):
         return _usage(error, program)
     if isinstance(error, KeyboardInterrupt):

@@ -30,10 +30,10 @@ def keep() -> None:
     """Keep the heads of the runs that this command has used, as it leaves them."""
     while _USED:
         with suppress(StackslError):  # it may have ended before it was a run
-            seen(RunFolder(_USED.pop()))
+            check_head(RunFolder(_USED.pop()))
 
 
-def seen(folder: RunFolder) -> str | None:
+def check_head(folder: RunFolder) -> str | None:
     """A sentence where the run has no longer the head that was seen last; else that is kept now."""
     with suppress(OSError, RuntimeError, ValueError, StackslError):
         with opened(folder.database, readonly=True) as store:

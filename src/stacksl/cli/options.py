@@ -133,8 +133,8 @@ class SettingsCommand(TyperCommand):
         parameters: list[Any] = super().get_params(ctx)
         for option in (parameter for parameter in parameters if parameter.name in _FOR_RESEARCH):
             option.hidden = not everything
-        made = _made(self.names, *self.texts.items(), everything=everything)
-        return sorted([*made, *parameters], key=_place)
+        of_settings = _options_of_settings(self.names, *self.texts.items(), everything=everything)
+        return sorted([*of_settings, *parameters], key=_place)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words left over.
@@ -168,12 +168,14 @@ def _parameter(name: str) -> str:
 
 
 @cache
-def _made(names: tuple[str, ...], *texts: tuple[str, str], everything: bool = True) -> list[Any]:
+def _options_of_settings(
+    names: tuple[str, ...], *texts: tuple[str, str], everything: bool = True
+) -> list[Any]:
     """The options of the settings `names`, or of all settings with a flag.
 
     Those that are not common are hidden unless `everything` is to be shown.
     """
-    from stacksl.runs.settings.fields import FIELDS, about
+    from stacksl.runs.settings.fields import FIELDS, help_text
 
     def settings(**_: Any) -> None: ...
 
@@ -187,7 +189,7 @@ def _made(names: tuple[str, ...], *texts: tuple[str, str], everything: bool = Tr
             f"--{flag.word}{off}",
             metavar=flag.metavar,
             rich_help_panel=flag.panel,
-            help=dict(texts).get(name) or about(field),
+            help=dict(texts).get(name) or help_text(field),
             hidden=not (everything or flag.common),
         )
         kind = bool | None if flag.metavar is None else str | None
@@ -231,11 +233,11 @@ def reading(context: typer.Context) -> dict[str, str]:
 def open_run(path: Path) -> Run:
     """The run in a folder; the interface is loaded here, since no help needs it."""
     from stacksl.api import Run
-    from stacksl.cli.heads import keep_at_end, seen
+    from stacksl.cli.heads import check_head, keep_at_end
 
     run = Run.open(path)
     keep_at_end(path)
-    if (lost := seen(run.folder)) is not None:
+    if (lost := check_head(run.folder)) is not None:
         warn([lost])
     return run
 

@@ -70,9 +70,9 @@ def visible(text: str) -> str:
 
 def facts(rows: Iterable[tuple[str, object]]) -> str:
     """Names and values, one per line, the values below each other; a value of None is left out."""
-    shown = [(name, visible(str(value))) for name, value in rows if value is not None]
-    width = max((len(name) for name, _ in shown), default=0)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
+    lines = [(name, visible(str(value))) for name, value in rows if value is not None]
+    width = max((len(name) for name, _ in lines), default=0)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -112,15 +112,15 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
     low, high = result["interval"]
     bound, wide = f"at least {low:.3f} in 95 of 100 runs", f"95% interval {low:.3f} to {high:.3f}"
     items = clear_of(result["n"], result.get("unknown", 0), "item")
-    shown = f"({bound if result.get('look') else wide}, {items})"
-    shown += ", of rows that nobody had been asked about" * bool(result.get("passed_over"))
+    interval = f"({bound if result.get('look') else wide}, {items})"
+    interval += ", of rows that nobody had been asked about" * bool(result.get("passed_over"))
     rows, classes = result.get("rows_after", 0), result.get("classes_after", 0)
     added = [f"{count(rows)} of {plural(result['rows'], 'row')}"] if rows else []
     added += [plural(classes, "class", "classes")] if classes else []
     outside = f", without {' and '.join(added)} added after it was drawn" if added else ""
     if rows >= NEW_AUDIT:
         outside += f" (a budget of {NEW_AUDIT} labels more has an audit of all rows that are left)"
-    return f"{result.get('measures', '')} {share(result['accuracy'])} {shown}{outside}".lstrip()
+    return f"{result.get('measures', '')} {share(result['accuracy'])} {interval}{outside}".lstrip()
 
 
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:

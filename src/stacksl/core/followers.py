@@ -26,7 +26,6 @@ class Follower(Protocol):
 
     def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
         """The presented candidates of each item, ascending indices into its full list."""
-        ...
 
 
 @final

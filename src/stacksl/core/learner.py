@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +117,7 @@ class Learner:
             clock = Clock(asked, self.budget, number, self.horizon)
             decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state, statistic)
             decisions.append(decision)
-            state = _four(decision.state)
+            state = cast(GateState, decision.state)
             asked += decision.status == "wanted"
         return decisions
 
@@ -212,20 +212,20 @@ class Learner:
         state = self.gate_state
         out_of_labels = False
         for decision, inputs in zip(posted, block, strict=True):
-            if out_of_labels:  # what is recorded was computed with labels left
+            if out_of_labels:  # the state in the decision supposed that a label was left
                 clock = Clock(self.budget, self.budget, decision.round, self.horizon)
                 state = self.gate.advance(decision.statistic, decision.asked, clock, state)
             else:
-                state = _four(decision.state)
+                state = cast(GateState, decision.state)
             out_of_labels |= decision.status == "refused"
-            if self._steadies(decision, out_of_labels):
+            if self._takes_kl_step(decision, out_of_labels):
                 self.scorer.step(inputs, decision.presented, decision.choice, None)
             if not decision.asked:
                 self.scorer.skip(inputs, decision.presented, decision.choice)
             self.round = decision.round
         self.gate_state = state
 
-    def _steadies(self, decision: Decision, out_of_labels: bool) -> bool:
+    def _takes_kl_step(self, decision: Decision, out_of_labels: bool) -> bool:
         """Whether the KL-only step runs: on unasked rounds, or where printed Algorithm 2 has it.
 
         In the literal reading the purchase is nested inside the KL-only branch, so that asked
@@ -251,8 +251,8 @@ class Learner:
         an outside gold would bias θ (`docs/paper.md`, D13).
         """
         labeled = isinstance(feedback, Label)
-        shown = tuple(range(inputs.size)) if labeled else decision.presented
-        self.scorer.step(inputs, shown, decision.choice, feedback)
+        presented = tuple(range(inputs.size)) if labeled else decision.presented
+        self.scorer.step(inputs, presented, decision.choice, feedback)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'."""
@@ -265,11 +265,6 @@ class Learner:
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`, bit for bit."""
         self.round = int(state["round"])
-        self.gate_state = _four(tuple(float(x) for x in state["gate_state"]))
+        self.gate_state = cast(GateState, tuple(map(float, state["gate_state"])))
         mine = {k.removeprefix("scorer/"): v for k, v in state.items() if k.startswith("scorer/")}
         self.scorer.restore(mine)
-
-
-def _four(state: tuple[float, ...]) -> GateState:
-    first, second, third, fourth = state
-    return (first, second, third, fourth)

@@ -34,7 +34,7 @@ def read(
     classes: Sequence[str] | None = None,
     max_candidates: int = 2000,
     lenient: bool = False,
-    aside: str | None = None,
+    without: str | None = None,
 ) -> Dataset:
     """The items and answers in a file, recognized by its content and then by its name.
 
@@ -54,7 +54,7 @@ def read(
         max_candidates: items with more options are set aside.
         lenient: rows are set aside however many they are (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
-        aside: a column that is not read, under any name.
+        without: a column that is not read, under any name.
 
     Returns:
         The items in the order of the file. Where the file gives no id, row 17 is `row-000017`.
@@ -75,7 +75,7 @@ def read(
         known_columns = [*chosen.values(), *usual.values()]
         name, opened = _opened(path, container, layout, known_columns)
         with opened as table:
-            table = replace(table, columns=tuple(c for c in table.columns if c != aside))
+            table = replace(table, columns=tuple(c for c in table.columns if c != without))
             given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
             shape = shape_of(table, wanted, given, known, id)
@@ -89,14 +89,7 @@ def read(
             if id is None or not reader.without_id:
                 break
             if "id" in chosen:
-                rows = reader.without_id
-                shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-                raise DataError(
-                    f"the id column '{named(id, table.columns)}' should have another value in every"
-                    " row, but is empty or repeats an earlier row in"
-                    f" {'rows' if len(rows) > 1 else 'row'} {shown}: correct the file, or name"
-                    " another column with --id-column"
-                )
+                raise _no_id(named(id, table.columns), reader.without_id)
         not_ids.add(id)
         usual.pop("id", None)
     read_columns = (*shape.columns.values(), *shape.also_read)
@@ -119,6 +112,16 @@ def read(
     if read_text and encoding_of(Path(str(path))) == "cp1252":
         warnings.append("the file is not UTF-8: its letters are read as Windows-1252")
     return replace(dataset, warnings=tuple(map(one_line, warnings)))
+
+
+def _no_id(column: str, rows: Sequence[int]) -> DataError:
+    """The fault that a `column` named for ids has none of its own in some `rows`."""
+    listed = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    return DataError(
+        f"the id column '{column}' should have another value in every row, but is empty or repeats"
+        f" an earlier row in {'rows' if len(rows) > 1 else 'row'} {listed}: correct the file, or"
+        " name another column with --id-column"
+    )
 
 
 def _expect_enough(dataset: Dataset, what: str) -> None:

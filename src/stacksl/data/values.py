@@ -41,9 +41,9 @@ def listed(columns: Sequence[str], rows: Iterable[Mapping[str, Any]] = ()) -> st
     """
     if any(str(row.get(name)).strip() == name for row in rows for name in columns):
         return f"{len(columns):,} columns, named like a row of data (is the header missing?)"
-    shown = ", ".join(named(name, columns) for name in columns[:_LISTED])
+    names = ", ".join(named(name, columns) for name in columns[:_LISTED])
     more = len(columns) - _LISTED
-    return f"{shown} and {more:,} more" if more > 0 else shown
+    return f"{names} and {more:,} more" if more > 0 else names
 
 
 def named(column: str, columns: Sequence[str]) -> str:

@@ -198,12 +198,12 @@ class CachedEncoder(ABC):
 
     def __init__(self, spec: str, **given: str) -> None:
         self.spec = spec
-        self._given = given
+        self._arguments = given
         self.encoded = 0
         self._cut: set[bytes] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remade, (type(self), self._given, self.identity)
+        return _remade, (type(self), self._arguments, self.identity)
 
     @property
     @abstractmethod
@@ -274,22 +274,22 @@ class CachedEncoder(ABC):
         if len(texts) <= _KEPT_AT_ONCE or not on_ray():
             return self.vectors(texts)
         parts = [(n, texts[n : n + _KEPT_AT_ONCE]) for n in range(0, len(texts), _KEPT_AT_ONCE)]
-        return over_ray(partial(_part, self), parts, gpu=self.gpu)
+        return over_ray(partial(_encode_part, self), parts, gpu=self.gpu)
 
     @cached_property
     def _cache(self) -> VectorCache:
         return VectorCache(self.identity)
 
 
-def _part(encoder: CachedEncoder, part: tuple[int, list[str]]) -> list[tuple[int, Entry]]:
+def _encode_part(encoder: CachedEncoder, part: tuple[int, list[str]]) -> list[tuple[int, Entry]]:
     """The entries of a part of the texts, by their places among all of them."""
     start, texts = part
     return [(start + n, entry) for batch in encoder.vectors(texts) for n, entry in batch]
 
 
-def _remade(kind: type[CachedEncoder], given: Mapping[str, str], identity: str) -> CachedEncoder:
+def _remade(cls: type[CachedEncoder], arguments: Mapping[str, str], identity: str) -> CachedEncoder:
     """An encoder that was pickled, with the weights of this machine."""
-    encoder = kind(**given)
+    encoder = cls(**arguments)
     if encoder.identity != identity:
         raise FeatureError(
             f"'{encoder.spec}' has other weights on the node {gethostname()}: copy yours there"

@@ -188,10 +188,10 @@ def _quiet() -> Iterator[None]:
     """No loading bar: progress is the caller's to show."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             logging.enable_progress_bar()

@@ -43,7 +43,7 @@ def items_in(folder: Path) -> int:
     Raises:
         FeatureError: it cannot be read.
     """
-    return int(_about(folder)["items"])
+    return int(_manifest(folder)["items"])
 
 
 def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:
@@ -83,20 +83,20 @@ def load_block(
         FeatureError: a file is missing or damaged, another feature map made it, or the items
             `ids` are not in the order of its rows.
     """
-    about = _about(folder)
-    if ids is not None and about["order"] != _order(ids):
+    manifest = _manifest(folder)
+    if ids is not None and manifest["order"] != _order(ids):
         raise FeatureError(
             f"the features in {folder} should be of the run's items, in the same order, but are of"
             f" others: {REMEDY}"
         )
-    if fingerprint is not None and about["fingerprint"] != fingerprint:
+    if fingerprint is not None and manifest["fingerprint"] != fingerprint:
         raise FeatureError(
-            f"the run's features were made by {about['fingerprint'][:12]}, but the feature map here"
-            f" is {fingerprint[:12]}: resume with the versions and weights that it began with"
+            f"the run's features were made by {manifest['fingerprint'][:12]}, but the feature map"
+            f" here is {fingerprint[:12]}: resume with the versions and weights that it began with"
         )
-    arrays = {name: _checked(folder, about, name) for name in about["arrays"]}
-    if about["classes"] is not None:
-        return SharedBlock(arrays["rows"], int(about["classes"]))
+    arrays = {name: _load_checked(folder, manifest, name) for name in manifest["arrays"]}
+    if manifest["classes"] is not None:
+        return SharedBlock(arrays["rows"], int(manifest["classes"]))
     offsets, base = np.array(arrays["offsets"]), arrays.get("base")
     if "index" not in arrays:
         return PairBlock(arrays["rows"], offsets, base)
@@ -104,10 +104,10 @@ def load_block(
     return PairBlock(lazy, offsets, base)
 
 
-def _checked(folder: Path, about: Mapping[str, Any], name: str) -> NDArray[Any]:
-    """An array, after checking it."""
-    array = _load(folder, about, name)
-    if _digest(array) != about["arrays"][name]["digest"]:
+def _load_checked(folder: Path, manifest: Mapping[str, Any], name: str) -> NDArray[Any]:
+    """An array whose bytes have the digest that the manifest gives."""
+    array = _load(folder, manifest, name)
+    if _digest(array) != manifest["arrays"][name]["digest"]:
         raise FeatureError(
             f"{folder / name}.npy does not match its hash: the file was changed; {REMEDY}"
         )
@@ -124,13 +124,13 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     Raises:
         FeatureError: a file is missing, or there is no such row.
     """
-    about = {**_about(folder), "order": _order(ids)}
-    arrays, one_row = about["arrays"], slice(row, row + 1)
-    if not 0 <= row < about["items"]:
-        raise FeatureError(f"expected a row below {about['items']} in {folder}, got {row}")
+    manifest = {**_manifest(folder), "order": _order(ids)}
+    arrays, one_row = manifest["arrays"], slice(row, row + 1)
+    if not 0 <= row < manifest["items"]:
+        raise FeatureError(f"expected a row below {manifest['items']} in {folder}, got {row}")
     pairs = one_row
     if "offsets" in arrays:
-        offsets = _load(folder, about, "offsets")
+        offsets = _load(folder, manifest, "offsets")
         intact = _digest(offsets) == arrays["offsets"]["digest"]
         pairs = slice(*map(int, offsets[row : row + 2])) if intact else slice(None)
     # `index` says which candidates the item has
@@ -138,23 +138,23 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     erased = [name for name in rows if name in arrays]
     for name in erased:
         if arrays[name]["digest"]:  # else a crash left it without, or it was damaged before
-            intact = _digest(_load(folder, about, name)) == arrays[name]["digest"]
+            intact = _digest(_load(folder, manifest, name)) == arrays[name]["digest"]
             arrays[name]["digest"] = None if intact else _DAMAGED
-    write_atomic(folder / ABOUT, formats.to_json(about))
+    write_atomic(folder / ABOUT, formats.to_json(manifest))
     for name in erased:
-        array = _load(folder, about, name, mode="r+")
+        array = _load(folder, manifest, name, mode="r+")
         array[rows[name]] = 0
         array.flush()
         if arrays[name]["digest"] is None:
             arrays[name]["digest"] = _digest(array)
-    write_atomic(folder / ABOUT, formats.to_json(about))
+    write_atomic(folder / ABOUT, formats.to_json(manifest))
 
 
 def _order(ids: Sequence[str]) -> str:
     return hashlib.blake2b("\x1f".join(ids).encode(), digest_size=DIGEST).hexdigest()
 
 
-def _about(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT
     try:
         return formats.from_json(path.read_bytes())
@@ -195,10 +195,10 @@ def _digest(array: NDArray[Any]) -> str:
 
 
 def _load(
-    folder: Path, about: Mapping[str, Any], name: str, mode: Literal["r", "r+"] = "r"
+    folder: Path, manifest: Mapping[str, Any], name: str, mode: Literal["r", "r+"] = "r"
 ) -> np.memmap[Any, Any]:
     """Memory-map the array `name`; a file of another length is refused, as `r+` would extend it."""
-    path, header = folder / f"{name}.npy", about["arrays"][name]
+    path, header = folder / f"{name}.npy", manifest["arrays"][name]
     dtype, shape, start = np.dtype(header["dtype"]), tuple(header["shape"]), int(header["start"])
     size = start + math.prod(shape) * dtype.itemsize
     try:
@@ -291,8 +291,9 @@ class Epochs:
         began = items_in(self._place(epoch))
         return {name: part for name, part in self.parts.items() if part.start >= began}
 
-    def _zeros(self, part: slice) -> PairBlock:
-        offsets = np.array(self.base.offsets[part.start : part.stop + 1])
+    def _zeros(self, items: slice) -> PairBlock:
+        """Zeros in place of the features of some items, in the shape of their initial ones."""
+        offsets = np.array(self.base.offsets[items.start : items.stop + 1])
         rows = int(offsets[-1] - offsets[0])
         return PairBlock(
             np.zeros((rows, self.base.dim), dtype=np.float32),

@@ -98,7 +98,7 @@ def verified(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def sign_arrays(data: bytes) -> bytes:
     """The bytes of a safetensors file with the digest of all the rest in its header."""
-    header, body = _parts(data)
+    header, body = _header_and_body(data)
     header[METADATA] = {**header.get(METADATA, {})}
     header[METADATA][DIGEST] = _digest(header, body)
     text = json.dumps(header).encode()
@@ -112,7 +112,7 @@ def verified_arrays(data: bytes) -> bytes:
     Raises:
         ValueError: they are not a safetensors file, or do not match their digest.
     """
-    header, body = _parts(data)
+    header, body = _header_and_body(data)
     metadata = header.get(METADATA)
     if not isinstance(metadata, dict):
         raise ValueError("it has no SHA-256")
@@ -121,7 +121,7 @@ def verified_arrays(data: bytes) -> bytes:
     return data
 
 
-def _parts(data: bytes) -> tuple[dict[str, Any], memoryview]:
+def _header_and_body(data: bytes) -> tuple[dict[str, Any], memoryview]:
     """The header of a safetensors file and the bytes of its arrays."""
     stop = 8 + int.from_bytes(data[:8], "little")
     return parsed(data[8:stop]), memoryview(data)[stop:]

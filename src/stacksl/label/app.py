@@ -34,13 +34,13 @@ REPORT = (
 )
 
 
-class Entry(Form):
+class LinkSecret(Form):
     """The secret of a link."""
 
     secret: str = Field(max_length=200)
 
 
-class Given(Form):
+class SubmittedAnswer(Form):
     """An answer; it is sent until there is a reply, and entered once."""
 
     key: str = Field(max_length=40)
@@ -122,7 +122,7 @@ def _looking(site: Site) -> APIRouter:
 
     @router.get("/", response_class=HTMLResponse)
     async def page(request: Request) -> Response:
-        name = site.access.who(request.cookies.get(site.cookie))
+        name = site.access.session_owner(request.cookies.get(site.cookie))
         if name is None:
             return HTMLResponse(pages.rendered("enter", run=site.player.folder.path.name))
         if name != OWNER:
@@ -132,7 +132,8 @@ def _looking(site: Site) -> APIRouter:
 
     @router.get("/rows", response_class=HTMLResponse)
     async def rows(name: Annotated[str, Depends(caller)]) -> Response:
-        return HTMLResponse(pages.part(site, name))
+        part = "figures" if name == OWNER else "rows"  # which changes
+        return HTMLResponse(pages.rendered(part, **pages.page_values(site, name)))
 
     @router.get("/web/{name}", response_class=FileResponse)
     async def static(name: Literal["page.js", "page.css"]) -> Response:
@@ -146,7 +147,7 @@ def _entering(site: Site) -> APIRouter:
     router = APIRouter()
 
     @router.post("/enter")
-    async def enter(request: Request, entry: Entry) -> Response:
+    async def enter(request: Request, entry: LinkSecret) -> Response:
         token = site.access.exchange(entry.secret)
         if token is None:
             raise Refused(
@@ -181,10 +182,11 @@ def _answering(site: Site) -> APIRouter:
             return JSONResponse({"state": "waiting"}, 202)
 
     @router.post("/answer")
-    async def answer(name: Annotator, given: Given) -> Response:
-        text, note = _free(given.text if given.said == "none" else None), _free(given.note)
-        reply = Reply(0, given.key, given.said, given.position, text, note)
-        return await settled(site.player.say(name, given.key, reply))
+    async def answer(name: Annotator, submitted: SubmittedAnswer) -> Response:
+        text = _free(submitted.text if submitted.said == "none" else None)
+        note = _free(submitted.note)
+        reply = Reply(0, submitted.key, submitted.said, submitted.position, text, note)
+        return await settled(site.player.say(name, submitted.key, reply))
 
     @router.post("/skip")
     async def skip(name: Annotator, row: Passed) -> Response:
@@ -214,7 +216,7 @@ def _owning(site: Site) -> APIRouter:
             raise Refused("the rows can be opened once the run has finished", 404)
         csrf = csrf_of(request.cookies.get(site.cookie, ""))
         try:
-            return HTMLResponse(await asyncio.to_thread(pages.asked, site, page, find, csrf))
+            return HTMLResponse(await asyncio.to_thread(pages.rows_page, site, page, find, csrf))
         except StackslError as fault:
             raise Refused(str(fault), 404) from None
 

@@ -55,7 +55,7 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     now, unknown = _now(folder, items), {"now": "", "sure": None}
     for item in items:
         label = now.get(item.id, unknown)
-        rows.append({**_shown(item, "nobody was asked"), "number": "", "differs": False, **label})
+        rows.append({**_row(item, "nobody was asked"), "number": "", "differs": False, **label})
     return {
         "rows": rows,
         "total": len(asked),
@@ -78,12 +78,12 @@ def _now(folder: RunFolder, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
     return {id: {"now": row["label"], "sure": row["confidence"]} for id, row in labels.items()}
 
 
-def _shown(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
+def _row(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
     """An item, why it was asked, and its label before; the answers follow in `words`."""
-    long = len(item.prompt) > EXCERPT
+    cut = len(item.prompt) > EXCERPT
     return {
         "item": item.id,
-        "prompt": item.prompt[:EXCERPT] + ("…" if long else ""),
+        "prompt": item.prompt[:EXCERPT] + ("…" if cut else ""),
         "why": _WHY.get(purpose, purpose) if decision is None else _why(decision),
         "before": "" if decision is None else item.candidates[decision.choice],
         "sure_before": None if decision is None else decision.probability,
@@ -140,9 +140,9 @@ def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str
         if row.event == "round":
             decision = row.decision()
             if decision.asked:
-                rows_by_id[id] = _shown(item, "train", decision)
+                rows_by_id[id] = _row(item, "train", decision)
         elif row.event == "reserved":
-            rows_by_id.setdefault(id, _shown(item, str(row.purpose)))
+            rows_by_id.setdefault(id, _row(item, str(row.purpose)))
         elif row.event in ("answered", "late", "corrected"):
             word = row.payload["index" if "index" in row.payload else "said"]
             text = item.candidates[word] if isinstance(word, int) else word

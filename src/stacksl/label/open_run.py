@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 from stacksl.data import Classes
 from stacksl.errors import LabelerError
 from stacksl.labelers.protocol import Pending, Request
-from stacksl.labelers.sheets.rows import Asked, Reply
+from stacksl.labelers.sheets.rows import Reply, SheetRow
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Receipt, Skip
 from stacksl.report.quality import Differing
@@ -36,7 +36,7 @@ Stage = Literal["open", "finished", "failed"]
 T = TypeVar("T")
 
 LOW = 2  # open rows of an annotator below which more are bought
-KEPT = 30  # answers that the pace is measured on
+PACED = 30  # answers that the pace is measured on
 BREAK = 300.0  # seconds between two answers beyond which it was a break, which does not count
 
 
@@ -84,7 +84,7 @@ class View:
     """
 
     state: Stage = "open"
-    rows: Mapping[str, tuple[Asked, ...]] = field(default_factory=dict)
+    rows: Mapping[str, tuple[SheetRow, ...]] = field(default_factory=dict)
     people: tuple[Person, ...] = ()
     answered: int = 0
     budget: int = 0
@@ -130,16 +130,16 @@ class Pace:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last: float | None = None  # answer
-        self._seen = clock()
-        self._gaps: deque[float] = deque(maxlen=KEPT)
+        self._last_activity = clock()
+        self._gaps: deque[float] = deque(maxlen=PACED)
 
     def see(self) -> None:
         """Note that the annotator is there."""
-        self._seen = self._clock()
+        self._last_activity = self._clock()
 
     def answer(self) -> None:
         """Note an answer."""
-        self._seen = now = self._clock()
+        self._last_activity = now = self._clock()
         if self._last is not None and now - self._last < BREAK:
             self._gaps.append(now - self._last)
         self._last = now
@@ -147,7 +147,7 @@ class Pace:
     @property
     def idle(self) -> float:
         """Seconds since the annotator was there."""
-        return self._clock() - self._seen
+        return self._clock() - self._last_activity
 
     @property
     def an_hour(self) -> float | None:
@@ -193,18 +193,18 @@ class PageSession(Session):
     """A session of the page.
 
     Answers entered during a refit are learned after it, and are in the next one. That refit is made
-    before the next purchase, whenever the run is killed in between (`Game.ahead`).
+    before the next purchase, whenever the run is killed in between (`Game.skips_refit`).
     """
 
     refitted: bool = False  # whether a refit was made for the next purchase
 
     def refit_if_due(self) -> None:
         """Refit the model before a purchase, and not after it."""
-        if self.ahead:
+        if self.skips_refit:
             return
         self.refitted = self.trainer.due
         Session.refit_if_due(self)
-        self.ahead = True
+        self.skips_refit = True
 
     def end_purchase(self, posted: bool) -> None:
         """Note that the purchases possible now were made; whether any was `posted`."""
@@ -269,7 +269,7 @@ class OpenRun:
         self._answered: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
         self._agreement: dict[str, tuple[int, int]] = {}
-        self._shown: dict[str, Asked] = {}
+        self._questions: dict[str, SheetRow] = {}
         for row in self.ledger.export():
             self._answered[str(row["labeler"])] += row["state"] == "answered"
         self.labeler.rows = self.sheets.waiting()  # to answer while the first refit is made
@@ -421,11 +421,11 @@ class OpenRun:
 
     def view(self) -> View:
         """The run as it is now."""
-        rows: dict[str, list[Asked]] = {}
-        known, self._shown = self._shown, {}
+        rows: dict[str, list[SheetRow]] = {}
+        earlier, self._questions = self._questions, {}
         for row in sorted(self.labeler.rows, key=lambda row: (row.sheet, row.key)):
-            asked = known.get(row.key) or self.sheets.question(row)
-            self._shown[row.key] = asked
+            asked = earlier.get(row.key) or self.sheets.question(row)
+            self._questions[row.key] = asked
             rows.setdefault(row.annotator, []).append(asked)
         none = (0, 0)
         return View(
@@ -444,8 +444,8 @@ class OpenRun:
 
     def _people(self, rows: Callable[[str], int]) -> tuple[Person, ...]:
         priced = self.ledger.accounts.money is not None
-        idle, aside = self._idle or frozenset(), self.ledger.set_aside
-        states = {"set aside": aside, "away": self.away, "idle": idle}
+        idle, set_aside = self._idle or frozenset(), self.ledger.set_aside
+        states = {"set aside": set_aside, "away": self.away, "idle": idle}
         return tuple(
             Person(
                 name,

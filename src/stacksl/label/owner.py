@@ -64,7 +64,7 @@ def enter_sheet(site: Site, name: str, data: bytes) -> dict[str, Any]:
         sheet = Path(folder) / known
         sheet.write_bytes(data)
         try:
-            received = _or_refused(lambda: _done(site.player.receive([sheet])))
+            received = _or_refused(lambda: _outcome_of(site.player.receive([sheet])))
         except Refused as why:
             why.sentence = why.sentence.replace(f"{folder}/", "")
             raise
@@ -102,29 +102,29 @@ def _pause(site: Site, act: Act) -> dict[str, Any]:
 
 
 def _link(site: Site, act: Act) -> dict[str, Any]:
-    return {"state": "done", "link": site.access.link(_known(site, act)), "name": act.name}
+    return {"state": "done", "link": site.access.link(_annotator_of(site, act)), "name": act.name}
 
 
 def _revoke(site: Site, act: Act) -> dict[str, Any]:
-    site.access.revoke(_known(site, act))
+    site.access.revoke(_annotator_of(site, act))
     return {"state": "done", "sentence": "Sessions and links were ended."}
 
 
 def _budget(site: Site, act: Act) -> dict[str, Any]:
     player, wanted = site.player, Change(budget=act.value or "")
-    change = _done(player.do(lambda: preview(player.folder, wanted)))
+    change = _outcome_of(player.do(lambda: preview(player.folder, wanted)))
     if not act.agreed:
         cost = "" if change.cost is None else f", for {money(change.cost)} more at most"
         labels = plural(change.labels, "label")
         return _question(f"The budget becomes {labels} in all, {change.more} more{cost}.")
-    _done(player.do(lambda: change_run(player.folder, wanted, change), closes=True))
+    _outcome_of(player.do(lambda: change_run(player.folder, wanted, change), closes=True))
     return {"state": "done", "sentence": f"The budget is {plural(change.labels, 'label')} in all."}
 
 
 def _annotator(site: Site, act: Act) -> dict[str, Any]:
     player, name = site.player, (act.name or "").strip()
     wanted = Change(annotators=(name,))
-    _done(player.do(lambda: change_run(player.folder, wanted), closes=True))
+    _outcome_of(player.do(lambda: change_run(player.folder, wanted), closes=True))
     return {"state": "done", "link": site.access.link(name), "name": name}
 
 
@@ -132,7 +132,8 @@ def _class(site: Site, act: Act) -> dict[str, Any]:
     player, name = site.player, " ".join((act.name or "").split())
     if not act.agreed:
         return _question(f"The run gets the class {name}; people see it with their next questions.")
-    _done(player.do(lambda: change_run(player.folder, Change(classes={name: ""})), closes=True))
+    added = Change(classes={name: ""})
+    _outcome_of(player.do(lambda: change_run(player.folder, added), closes=True))
     return {"state": "done", "sentence": f"The class was added: {name}."}
 
 
@@ -143,7 +144,7 @@ def _correct(site: Site, act: Act) -> dict[str, Any]:
         sheet = Path(folder) / "correction.csv"
         with sheet.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("key", "answer"), (act.name or "", act.value or "")])
-        corrections = _done(player.do(lambda: list_corrections(player.folder, [sheet])))
+        corrections = _outcome_of(player.do(lambda: list_corrections(player.folder, [sheet])))
         if not corrections:
             raise Refused(
                 "no accepted answer of that row differs: is the key right, and the answer a sign or"
@@ -154,7 +155,7 @@ def _correct(site: Site, act: Act) -> dict[str, Any]:
         sentence = f"{row.key}, {row.annotator}: {row.before} → {row.after}"
         if not act.agreed:
             return _question(sentence)
-        _done(
+        _outcome_of(
             player.do(lambda: record_corrections(player.folder, [sheet], corrections), closes=True)
         )
     return {"state": "done", "sentence": f"Corrected: {sentence}"}
@@ -166,15 +167,15 @@ def _play_again(site: Site, act: Act) -> dict[str, Any]:
 
 
 def _judge(site: Site, act: Act) -> dict[str, Any]:
-    player, name = site.player, _known(site, act)
+    player, name = site.player, _annotator_of(site, act)
     if act.act == "keep":
-        _done(player.do(lambda: free_rows(player.folder, keep=[name]), closes=True))
+        _outcome_of(player.do(lambda: free_rows(player.folder, keep=[name]), closes=True))
         return {"state": "done", "sentence": f"The answers of {name} count."}
     if not act.agreed:
         return _question(
             f"No answer of {name} is trained on or measures an audit; open rows go to others."
         )
-    _done(player.do(lambda: free_rows(player.folder, aside=[name]), closes=True))
+    _outcome_of(player.do(lambda: free_rows(player.folder, set_aside=[name]), closes=True))
     return {"state": "done", "sentence": f"{name} is set aside."}
 
 
@@ -197,13 +198,13 @@ def _question(sentence: str) -> dict[str, Any]:
     return {"state": "asked", "sentence": sentence}
 
 
-def _known(site: Site, act: Act) -> str:
+def _annotator_of(site: Site, act: Act) -> str:
     if act.name not in site.player.annotators:
         raise Refused("no annotator of this run has that name", 422)
     return act.name
 
 
-def _done(outcome: Future[T]) -> T:
+def _outcome_of(outcome: Future[T]) -> T:
     """The outcome of an operation that the player carries out between two steps.
 
     Raises:

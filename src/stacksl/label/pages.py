@@ -10,7 +10,7 @@ from stacksl.data import Classes
 from stacksl.label.asked import page_of
 from stacksl.label.site import OWNER, Site
 from stacksl.labelers.sheets.cells import LETTERED, sign, visible
-from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.rows import SheetRow
 from stacksl.report.wording import money
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 _HIDDEN = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")
 
 
-def seen(text: str) -> Markup:
+def visible_html(text: str) -> Markup:
     """A text of the data as HTML, with control and direction characters as signs.
 
-    >>> str(seen("a<b\\u202ec\\x00"))
+    >>> str(visible_html("a<b\\u202ec\\x00"))
     'a&lt;b<span class="sign">U+202E</span>c␀'
     """
     from markupsafe import Markup, escape
 
-    def shown(match: re.Match[str]) -> str:
+    def escape_sign(match: re.Match[str]) -> str:
         return f'<span class="sign">U+{ord(match[0]):04X}</span>'
 
-    return Markup(_HIDDEN.sub(shown, str(escape(visible(text)))))
+    return Markup(_HIDDEN.sub(escape_sign, str(escape(visible(text)))))
 
 
 def rendered(name: str, **values: Any) -> str:
@@ -43,7 +43,7 @@ def rendered(name: str, **values: Any) -> str:
 
 def page(site: Site, name: str, csrf: str) -> str:
     """The page of an annotator, or of the owner."""
-    values = {"run": site.player.folder.path.name, "csrf": csrf, **_values(site, name)}
+    values = {"run": site.player.folder.path.name, "csrf": csrf, **page_values(site, name)}
     if name == OWNER:
         return rendered("owner", **values)
     classes, shared = site.player.view.classes, []
@@ -52,23 +52,19 @@ def page(site: Site, name: str, csrf: str) -> str:
     return rendered("label", who=name, shared=shared, guidelines=site.guidelines, **values)
 
 
-def part(site: Site, name: str) -> str:
-    """The part of that page which changes."""
-    return rendered("figures" if name == OWNER else "rows", **_values(site, name))
-
-
-def asked(site: Site, number: int, find: str, csrf: str) -> str:
+def rows_page(site: Site, number: int, find: str, csrf: str) -> str:
     """A page of the rows of a finished run, for its owner; the last one for a higher number."""
     folder, changed = site.player.folder, site.player.view.changed
-    shown = {"csrf": csrf, "changed": changed, **page_of(folder, number, find)}
-    return rendered("asked", run=folder.path.name, **shown)
+    rows = {"csrf": csrf, "changed": changed, **page_of(folder, number, find)}
+    return rendered("asked", run=folder.path.name, **rows)
 
 
-def _values(site: Site, name: str) -> dict[str, Any]:
+def page_values(site: Site, name: str) -> dict[str, Any]:
+    """What the changing part of the page of an annotator, or of the owner, shows."""
     player, view = site.player, site.player.view
     if name != OWNER:
-        shown = {"me": view.of(name), "rows": rows(player.questions(name), view.classes)}
-        return {"view": view, "hours": hours(view.hours), **shown}
+        own = {"me": view.of(name), "rows": rows(player.questions(name), view.classes)}
+        return {"view": view, "hours": hours(view.hours), **own}
     doing = {"open": "is paused" if player.paused else "goes on", "finished": "has finished"}
     return {
         "view": view,
@@ -91,18 +87,19 @@ def hours(time: float | None) -> str:
     return f"{full} h {minutes} min" if full else f"{minutes} min"
 
 
-def rows(questions: tuple[Asked, ...], classes: Classes | None) -> list[dict[str, Any]]:
+def rows(questions: tuple[SheetRow, ...], classes: Classes | None) -> list[dict[str, Any]]:
     """What the template shows of each question.
 
     Lists of more than 26 classes are on the page once: the first `count` of them are the options.
     """
-    shown = []
-    for asked in questions:
-        count = len(asked.options)
+    rows_of_page = []
+    for question in questions:
+        count = len(question.options)
         shared = classes is not None and count > LETTERED
-        row = {"key": asked.key, "prompt": asked.prompt, "count": count}
-        shown.append({**row, "options": [] if shared else options(asked.options, classes)})
-    return shown
+        row = {"key": question.key, "prompt": question.prompt, "count": count}
+        own_options = [] if shared else options(question.options, classes)
+        rows_of_page.append({**row, "options": own_options})
+    return rows_of_page
 
 
 def options(texts: tuple[str, ...], classes: Classes | None) -> list[tuple[str, str, str]]:
@@ -125,5 +122,5 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"seen": seen, "money": money}
+    environment.filters |= {"visible_html": visible_html, "money": money}
     return environment

@@ -26,7 +26,7 @@ from stacksl.label.open_run import (
     View,
     view_of_finished,
 )
-from stacksl.labelers.sheets.rows import Asked, Reply
+from stacksl.labelers.sheets.rows import Reply, SheetRow
 from stacksl.runs.session.answering import Received, expect_people
 from stacksl.runs.session.assignment import annotators_of
 from stacksl.runs.spec import RunSpec
@@ -130,7 +130,7 @@ class Player:
 
     # On the threads of the server --------------------------------------------------------------
 
-    def questions(self, annotator: str) -> tuple[Asked, ...]:
+    def questions(self, annotator: str) -> tuple[SheetRow, ...]:
         """The open rows of an annotator, without those whose answers wait to be entered."""
         rows = () if self.paused else self.view.rows.get(annotator, ())
         with self._lock:

@@ -78,7 +78,7 @@ def serve(
             finished = player.view.state == "finished"
             who = {name: name for name in player.annotators if not finished} | {"(owner)": OWNER}
             ready({shown: f"{page}#{access.link(who[shown])}" for shown in who})
-            _stop_at_the_end(site, server, linger, stays=finished)
+            _stop_at_the_end(site, server, linger, keep_open=finished)
             server.run(sockets=[listener])
         finally:
             player.stop()
@@ -86,12 +86,12 @@ def serve(
         raise player.fault
 
 
-def _stop_at_the_end(site: Site, server: Any, linger: float, *, stays: bool) -> None:
-    """End the server after the run and its owner's visit; it `stays` if the run was finished."""
+def _stop_at_the_end(site: Site, server: Any, linger: float, *, keep_open: bool) -> None:
+    """End the server after the run and its owner's visit; with `keep_open` only after a fault."""
 
     def watch() -> None:
         site.player.over.wait()
-        while stays and site.player.fault is None:
+        while keep_open and site.player.fault is None:
             time.sleep(0.5)
         until = time.monotonic() + LONGEST
         time.sleep(linger)

@@ -64,7 +64,7 @@ class Access:
         self._sessions[_digest(token)] = name, self._clock() + SESSION_SECONDS
         return token
 
-    def who(self, token: str | None) -> str | None:
+    def session_owner(self, token: str | None) -> str | None:
         """The name of a session's owner; None if there is no such session any more."""
         name, until = self._sessions.get(_digest(token or ""), ("", 0.0))
         return name if until > self._clock() else None
@@ -84,7 +84,7 @@ def csrf_of(token: str) -> str:
     return hmac.new(token.encode(), b"stacksl csrf", hashlib.sha256).hexdigest()
 
 
-def _parts(url: str) -> SplitResult:
+def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError:  # such as a bracket that is not closed
@@ -118,7 +118,7 @@ class Site:
     access: Access
     hosts: Collection[str]
     guidelines: str = ""
-    _looked: float = -inf  # when the owner's page last looked for news
+    _last_look: float = -inf  # when the owner's page last looked for news
 
     @property
     def cookie(self) -> str:
@@ -133,13 +133,13 @@ class Site:
             Refused: one of them is not as the page sends it.
         """
         header = request.headers.get("host", "")
-        host = (_parts(f"//{header}").hostname or "") if "@" not in header else ""
+        host = (_split(f"//{header}").hostname or "") if "@" not in header else ""
         if host not in self.hosts:
             raise Refused("the page was opened under another name than it is served by", 421)
         if request.method not in ("GET", "HEAD", "POST"):
             raise Refused("this method is not served", 405)
         if request.method == "POST":
-            origin = _parts(request.headers.get("origin", ""))
+            origin = _split(request.headers.get("origin", ""))
             if origin.netloc != request.headers.get("host"):
                 raise Refused("the request is from another page", 403)
             most = SHEET if request.url.path == "/sheet" else BODY
@@ -154,7 +154,7 @@ class Site:
             Refused: there is no session, or a POST is not of its page.
         """
         token = str(request.cookies.get(self.cookie, ""))
-        if self.access.who(token) is None:
+        if self.access.session_owner(token) is None:
             raise Refused("the session has expired: open a new link", 401)
         sent = request.headers.get("x-csrf-token", "").encode()
         if request.method == "POST" and not hmac.compare_digest(sent, csrf_of(token).encode()):
@@ -163,12 +163,12 @@ class Site:
 
     def caller(self, request: Any) -> str:
         """The name of the session's owner; see `token`."""
-        name = self.access.who(self.token(request)) or ""
+        name = self.access.session_owner(self.token(request)) or ""
         if name == OWNER:
-            self._looked = time.monotonic()
+            self._last_look = time.monotonic()
         return name
 
     @property
     def watched(self) -> bool:
         """Whether an owner looks at the page."""
-        return time.monotonic() - self._looked < LOOKING
+        return time.monotonic() - self._last_look < LOOKING

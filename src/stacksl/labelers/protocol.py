@@ -58,15 +58,12 @@ class Labeler(Protocol):
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Ask for labels; asking again with the same token asks nothing new."""
-        ...
 
     def answers(self) -> list[Answer]:
         """The answers since the last call, in any order; perhaps none."""
-        ...
 
     def pending(self) -> list[Pending]:
         """Where answers are open; called when the run cannot go on without answers.
 
         A labeler that collects requests sends them now. One that answers at once returns [].
         """
-        ...

@@ -36,7 +36,7 @@ class OracleLabeler:
                 " answer with --labeler file, add the answers, or leave these items out of the file"
             )
         self._answers = {item: int(answers[item]) for item in sizes}
-        self._asked: dict[tuple[str, int, int], Answer] = {}
+        self._ready: dict[tuple[str, int, int], Answer] = {}
 
     def ask(self, requests: Sequence[Purchase]) -> None:
         """Look the answers up; only the purchase of a request is read."""
@@ -47,7 +47,7 @@ class OracleLabeler:
                 )
             index = self._answers[p.item]
             key = (p.item, p.slot, p.token)
-            self._asked[key] = (
+            self._ready[key] = (
                 Answer(*key, None, self.name, p.price, "none")
                 if index == NONE
                 else Answer(*key, index, self.name, p.price)
@@ -55,9 +55,9 @@ class OracleLabeler:
 
     def answers(self) -> list[Answer]:
         """The answers to the requests, in their order, once."""
-        given = list(self._asked.values())
-        self._asked.clear()
-        return given
+        ready = list(self._ready.values())
+        self._ready.clear()
+        return ready
 
     def pending(self) -> list[Pending]:
         """No answer is open."""

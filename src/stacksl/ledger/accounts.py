@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.events import EVENTS, PURPOSES, Entry, canonical
-from stacksl.ledger.purchases import Said, Word
+from stacksl.ledger.purchases import AnswerKind, Word
 
 DROPPED: Final = "dropped"  # why a lease was released for good
 
@@ -113,8 +113,8 @@ class Accounts:
         reached: whether the last look lets the run stop; None where its model is no more the last
             one, or what is wanted has changed.
         seen: the surrogates of the items with a decision record.
-        taught: the surrogate of each item whose label was learned, with the label that refits
-            learn of it now; None where they learn none.
+        learned_labels: by the surrogate of each item whose label was learned, the label that
+            refits learn of it now; None where they learn none.
         standing: whether each labeler was last `set_aside` or `kept`, if either, by the name in
             the chain.
     """
@@ -139,7 +139,7 @@ class Accounts:
     looked_at: int = 0
     reached: bool | None = None
     seen: set[str] = field(default_factory=set)
-    taught: dict[str, int | None] = field(default_factory=dict)
+    learned_labels: dict[str, int | None] = field(default_factory=dict)
     standing: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -239,10 +239,10 @@ class Accounts:
                         measured = None if self.is_aside(state) else state.word
                         self.purchases[key] = replace(state, shown=True, measured=measured)
             case "relabeled":
-                index = entry.payload.get("index")
-                if entry.surrogate not in self.taught or index != self.label_of(entry.surrogate):
+                surrogate, index = entry.surrogate, entry.payload.get("index")
+                if surrogate not in self.learned_labels or index != self.label_of(surrogate):
                     raise impossible(entry, "the answers to its item do not give that label")
-                self.taught[entry.surrogate] = index
+                self.learned_labels[surrogate] = index
 
     def _apply_to(self, key: Key, entry: Entry) -> None:
         before = self.purchases.get(key)
@@ -278,12 +278,12 @@ class Accounts:
                     corrections=entry.number,
                 )
             case _:  # learned
-                if before.learned_at is not None or key[0] in self.taught:
+                if before.learned_at is not None or key[0] in self.learned_labels:
                     raise impossible(entry, "it was learned before")
-                if not self.teaches(before):
+                if not self.is_learnable(before):
                     raise impossible(entry, "its answer cannot be learned")
                 now = replace(before, learned_at=entry.micros)
-                self.taught[key[0]] = before.index
+                self.learned_labels[key[0]] = before.index
                 self.learned += 1
         self.purchases[key] = now
 
@@ -344,7 +344,7 @@ class Accounts:
 
         That of the answer that was learned first, else of the first slot that can be learned.
         """
-        slots = [state for _, state in self.slots(item) if self.teaches(state)]
+        slots = [state for _, state in self.slots(item) if self.is_learnable(state)]
         first = next((state for state in slots if state.learned_at is not None), None)
         state = first or next(iter(slots), None)
         return None if state is None else state.index
@@ -356,7 +356,7 @@ class Accounts:
             purchases.append(((item, len(purchases)), state))
         return purchases
 
-    def teaches(self, state: State) -> bool:
+    def is_learnable(self, state: State) -> bool:
         """Whether an answer can be learned: it names a candidate, of nobody who is set aside."""
         if state.stage != "answered" or state.index is None or state.purpose == "audit":
             return False
@@ -401,7 +401,7 @@ def word_of(entry: Entry) -> tuple[int, Word, str | None]:
     if type(given) is not int:
         raise impossible(entry, f"its given is {given!r}, not a whole number")
     word: Any = data.get("index", data.get("said"))
-    if type(word) is int or word in get_args(Said)[1:]:
+    if type(word) is int or word in get_args(AnswerKind)[1:]:
         return given, word, texts if isinstance(texts, str) else None
     raise impossible(entry, f"its index is {data.get('index')!r}, not a whole number")
 

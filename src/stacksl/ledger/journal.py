@@ -27,8 +27,8 @@ from stacksl.ledger.store.database import (
 from stacksl.ledger.store.rows import (
     ROWS,
     RejectedRow,
+    check_rows,
     digest_of_rows,
-    expect_rows,
     write_items,
     write_rejected,
 )
@@ -227,19 +227,19 @@ class Journal(LedgerReader):
     def change_settings(
         self,
         changes: Mapping[str, Setting | None],
-        said: Mapping[str, object] | None = None,
+        report: Mapping[str, object] | None = None,
     ) -> None:
         """Change what the run is made with, as a `settings` row with the new digest.
 
         Args:
             changes: the settings to set or, with None, to remove.
-            said: for the report, in addition to the digest: JSON values without texts
+            report: for the report, in addition to the digest: JSON values without texts
                 of items, and people by their codes.
         """
         with self.together():
             self._expect_digest()
             write_settings(self._store, changes)
-            self.record("settings", {**(said or {}), "digest": digest_of(self._store)})
+            self.record("settings", {**(report or {}), "digest": digest_of(self._store)})
 
     def codes_of(self, names: Iterable[str]) -> list[str]:
         """The codes under which the chain has annotators; new ones where they have none."""
@@ -256,7 +256,7 @@ class Journal(LedgerReader):
         """
         with self.together():
             self._expect_digest()
-            expect_rows(self._store, each=False)  # nor will one of the rows
+            check_rows(self._store, one_by_one=False)  # an edited row gets no new digest either
             count = write_items(self._store, records)
             write_rejected(self._store, rejected)
             write_settings(self._store, {ROWS: Setting(digest_of_rows(self._store))})

@@ -16,11 +16,11 @@ from stacksl.ledger.events import STORED, Row, decision_payload, erased_name, ow
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
+    AnswerKind,
     Handed,
     Outcome,
     Purchase,
     Receipt,
-    Said,
     whole_answer,
 )
 from stacksl.ledger.store.requests import erase_requests
@@ -182,8 +182,8 @@ class Ledger(Journal):
         """
         with self.together():
             for purchase in leases:
-                gone = purchase in dropped
-                if self.release(purchase, DROPPED if gone else "refused") and not gone:
+                is_dropped = purchase in dropped
+                if self.release(purchase, DROPPED if is_dropped else "refused") and not is_dropped:
                     self.lease(purchase.item, slot=purchase.slot)
 
     def hand_out(self, rows: Sequence[Handed]) -> None:
@@ -237,10 +237,10 @@ class Ledger(Journal):
         learned = self.decisions([round for _, round, _ in settled if round is not None])
         receipts = []
         for answer, (outcome, round, relabels) in zip(answers, settled, strict=True):
-            lesson = None
+            example = None
             if round is not None and answer.index is not None:
-                lesson = (learned[round], Label(answer.index))
-            receipts.append(Receipt(answer, outcome, lesson, relabels))
+                example = (learned[round], Label(answer.index))
+            receipts.append(Receipt(answer, outcome, example, relabels))
         return receipts
 
     def _is_recorded(self, answer: Answer) -> bool:
@@ -251,7 +251,7 @@ class Ledger(Journal):
             return False
         words = None
         if answer.text is not None or answer.note is not None:
-            words = self.items.words(surrogate, answer.text, answer.note)
+            words = self.items.text_hash(surrogate, answer.text, answer.note)
         return (answer.token, answer.word, words) in state.words
 
     def _can_wait(self, answer: Answer) -> bool:
@@ -284,7 +284,7 @@ class Ledger(Journal):
             self._expect_candidate(key[0], answer.index)
         who = self.private.codes.get(answer.labeler, answer.labeler)
         if self._accept(key, state, answer, who):
-            if self._teach(key):
+            if self._record_learned(key):
                 return "accepted", state.round, False
             return "accepted", None, self._relabel(key[0])
         payload = self._payload_of(key[0], answer)
@@ -331,20 +331,20 @@ class Ledger(Journal):
         of = {"surrogate": key[0], "slot": key[1], "token": state.token, **fields}
         self.record(event, data, round=state.round, purpose=state.purpose, **of)
 
-    def _teach(self, key: Key) -> bool:
+    def _record_learned(self, key: Key) -> bool:
         """Record `learned` if the accepted answer is the first of its item to learn from."""
-        state = self.accounts.purchases.get(key)
-        if state is None or key[0] in self.accounts.taught or not self.accounts.teaches(state):
+        accounts, state = self.accounts, self.accounts.purchases.get(key)
+        if state is None or key[0] in accounts.learned_labels or not accounts.is_learnable(state):
             return False
         self._record_of(key, state, "learned", {"index": state.word}, code=state.labeler)
         return True
 
     def _relabel(self, surrogate: str) -> bool:
         """Record the label that refits learn of an item that was learned before, if it changed."""
-        if surrogate not in self.accounts.taught:
+        if surrogate not in self.accounts.learned_labels:
             return False
         index = self.accounts.label_of(surrogate)
-        if self.accounts.taught[surrogate] == index:
+        if self.accounts.learned_labels[surrogate] == index:
             return False
         self.record("relabeled", {} if index is None else {"index": index}, surrogate=surrogate)
         return True
@@ -353,7 +353,7 @@ class Ledger(Journal):
         """Record what is learned of an item from now on; its purchase if it is the first."""
         self._relabel(surrogate)
         slots = self.accounts.slots(surrogate)
-        return next((key for key, _ in slots if self._teach(key)), None)
+        return next((key for key, _ in slots if self._record_learned(key)), None)
 
     def _expect_candidate(self, surrogate: str, index: int) -> None:
         """Check that an answer names one of its item's K candidates, added classes included."""
@@ -392,13 +392,13 @@ class Ledger(Journal):
             for item, index in labels:
                 surrogate = self.items.surrogates[item]
                 key, size = (surrogate, 0), self._size(surrogate)
-                shown = index + 1 if size is None else size
+                candidates = index + 1 if size is None else size
                 self._reserve(key, None, "owned")
                 state = self.accounts.purchases[key]
-                data = {"index": index, "size": shown}
+                data = {"index": index, "size": candidates}
                 self._record_of(key, state, "answered", data, code=code, price=0)
-                self._teach(key)
-                learned.append((owned_decision(item, shown), Label(index)))
+                self._record_learned(key)
+                learned.append((owned_decision(item, candidates), Label(index)))
         return learned
 
     def correct(
@@ -408,7 +408,7 @@ class Ledger(Journal):
         labeler: str,
         *,
         slot: int = 0,
-        said: Said = "label",
+        said: AnswerKind = "label",
         text: str | None = None,
         note: str | None = None,
         named: bool = False,
@@ -438,7 +438,7 @@ class Ledger(Journal):
         round = state.round or 0
         return None if learned is None else (self.decisions([round])[round], Label(learned))
 
-    def stand(self, event: str, labeler: str) -> None:
+    def set_standing(self, event: str, labeler: str) -> None:
         """Record whose answers are learned.
 
         After `set_aside` none of the labeler's answers is learned, nor measures an audit that was

@@ -15,11 +15,11 @@ from stacksl.types import Decision, Label
 
 Purpose = Literal["train", "audit", "owned"]
 Outcome = Literal["accepted", "repeated", "late", "disputed"]
-Said = Literal["label", "none", "ambiguous", "broken"]
+AnswerKind = Literal["label", "none", "ambiguous", "broken"]
 Skip = Literal["unsure", "unfamiliar", "upsetting", "other"]  # why somebody passes a row on
 
 Word = int | str
-"""The content of an answer: the index of a candidate, or one of the other kinds of `Said`."""
+"""The content of an answer: the index of a candidate, or one of the other kinds of `AnswerKind`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Answer:
     index: int | None
     labeler: str
     price: int = 0
-    said: Said = "label"
+    said: AnswerKind = "label"
     text: str | None = None
     note: str | None = None
 
@@ -111,14 +111,14 @@ class Receipt:
             (somebody else's was accepted before, or no budget is left) or `disputed` (it
             contradicts the accepted answer of the same labeler). The last two are kept uncharged,
             and so is a repetition with other free texts.
-        lesson: the decision and the label to be learned; None where nothing is to be learned:
+        example: the decision and the label to be learned; None where nothing is to be learned:
             of an item that measures or was learned before, of an answer that names no candidate.
         relabels: whether refits learn it in place of a label that was withdrawn.
     """
 
     answer: Answer
     outcome: Outcome
-    lesson: tuple[Decision, Label] | None = None
+    example: tuple[Decision, Label] | None = None
     relabels: bool = False
 
 
@@ -175,9 +175,9 @@ def whole_answer(answer: Answer) -> Answer:
     slot, token, price = (
         whole(getattr(answer, name), f"the {name} {who}") for name in ("slot", "token", "price")
     )
-    if answer.said not in get_args(Said):
+    if answer.said not in get_args(AnswerKind):
         raise LabelerError(
-            f"the kind {who} should be one of {', '.join(get_args(Said))}, got another: "
+            f"the kind {who} should be one of {', '.join(get_args(AnswerKind))}, got another: "
             "use one of these"
         )
     index = None

@@ -15,17 +15,17 @@ from stacksl.ledger.accounts import Accounts, Key, State, Terms
 from stacksl.ledger.events import STORED, Entry, Row, parsed, read_decision, walk
 from stacksl.ledger.purchases import (
     Answer,
+    AnswerKind,
     Head,
     Purchase,
     Purpose,
-    Said,
     Word,
 )
 from stacksl.ledger.recorded import Recorded
 from stacksl.ledger.store.arrays import Saved, array_heads, read_arrays
 from stacksl.ledger.store.database import Digests, Store, edited, expect_stored
 from stacksl.ledger.store.names import Items, PrivateTables
-from stacksl.ledger.store.rows import expect_rows
+from stacksl.ledger.store.rows import check_rows
 from stacksl.ledger.store.schema import ARRAYS, EVENTS, TERMS
 from stacksl.ledger.store.settings import expect_digest, read_state
 from stacksl.types import Decision
@@ -243,13 +243,13 @@ class LedgerReader:
         items = sum(row.payload.get("pool", 0) for row in rows)
         return items, sum(row.event == "class_added" for row in rows)
 
-    def seen(self, item: str) -> bool:
+    def has_decision(self, item: str) -> bool:
         """Whether an item has a decision record, asked or skipped."""
         return self.items.named().get(item) in self.accounts.seen
 
     # The answers -------------------------------------------------------------------------------
 
-    def said(self, purpose: Purpose | None = None) -> dict[str, int]:
+    def counts_by_kind(self, purpose: Purpose | None = None) -> dict[str, int]:
         """Accepted answers by kind: `label`, `none`, `ambiguous`, `broken`.
 
         Those of all that is charged, or of one purpose; a corrected answer counts as what it
@@ -260,7 +260,7 @@ class LedgerReader:
             for state in self.accounts.purchases.values()
             if state.stage == "answered" and state.purpose in ((purpose,) if purpose else _CHARGED)
         )
-        return {kind: counts[kind] for kind in get_args(Said)}
+        return {kind: counts[kind] for kind in get_args(AnswerKind)}
 
     def texts(self) -> list[Answer]:
         """The answers and corrections with a right text or a note."""
@@ -303,8 +303,8 @@ class LedgerReader:
             state = self._state(row)
             if row.event != "answered" or row.purpose != "audit" or state is None:
                 continue
-            aside = self.accounts.is_aside(state)
-            word = state.measured if state.shown and not now else None if aside else state.word
+            is_aside = self.accounts.is_aside(state)
+            word = state.measured if state.shown and not now else None if is_aside else state.word
             if word is not None:
                 answers.setdefault(answer.item, []).append(_as(answer, word))
         return answers
@@ -327,7 +327,7 @@ class LedgerReader:
 
     def label_of(self, item: str) -> int | None:
         """The label that refits learn of an item whose label was learned; None for none."""
-        return self.accounts.taught.get(self.items.surrogates[item])
+        return self.accounts.learned_labels.get(self.items.surrogates[item])
 
     def agreement(self) -> list[tuple[Answer, Answer]]:
         """The first two accepted answers to each item that has two, uncorrected, lower slot first.
@@ -336,7 +336,7 @@ class LedgerReader:
         of an audit, asked again where people and model differ. A pair with an answer set aside is
         left out. More classes are another question: the pair is of the last that two answered.
         """
-        aside = self.set_aside
+        set_aside = self.set_aside
         by_question: dict[tuple[str, int], list[Answer]] = {}
         for row, answer in self._answers():
             if row.event == "answered" and row.purpose == "train":
@@ -346,7 +346,7 @@ class LedgerReader:
         pairs: dict[str, tuple[Answer, Answer]] = {}
         for (item, _), alike in by_question.items():
             one, *others = sorted(alike, key=lambda answer: answer.slot)
-            if others and not {one.labeler, others[0].labeler} & aside:
+            if others and not {one.labeler, others[0].labeler} & set_aside:
                 pairs[item] = one, others[0]
         return [*pairs.values()]
 
@@ -359,7 +359,7 @@ class LedgerReader:
             if row.item is None:
                 continue
             data, index = row.payload, row.payload.get("index")
-            kind = cast("Said", data.get("said", "label"))
+            kind = cast("AnswerKind", data.get("said", "label"))
             text, note = words.get(str(data.get("words")), (None, None))
             token = int(data.get("given", row.token or 0))
             who, price = str(row.labeler), row.price or 0
@@ -401,7 +401,7 @@ class LedgerReader:
                         " restore the one or the other from a copy"
                     )
             expect_digest(self._store)
-            expect_rows(self._store, each=True)
+            check_rows(self._store, one_by_one=True)
             expect_stored(self._store, stored)
             for saved in self.arrays() if arrays else ():
                 if not saved.whole:
@@ -435,4 +435,4 @@ def _as(answer: Answer, word: Word) -> Answer:
         return answer
     if isinstance(word, int):
         return replace(answer, index=word, said="label", text=None)
-    return replace(answer, index=None, said=cast("Said", word), text=None)
+    return replace(answer, index=None, said=cast("AnswerKind", word), text=None)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from stacksl.errors import RunError
 from stacksl.ledger.events import Entry, Row, read_decision, values_of
 
-_MADE = ("round", "refit", "refreshed")  # events of what a run decides or computes
+_COMPUTED = ("round", "refit", "refreshed")  # events of what a run decides or computes
 
 
 class Recorded:
@@ -27,7 +27,7 @@ class Recorded:
     @property
     def next(self) -> Row | None:
         """The next row; None behind the last one."""
-        return next(self.ahead(), None)
+        return next(self.upcoming(), None)
 
     @property
     def comparable(self) -> bool:
@@ -41,7 +41,7 @@ class Recorded:
         streamed = self.stream and row is not None and row.event == "round" and not self._blurred
         return not self.changed or streamed
 
-    def ahead(self) -> Iterator[Row]:
+    def upcoming(self) -> Iterator[Row]:
         """The next row and those after it; none of them is taken."""
         number = 0
         while number < len(self._rows) or self._more():
@@ -58,21 +58,21 @@ class Recorded:
         Raises:
             RunError: it is another one.
         """
-        row = next(self.ahead())
+        row = next(self.upcoming())
         if self._differ(entry, row):
             place = f"round {row.round}" if row.event == "round" else f"row {row.seq} of the ledger"
             other_item = entry.event == row.event and entry.surrogate != row.surrogate
             raise RunError(
-                f"{place} was recorded as {_told(row)}, but the replay got"
-                f" {'a decision about another item' if other_item else _told(entry)}: the run was"
-                " made by other versions or on another machine (see `stacksl status RUN"
+                f"{place} was recorded as {_described(row)}, but the replay got"
+                f" {'a decision about another item' if other_item else _described(entry)}: the run"
+                " was made by other versions or on another machine (see `stacksl status RUN"
                 " --settings`)"
             )
         self._blurred |= self.changed and bool(row.payload.get("tune"))
         return self._rows.popleft()
 
     def _differ(self, entry: Entry, row: Row) -> bool:
-        if self.comparable or entry.event not in _MADE:
+        if self.comparable or entry.event not in _COMPUTED:
             return values_of(entry)[1:] != values_of(row)[1:]  # all but the time
         return (entry.event, entry.round, entry.surrogate) != (row.event, row.round, row.surrogate)
 
@@ -83,7 +83,7 @@ class Recorded:
         return bool(rows)
 
 
-def _told(entry: Entry) -> str:
+def _described(entry: Entry) -> str:
     """An entry in words; no text of an item is quoted."""
     if entry.event != "round":
         return f"the event '{entry.event}' with {entry.text}"

@@ -17,7 +17,7 @@ from typing import Any
 from stacksl.errors import SettingsError
 from stacksl.lm.scoring.paths import load_library, load_torch
 
-_SHOWN = 3  # names of tensors in a message
+_NAMED = 3  # names of tensors in a message
 
 
 def load_transformers() -> Any:
@@ -274,7 +274,7 @@ def _no_weights(name: str, config: Any, error: Exception) -> SettingsError:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 def _front_matter(source: str, revision: str | None) -> str | None:

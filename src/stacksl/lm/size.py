@@ -32,7 +32,7 @@ SHARE = 0.9  # of the free memory, at most, that a run may plan for
 _NARROWED = 512  # tokens of a pass, the fewest that a message suggests
 _FLOAT = 4  # bytes of a trained number, in every dtype of the base
 _MOMENTS = 2  # of AdamW, each as large as what is trained
-_KEPT = 2  # numbers that a layer keeps for its backward pass for each one that a matrix gives
+_SAVED = 2  # numbers that a layer keeps for its backward pass for each one that a matrix gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def _memories(
     most = min(len(rows), max(1, choices.batch_tokens // longest))
     # bytes of one layer for a token: what its matrices give, its row of a mask and, in half
     # precision, the inputs of two norms; and of its logits, their log-softmax, a copy or gradient
-    layer = number * (_KEPT * _outputs(model, text) // layers)
+    layer = number * (_SAVED * _outputs(model, text) // layers)
     layer += number * (prompt + tail) if path == "packed" else 0
     layer += 2 * _FLOAT * hidden if number < _FLOAT else 0
     word = (number + 2 * _FLOAT) * vocabulary

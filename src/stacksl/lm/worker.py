@@ -18,7 +18,7 @@ from stacksl.core.blocks import Array
 from stacksl.lm.distributed import ALONE, Distributed, blocks
 from stacksl.lm.loading import Base, Weights, open_base
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.scoring.likelihood import Likelihood, What, within_memory
+from stacksl.lm.scoring.likelihood import Likelihood, Quantity, within_memory
 from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices, TrainSettings
@@ -98,7 +98,7 @@ class Worker:
         """Log-likelihoods (k,) and pooled states (k, hidden) of every item's options."""
         return self._in_blocks(items, "states")
 
-    def _in_blocks(self, items: Sequence[TokenItem], what: What) -> list[Any]:
+    def _in_blocks(self, items: Sequence[TokenItem], quantity: Quantity) -> list[Any]:
         """What is read of each item, block by block, each process its share of the blocks."""
         pieces = blocks(len(items), BLOCK)
         share = self.processes.share(len(pieces))
@@ -106,11 +106,11 @@ class Worker:
         # an adapter that begins at zero changes no bit until it moves, and its layers take time
         left_out = self.adapter.initial and not self.start
         with model.disable_adapter() if left_out else nullcontext():
-            mine = [self._block([items[i] for i in pieces[number]], what) for number in share]
+            mine = [self._block([items[i] for i in pieces[number]], quantity) for number in share]
         return [result for piece in self.processes.gather(mine) for result in piece]
 
-    def _block(self, block: Sequence[TokenItem], what: What) -> list[Numbers]:
-        if what == "states":
+    def _block(self, block: Sequence[TokenItem], quantity: Quantity) -> list[Numbers]:
+        if quantity == "states":
             with within_memory("read the states of an item"):
                 read = self.likelihood.sums_and_states(block)
             return [(_numbers(a), _numbers(b)) for a, b in zip(*read, strict=True)]

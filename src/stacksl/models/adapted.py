@@ -14,8 +14,8 @@ from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import DataError, RunError
 from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
-from stacksl.lm.export.card import About
-from stacksl.lm.export.folder import ABOUT, expect_whole, read_about, write_model
+from stacksl.lm.export.card import Provenance
+from stacksl.lm.export.folder import ABOUT, expect_whole, read_provenance, write_model
 from stacksl.models.linear import with_classes
 from stacksl.report.facts import Facts
 from stacksl.types import Item, copied
@@ -77,12 +77,12 @@ class AdaptedModel:
                     "probabilities": policy.tolist(),
                 }
 
-    def about(self) -> About:
+    def about(self) -> Provenance:
         """Its base, settings and classes, for its `lm.json`."""
         choices, base = self.model.choices, self.model.worker.base
         of_base = ("source", "revision", "fingerprint", "license", "positions", "dtype")
         return copied(
-            About,
+            Provenance,
             choices,
             name=choices.model,
             chat_arguments=dict(choices.chat_arguments),
@@ -105,7 +105,7 @@ class AdaptedModel:
         Raises:
             RunError: there is none, it is damaged, or its base has changed.
         """
-        about = read_about(folder)
+        about = read_provenance(folder)
         expect_whole(folder)
         shape = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
         targets = tuple(sorted(shape["target_modules"]))

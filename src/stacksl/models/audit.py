@@ -23,7 +23,7 @@ from stacksl.models.second_look import Verdict
 from stacksl.report.quality import SecondLook
 
 SMALLEST = 80  # labels of a budget below which an audit would cost more than it is worth
-KEPT = "labels are kept for an audit"
+RESERVED = "labels are kept for an audit"
 _CLEAR = ("label", "none")
 Estimate = tuple[float, float, float]  # with the ends of its 95% interval
 NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
@@ -129,7 +129,7 @@ def draw(
 
 
 def expected_width(
-    size: int, budget: int, what: str = "accuracy on new items", kept: str = ""
+    size: int, budget: int, what: str = "accuracy on new items", reserved: str = ""
 ) -> str:
     """The sentence before a run: the audit's share of the budget, and how precise `what` will be.
 
@@ -140,7 +140,7 @@ def expected_width(
         ends = (wilson(round(share * size), size) for share in (0.5, 0.9))
         half = [50 * (high - low) for low, high in ends]
         return (
-            f"{size:,} of the {budget:,} {kept or KEPT}: it will measure the {what}"
+            f"{size:,} of the {budget:,} {reserved or RESERVED}: it will measure the {what}"
             f" to within {half[0]:.0f} points where it is near 50%, and within"
             f" {half[1]:.0f} where it is near 90% (half of a 95% interval)"
         )
@@ -191,7 +191,7 @@ class Audited:
     look: int = 0
 
     @property
-    def known(self) -> int:
+    def answered(self) -> int:
         """Items with an answer, none of these among them."""
         return self.n - self.unknown
 
@@ -200,9 +200,9 @@ class Audited:
         """Correct / known, or prediction-powered; None where nothing is known."""
         if self.second is not None and self.measures == "accuracy":
             return self.second.accuracy[0]
-        if self.powered is not None and self.known:
+        if self.powered is not None and self.answered:
             return self.powered[0]
-        return self.correct / self.known if self.known else None
+        return self.correct / self.answered if self.answered else None
 
     @property
     def worst(self) -> float:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 
-STRENGTH = 4.0  # answers to a class that the accuracy over all classes counts as
-ERRORS = 10.0  # errors in a class that an even spread of them counts as
-SHARES = 5.0  # answers of each class that the classes' shares begin with
+CLASS_PRIOR = 4.0  # answers to a class that the accuracy over all classes counts as
+ERROR_PRIOR = 10.0  # errors in a class, spread evenly, that its row begins with
+SHARE_PRIOR = 5.0  # answers of each class that the classes' shares begin with
 DOUBT = 0.03  # the error at which a label counts half as much as a person's
 LEVEL = 0.95  # of the intervals
 
@@ -49,7 +49,7 @@ class Confusion:
 
     def soft(self, answers: Rows) -> tuple[Array, Array]:
         """P(class | answer) of n answers, (n, K), and the shares of the classes before, (K,)."""
-        shares = np.bincount(answers, minlength=len(self.matrix)) + SHARES
+        shares = np.bincount(answers, minlength=len(self.matrix)) + SHARE_PRIOR
         shares = shares / shares.sum()
         joint = shares[:, None] * self.matrix
         return (joint / joint.sum(axis=0)).T[answers], shares
@@ -66,16 +66,19 @@ class Confusion:
 
 
 def confusion_of(answers: Rows, truth: Rows, classes: int) -> Confusion:
-    """The confusion of a labeler, from its `answers` to n items and people's, the `truth`.
+    """The confusion matrix of a labeler, shrunk toward its accuracy and an even spread of errors.
 
-    Both are (n,) classes below `classes`, of items drawn at random. The intervals hold 95% of a
-    Jeffreys posterior over all items, and of the beta posterior of each class.
+    Both `answers`, the labeler's, and `truth`, people's, are (n,) classes below `classes`, of items
+    drawn at random. Intervals hold 95% of a Jeffreys posterior over all items, and of the beta
+    posterior of each class.
     """
     right = answers == truth
-    hits, tries = (np.bincount(truth[part], minlength=classes) for part in (right, slice(None)))
-    pooled = _interval(right.sum() + 0.5, (~right).sum() + 0.5)
-    per_class = _interval(hits + STRENGTH * pooled[0], tries - hits + STRENGTH * (1.0 - pooled[0]))
-    errors = np.full((classes, classes), ERRORS / max(classes - 1, 1))
+    items = np.bincount(truth, minlength=classes)
+    hits = np.bincount(truth[right], minlength=classes)
+    pooled = _mean_and_interval(right.sum() + 0.5, (~right).sum() + 0.5)
+    wrong = items - hits + CLASS_PRIOR * (1.0 - pooled[0])
+    per_class = _mean_and_interval(hits + CLASS_PRIOR * pooled[0], wrong)
+    errors = np.full((classes, classes), ERROR_PRIOR / max(classes - 1, 1))
     np.add.at(errors, (truth, answers), 1.0)
     np.fill_diagonal(errors, 0.0)
     total = errors.sum(axis=1, keepdims=True)
@@ -85,7 +88,7 @@ def confusion_of(answers: Rows, truth: Rows, classes: int) -> Confusion:
     return Confusion(matrix, accuracy, np.column_stack(per_class), len(truth))
 
 
-def _interval(right: Array, wrong: Array) -> tuple[Array, Array, Array]:
+def _mean_and_interval(right: Array, wrong: Array) -> tuple[Array, Array, Array]:
     """The mean of a beta distribution, and the ends of its middle 95%."""
     from scipy.special import betaincinv  # scipy.stats takes long to import
 

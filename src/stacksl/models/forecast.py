@@ -131,7 +131,7 @@ def from_training(known: Growth, sure: Array, right: Array, pool: Array) -> Norm
     return replace(known.shift, mean=level)
 
 
-def ahead(known: Growth, level: Normal, labels: int, wanted: int, options: int) -> Estimate:
+def accuracy_at(known: Growth, level: Normal, labels: int, wanted: int, options: int) -> Estimate:
     """The accuracy at `wanted` labels, from the level at `labels` of them."""
     rise, spread_out = _rise(known, labels, wanted, options)
     middle, sd = level.mean + rise, math.hypot(level.sd, spread_out)

@@ -141,7 +141,7 @@ def class_totals(
         return tuple(ClassTotal(*row) for row in counts)
     wrong = gold != choice
     missed, wrongly = (_counts(classes[wrong], len(names)) for classes in (gold, choice))
-    factor = shrinkage(missed, wrongly, guessed / max(1, unlabeled), n)
+    factor = shrinkage(missed, wrongly, guessed / max(1, unlabeled))
     factor[_counts(gold, len(names)) < FEW] = 0.0
     for k, name in enumerate(names):
         counted, called = int(labeled[k]), int(guessed[k])
@@ -153,7 +153,7 @@ def class_totals(
     return tuple(totals)
 
 
-def shrinkage(missed: NDArray[np.int64], wrongly: NDArray[np.int64], share: Array, n: int) -> Array:
+def shrinkage(missed: NDArray[np.int64], wrongly: NDArray[np.int64], share: Array) -> Array:
     """How much of each class's correction to keep, 0 to 1, (K,).
 
     Were all mistakes chance, the model would miss about as many items of a class as it adds, both
@@ -165,7 +165,6 @@ def shrinkage(missed: NDArray[np.int64], wrongly: NDArray[np.int64], share: Arra
         missed: measured items of each class that the model called something else.
         wrongly: measured items that it called so wrongly.
         share: of each class in the model's choices.
-        n: measured items.
     """
     mistakes, difference = missed + wrongly, missed - wrongly
     expected = np.maximum(missed.sum() * share, 1e-9)  # mistakes of each kind

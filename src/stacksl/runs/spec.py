@@ -36,7 +36,7 @@ LIBRARIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RunBudget:
     """The budget of a run after a change.
 
     `labels` in all, `money` in micro-units (None where only labels count), and the labels of each
@@ -76,14 +76,14 @@ class RunSpec:
     audit: int = 0
     further: int = 0
     more: tuple[More, ...] = ()
-    now: Terms | None = None
+    now: RunBudget | None = None
     stamps: Mapping[str, list[Any]] | None = None
     evaluates: str | None = None
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> RunBudget:
         """The current budget."""
-        return self.now or Terms(
+        return self.now or RunBudget(
             self.budget.labels, self.budget.money, (self.audit,), self.further
         )  # fmt: skip
 
@@ -155,7 +155,7 @@ class RunSpec:
         terms = None
         if "labels_now" in table:
             labels, further = int(table["labels_now"]), int(table.get("further_now", 0))
-            terms = Terms(labels, table.get("money_now"), tuple(table["audits_now"]), further)
+            terms = RunBudget(labels, table.get("money_now"), tuple(table["audits_now"]), further)
         return cls(
             folder,
             Resolved(settings, origin, table.get("preset")),

@@ -390,17 +390,17 @@ def test_a_stream_asks_in_no_batches(tmp_path: Path) -> None:
     assert prepare(data, out=tmp_path / "run", settings=given).spec.settings.mode == "pool"
 
 
-@pytest.mark.parametrize("moment", ["sent", "ended"])
+@pytest.mark.parametrize("moment", ["record_sent", "record_end"])
 def test_a_run_killed_while_a_batch_is_recorded_pays_each_answer_once(
     moment: str, tmp_path: Path, batching: Batching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its questions are recorded nothing began; later the rest is collected."""
-    run = None if moment == "sent" else begin(tmp_path, batching)
+    run = None if moment == "record_sent" else begin(tmp_path, batching)
     do, times = getattr(Calls, moment), iter(range(100))
 
     def cut(*given: Any, **more: Any) -> Any:
-        batched = moment == "ended" or len(given) > 2
-        if batched and next(times) == (5 if moment == "ended" else 0):
+        batched = moment == "record_end" or len(given) > 2
+        if batched and next(times) == (5 if moment == "record_end" else 0):
             raise KeyboardInterrupt
         return do(*given, **more)
 

@@ -343,12 +343,12 @@ AFTER_THE_THIRD = """
 import os, signal, sys, stacksl
 from stacksl.labelers.chat.calls import Calls
 
-ended = Calls.ended
+ended = Calls.record_end
 
 def killed(self, call, *rest):
     ended(self, call, *rest)
     if call == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 
-Calls.ended = killed
+Calls.record_end = killed
 """

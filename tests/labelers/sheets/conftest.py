@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stacksl.labelers.sheets.rows import Asked, new_key
+from stacksl.labelers.sheets.rows import SheetRow, new_key
 from stacksl.labelers.sheets.writing import write_sheet
 
 
@@ -22,7 +22,7 @@ class Desk:
         self.keys: list[str] = []
         for number in range(len(questions)):
             self.keys.append(new_key(number, rng, self.keys))
-        self.rows = [Asked(k, *q) for k, q in zip(self.keys, questions, strict=True)]
+        self.rows = [SheetRow(k, *q) for k, q in zip(self.keys, questions, strict=True)]
         self.path = folder / "0001.csv"
         write_sheet(self.path, self.rows)
         self.known = {row.key: row for row in self.rows}

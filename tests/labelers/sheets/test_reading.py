@@ -12,7 +12,7 @@ import pytest
 
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Reply, new_key
+from stacksl.labelers.sheets.rows import Reply, SheetRow, new_key
 from stacksl.labelers.sheets.writing import write_sheet
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_every_way_a_program_saves_it(
 
 
 def test_cp1252(tmp_path: Path) -> None:
-    row = Asked("k2k2-h", "Größe – wie viel?", ("groß", "klein €", "œ"))
+    row = SheetRow("k2k2-h", "Größe – wie viel?", ("groß", "klein €", "œ"))
     write_sheet(tmp_path / "a.csv", [row])
     text = (tmp_path / "a.csv").read_text(encoding="utf-8-sig").replace(",,", ",klein €,süß")
     (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
@@ -142,7 +142,7 @@ def test_a_key_that_is_not_ours_is_a_fault_and_never_another_rows(
 
 
 def test_a_column_sorted_alone_is_found(desk: Desk) -> None:
-    rows = [Asked(key, f"prompt number {n}", ("yes", "no")) for n, key in enumerate(desk.keys)]
+    rows = [SheetRow(key, f"prompt number {n}", ("yes", "no")) for n, key in enumerate(desk.keys)]
     known = {row.key: row for row in rows}
     table = [["key", "prompt", "answer"], *([r.key, r.prompt, "A"] for r in rows)]
     table[1][1], table[2][1] = table[2][1], table[1][1]
@@ -207,7 +207,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, data: bytes,
     path = tmp_path / "a.csv"
     path.write_bytes(data)
     with pytest.raises(DataError) as fault:
-        read_sheet(path, {"k2k2-h": Asked("k2k2-h", "", ("a", "b"))})
+        read_sheet(path, {"k2k2-h": SheetRow("k2k2-h", "", ("a", "b"))})
     assert says in str(fault.value)
     assert str(path) in str(fault.value)
     assert "secret" not in str(fault.value)
@@ -219,7 +219,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, data: bytes,
 )
 def test_a_cell_in_no_known_encoding_is_a_fault(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.csv").write_bytes(data)
-    sheet = read_sheet(tmp_path / "a.csv", {"k2k2-h": Asked("k2k2-h", "", ("a", "b"))})
+    sheet = read_sheet(tmp_path / "a.csv", {"k2k2-h": SheetRow("k2k2-h", "", ("a", "b"))})
     assert [(fault.row, fault.column) for fault in sheet.faults] == [(2, "answer")]
 
 
@@ -252,7 +252,7 @@ def test_a_long_cell_is_read(desk: Desk) -> None:
 def test_an_option_that_was_added_changes_no_older_answer(
     tmp_path: Path, cell: str, position: int | None, fault: str | None
 ) -> None:
-    row = Asked("k2k2-h", "what is it about?", ("bread", "sea"))
+    row = SheetRow("k2k2-h", "what is it about?", ("bread", "sea"))
     write_sheet(tmp_path / "a.csv", [row])
     text = (tmp_path / "a.csv").read_text(encoding="utf-8-sig").replace(",,", f",{cell},")
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")

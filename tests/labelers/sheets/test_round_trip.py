@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import _EDGES, _loose, guarded, plain, sign, visible
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Reply, new_key
+from stacksl.labelers.sheets.rows import Reply, SheetRow, new_key
 from stacksl.labelers.sheets.writing import write_sheet
 
 RUDE = st.text(alphabet="=+-@'\"\t\r\n \0\ufeff\u00a0;,|aB2éß€😀ش")
@@ -61,11 +61,11 @@ def saved_again(path: Path, cells: list[tuple[str, str]], separator: str, encodi
 
 def written(
     folders: pytest.TempPathFactory, questions: list[tuple[str, tuple[str, ...]]]
-) -> tuple[Path, list[Asked]]:
+) -> tuple[Path, list[SheetRow]]:
     """A sheet of the questions, and its rows."""
     rng = np.random.default_rng(0)
     rows = [
-        Asked(new_key(n, rng), prompt, options) for n, (prompt, options) in enumerate(questions)
+        SheetRow(new_key(n, rng), prompt, options) for n, (prompt, options) in enumerate(questions)
     ]
     path = folders.mktemp("sheet") / "a.csv"
     write_sheet(path, rows)
@@ -117,12 +117,12 @@ def test_texts_of_cp1252_come_back_through_it(
     separator: str,
     data: st.DataObject,
 ) -> None:
-    row = Asked("k2k2-h", prompt, tuple(options))
+    row = SheetRow("k2k2-h", prompt, tuple(options))
     path = tmp_path_factory.mktemp("sheet") / "a.csv"
     write_sheet(path, [row])
     position = data.draw(st.sampled_from(range(len(options))))
     saved_again(path, [(options[position], "é")], separator, "cp1252")
-    (reply,) = read_sheet(path, {row.key: Asked(row.key, prompt, row.options)}).replies
+    (reply,) = read_sheet(path, {row.key: SheetRow(row.key, prompt, row.options)}).replies
     assert (reply.position, reply.note) == (position, "é")
 
 
@@ -131,7 +131,7 @@ def test_no_bytes_break_the_reader(tmp_path_factory, data: bytes, headed: bool) 
     path = tmp_path_factory.mktemp("sheet") / "a.csv"
     path.write_bytes(b"key,answer\n" + data if headed else data)
     try:
-        sheet = read_sheet(path, {"k2k2-h": Asked("k2k2-h", "", ("a", "b"))})
+        sheet = read_sheet(path, {"k2k2-h": SheetRow("k2k2-h", "", ("a", "b"))})
     except DataError:
         return
     assert len(sheet.replies) + sheet.empty <= 1

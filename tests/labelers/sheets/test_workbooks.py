@@ -18,7 +18,7 @@ from stacksl.data import Classes
 from stacksl.data import workbooks as reading
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Sheet, new_key
+from stacksl.labelers.sheets.rows import Sheet, SheetRow, new_key
 from stacksl.labelers.sheets.writing import write_sheet
 
 QUESTIONS = [
@@ -37,7 +37,9 @@ class Book:
         keys: list[str] = []
         for number in range(len(questions)):
             keys.append(new_key(number, rng, keys))
-        self.rows = [Asked(key, *question) for key, question in zip(keys, questions, strict=True)]
+        self.rows = [
+            SheetRow(key, *question) for key, question in zip(keys, questions, strict=True)
+        ]
         self.path = folder / "0001.xlsx"
         write_sheet(self.path, self.rows)
 
@@ -121,7 +123,7 @@ def test_every_choice_offered_is_the_option_it_names(tmp_path: Path) -> None:
 def test_classes_have_a_sheet_and_the_list_is_longer_than_a_validation_may_hold(tmp_path) -> None:
     names = tuple(f"a class with a long name, number {n}" for n in range(150))
     classes = Classes(names, ("what it means", *[""] * 149))
-    write_sheet(tmp_path / "a.xlsx", [Asked("k2k2-h", "?", names)], classes=classes)
+    write_sheet(tmp_path / "a.xlsx", [SheetRow("k2k2-h", "?", names)], classes=classes)
     book = openpyxl.load_workbook(tmp_path / "a.xlsx")
     assert "in the sheet Classes" in book["Questions"]["C2"].value
     table = list(book["Classes"].iter_rows(values_only=True))
@@ -131,7 +133,7 @@ def test_classes_have_a_sheet_and_the_list_is_longer_than_a_validation_may_hold(
 
 
 def test_a_text_too_long_for_a_cell_is_cut(tmp_path: Path) -> None:
-    write_sheet(tmp_path / "a.xlsx", [Asked("k2k2-h", "x" * 40_000, ("a b", "c d"))])
+    write_sheet(tmp_path / "a.xlsx", [SheetRow("k2k2-h", "x" * 40_000, ("a b", "c d"))])
     cell = openpyxl.load_workbook(tmp_path / "a.xlsx")["Questions"]["B2"].value
     assert len(cell) < 32_767
     assert cell.endswith("ask for the page, which shows all of it]")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import LIMIT, guarded, is_too_long, plain, shortened, visible
-from stacksl.labelers.sheets.rows import _DIGITS, _LETTERS, Asked, clean_key, is_key, new_key
+from stacksl.labelers.sheets.rows import _DIGITS, _LETTERS, SheetRow, clean_key, is_key, new_key
 from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def test_a_sheet_is_what_excel_expects(desk: Desk) -> None:
 def test_files_have_the_mode_and_nothing_else_is_left(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        rows = [Asked("k2k2-h", "x" * 40_000, ("a b", "c d"))]
+        rows = [SheetRow("k2k2-h", "x" * 40_000, ("a b", "c d"))]
         write_sheet(tmp_path / "a.csv", rows, mode=0o640)
         names = tuple(f"class {n}" for n in range(27))
-        many = Asked("k2k2-j", "?", names)
+        many = SheetRow("k2k2-j", "?", names)
         write_sheet(tmp_path / "b.csv", [many], Classes(names, ("",) * 27), mode=0o604)
         howto = write_howto(tmp_path, {})
     finally:
@@ -73,13 +73,13 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DataError, match=r"cannot write '.*a.csv': No space left on device"):
-        write_sheet(tmp_path / "a.csv", [Asked("k2k2-h", "?", ("a b", "c d"))])
+        write_sheet(tmp_path / "a.csv", [SheetRow("k2k2-h", "?", ("a b", "c d"))])
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("prompt", ["word " * 8_000, "line\n" * 300, "=😀" * 20_000])
 def test_a_text_too_long_for_a_cell_is_cut_and_says_so(tmp_path: Path, prompt: str) -> None:
-    row = Asked("k2k2-h", prompt, ("the one", "the other"))
+    row = SheetRow("k2k2-h", prompt, ("the one", "the other"))
     write_sheet(tmp_path / "a.csv", [row])
     text = (tmp_path / "a.csv").read_text(encoding="utf-8-sig")
     assert "the text is longer than a cell" in text
@@ -91,7 +91,7 @@ def test_a_text_too_long_for_a_cell_is_cut_and_says_so(tmp_path: Path, prompt: s
 def test_many_options_are_in_the_cell_or_in_the_file_of_classes(tmp_path: Path) -> None:
     names = [f"class {n}" for n in range(40)]
     said = ("", "-1, or less", *[""] * 38)
-    row = Asked("k2k2-h", "?", tuple(names))
+    row = SheetRow("k2k2-h", "?", tuple(names))
     write_sheet(tmp_path / "a.csv", [row])
     assert "\n2) class 1\n" in (tmp_path / "a.csv").read_text(encoding="utf-8-sig")
     write_sheet(tmp_path / "b.csv", [row], Classes(tuple(names), said), "classes-b.csv")
@@ -104,9 +104,9 @@ def test_many_options_are_in_the_cell_or_in_the_file_of_classes(tmp_path: Path) 
 
 def test_options_that_read_like_answers_are_pointed_out(tmp_path: Path) -> None:
     rows = [
-        Asked("k2k2-h", "?", ("none", "some")),
-        Asked("k2k2-j", "?", ("3", "4")),
-        Asked("k2k2-k", "?", ("B", "A")),
+        SheetRow("k2k2-h", "?", ("none", "some")),
+        SheetRow("k2k2-j", "?", ("3", "4")),
+        SheetRow("k2k2-k", "?", ("B", "A")),
     ]
     write_sheet(tmp_path / "a.csv", rows)
     text = (tmp_path / "a.csv").read_text(encoding="utf-8-sig")

@@ -22,7 +22,7 @@ from stacksl.features.cache import VectorCache, erase_keys, text_key
 from stacksl.features.store import erase, load_block, save_block
 from stacksl.labelers.sheets.erasing import erase_rows
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.rows import SheetRow
 from stacksl.labelers.sheets.writing import write_sheet
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import Store
@@ -71,8 +71,8 @@ def test_a_sheet_keeps_every_other_byte(tmp_path: Path) -> None:
 
 def test_a_workbook_loses_the_row_its_choices_and_its_shared_texts(tmp_path: Path) -> None:
     own, shared = ("the zyx choice", "another"), ("yes", "no")
-    rows = [Asked("k7f3-q", "zyx, all of it", own)]
-    rows += [Asked(key, f"prompt {key}", shared) for key in ("a2a2-a", "c3c3-c")]
+    rows = [SheetRow("k7f3-q", "zyx, all of it", own)]
+    rows += [SheetRow(key, f"prompt {key}", shared) for key in ("a2a2-a", "c3c3-c")]
     path = tmp_path / "0001-anna.xlsx"
     write_sheet(path, rows, mode=0o640)
     assert erase_rows(tmp_path, ["k7f3-q"]) == []
@@ -329,7 +329,7 @@ def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
     learned = learned_of(made)
     assert len(learned) == 5
     with made.ledger as ledger:
-        unseen = [item.id for item in items if not ledger.seen(item.id)]
+        unseen = [item.id for item in items if not ledger.has_decision(item.id)]
     told = forget(made.path, next(iter(learned)))
     assert any("every adapter trained since" in sentence for sentence in told.remains)
     forget(made.path, unseen[0])

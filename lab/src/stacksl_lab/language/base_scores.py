@@ -18,7 +18,7 @@ import numpy as np
 
 from stacksl.files.atomic import write_atomic
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.scoring.likelihood import What
+from stacksl.lm.scoring.likelihood import Quantity
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.worker import Numbers, Worker
 
@@ -61,29 +61,29 @@ class KeepingWorker(Worker):
              load_torch().get_num_threads())
         )  # fmt: skip
 
-    def _block(self, block: Sequence[TokenItem], what: What) -> list[Numbers]:
+    def _block(self, block: Sequence[TokenItem], quantity: Quantity) -> list[Numbers]:
         """What is read of a block, computed or, under base weights, loaded."""
         if self.moved:
-            return super()._block(block, what)
+            return super()._block(block, quantity)
         rows = repr([(item.prompt, item.options) for item in block])
-        name = blake2b(f"{what} {self._computed} {rows}".encode(), digest_size=16).hexdigest()
+        name = blake2b(f"{quantity} {self._computed} {rows}".encode(), digest_size=16).hexdigest()
         file, used = self.kept_in / f"{name}.npz", self.likelihood.used
         if file.exists():
             with np.load(file) as saved:
                 names = [key for key in sorted(saved) if key != "path"]
                 parts = [saved[key].astype(np.float64) for key in names]
-                used[what] = str(saved["path"])  # type: ignore[assignment]
+                used[quantity] = str(saved["path"])  # type: ignore[assignment]
             cuts = np.cumsum([len(item.options) for item in block])[:-1]
             cut = [np.split(part, cuts) for part in parts]
             return list(zip(cut[0], cut[1] if cut[1:] else [None] * len(block), strict=True))
-        numbers = super()._block(block, what)
+        numbers = super()._block(block, quantity)
         joined = [np.concatenate([sums for sums, _ in numbers]).astype(np.float32)]
-        if what == "states":
+        if quantity == "states":
             state_rows = [states for _, states in numbers if states is not None]
             joined.append(np.concatenate(state_rows).astype(np.float32))
         arrays = {f"part{n}": part for n, part in enumerate(joined)}
         buffer = io.BytesIO()
-        np.savez(buffer, path=np.array(used[what]), **arrays)  # type: ignore[arg-type]
+        np.savez(buffer, path=np.array(used[quantity]), **arrays)  # type: ignore[arg-type]
         self.kept_in.mkdir(parents=True, exist_ok=True)
         write_atomic(file, buffer.getvalue())
         return numbers

@@ -12,7 +12,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop import choosers
-from stacksl.runs.loop.game import Batches, Examples, Game, play
+from stacksl.runs.loop.game import Examples, Game, PurchaseLimits, play
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.types import Item
@@ -47,5 +47,5 @@ def game_of(pool: Pool, gate: str, labels: int, folder: Path) -> Game:
         labeler=OracleLabeler(answers, sizes),
         examples=examples,
         trainer=LinearTrainer(examples, learner, ledger, pool.names, settings.seed),
-        batches=Batches(settings.open_questions),
+        batches=PurchaseLimits(settings.open_questions),
     )

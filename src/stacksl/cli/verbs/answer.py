@@ -66,13 +66,13 @@ def answer(
     """
     opened = options.open_run(run)
     agreed = _agreed(opened.corrections(*files), yes) if correct else None
-    with live(quiet=quiet) as shown, tracked(report_to, run, shown) as show:
-        received = opened.answer(*files, correct=agreed, progress=show)
+    with live(quiet=quiet) as bar, tracked(report_to, run, bar) as progress:
+        received = opened.answer(*files, correct=agreed, progress=progress)
     for line in received.faults:
         print(visible(line), file=sys.stderr)
     counted = asdict(received)
-    told = {**counted.pop("status"), **counted}
-    print(as_json(told) if json else _shown(opened, received))
+    result = {**counted.pop("status"), **counted}
+    print(as_json(result) if json else _summary(opened, received))
     if received.faults:
         raise typer.Exit(2)
 
@@ -97,7 +97,7 @@ def _agreed(corrections: list[Correction], yes: bool) -> list[Correction]:
     return corrections
 
 
-def _shown(run: Run, received: Received) -> str:
+def _summary(run: Run, received: Received) -> str:
     accepted = [f"{count(n)} {WORDS[name]}" for name, n in received.accepted.items() if n]
 
     def some(n: int, note: str = "") -> str | None:

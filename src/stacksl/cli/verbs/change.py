@@ -147,11 +147,11 @@ def change(
         stacksl change runs/first --key k7f3-q --key m2pw-d --drop
     """
     opened = options.open_run(run)
-    wanted: dict[str, Any] = {
+    changes: dict[str, Any] = {
         "budget": budget,
         "items": items or (),
         "owned": owned or (),
-        "classes": _classes(add_class or [], description or []),
+        "classes": _with_descriptions(add_class or [], description or []),
         "reopen": reopen,
         "annotators": add_annotator or (),
         "labeler": labeler,
@@ -168,9 +168,9 @@ def change(
         "keep": keep or (),
     }
     if budget is not None and drop and free == EVERYBODY and not (key or away or set_aside):
-        wanted["drop"], who = True, dict.fromkeys(who)
+        changes["drop"], who = True, dict.fromkeys(who)
     people = any(who.values())
-    kinds = [any(wanted.values()) or later or (dry_run and not people), people, train_on_audit]
+    kinds = [any(changes.values()) or later or (dry_run and not people), people, train_on_audit]
     if sum(kinds) > 1:
         raise SettingsError(
             "expected one kind of change: what is bought (with --later), who answers (--away to"
@@ -183,38 +183,38 @@ def change(
         sentence = f"the model was fitted again, with the {plural(labels, 'label')} of the audit"
         print(as_json({**opened.status(), "trained_on_audit": labels}) if json else sentence)
     elif dry_run:
-        offered = opened.change(**wanted, dry_run=True)
+        offered = opened.change(**changes, dry_run=True)
         warn(offered.warnings)
-        effects = [offered.measures, *_bought(offered, reopen), _described(offered, wanted, run)]
+        effects = [offered.measures, *_bought(offered, reopen), _described(offered, changes, run)]
         lines = ["Nothing was written. After the change:", *filter(None, effects)]
         print(as_json({"run": run, **_facts(offered, reopen)}) if json else "\n".join(lines))
     else:
-        _change_run(opened, wanted, later=later, yes=yes, json=json, quiet=quiet)
+        _change_run(opened, changes, later=later, yes=yes, json=json, quiet=quiet)
 
 
 def _change_run(
-    run: Run, wanted: dict[str, Any], *, later: bool, yes: bool, json: bool, quiet: bool
+    run: Run, changes: dict[str, Any], *, later: bool, yes: bool, json: bool, quiet: bool
 ) -> None:
-    if not later and wanted["labeler"] is None:  # before a cost is printed
+    if not later and changes["labeler"] is None:  # before a cost is printed
         import_module("stacksl.runs.storage.status").expect_labeler(run.folder, None)
-    offered, reopen = run.change(**wanted, dry_run=True), wanted["reopen"]
+    offered, reopen = run.change(**changes, dry_run=True), changes["reopen"]
     warn(offered.warnings)
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
     agree(_bought(offered, reopen), yes)
     with live(quiet=quiet) as show:
-        outcome = run.change(**wanted, agreed=offered, later=later, progress=show)
+        outcome = run.change(**changes, agreed=offered, later=later, progress=show)
     if json:
         print(as_json({**run.status(), **_facts(outcome, reopen)}))
         return
     closing = f"continue with: stacksl resume {word(run.path)}" if later else shown_run(run)
-    print(f"{_described(outcome, wanted, run.path)}\n\n{closing}")
+    print(f"{_described(outcome, changes, run.path)}\n\n{closing}")
 
 
 def _change_people(run: Run, who: dict[str, Any], *, json: bool, quiet: bool) -> None:
-    with warnings.catch_warnings(record=True, action="always") as told, live(quiet=quiet) as show:
+    with warnings.catch_warnings(record=True, action="always") as caught, live(quiet=quiet) as show:
         freed = run.people(**who, progress=show)
-    warn(str(warning.message) for warning in told)
+    warn(str(warning.message) for warning in caught)
     what = plural(freed, "row" if by_file(run) else "question")
     if json:
         print(as_json({**status_facts(run), "released": freed}))
@@ -224,7 +224,7 @@ def _change_people(run: Run, who: dict[str, Any], *, json: bool, quiet: bool) ->
         print("\n\n".join([f"{what} freed"] * bool(freed) + [shown_run(run)]))
 
 
-def _classes(names: list[str], descriptions: list[str]) -> dict[str, str]:
+def _with_descriptions(names: list[str], descriptions: list[str]) -> dict[str, str]:
     if len(descriptions) > len(names):
         raise SettingsError(
             f"--description says what an added class means, got {len(descriptions)} for"
@@ -270,25 +270,25 @@ def _facts(outcome: Outcome, reopen: bool) -> dict[str, Any]:
     }
 
 
-def _described(outcome: Outcome, wanted: dict[str, Any], run: Path) -> str:
+def _described(outcome: Outcome, changes: dict[str, Any], run: Path) -> str:
     """The effect of the change, a line for each part of it."""
     lines = []
-    if wanted["budget"] is not None:
+    if changes["budget"] is not None:
         lines.append(f"the budget is {plural(outcome.labels, 'label')} in all")
     lines += [f"{plural(outcome.dropped, 'open question')} withdrawn"] * bool(outcome.dropped)
     if outcome.items:
         lines.append(f"{plural(outcome.items, 'item')} to choose from added")
     if outcome.owned:
         lines.append(f"{plural(outcome.owned, 'label')} that you have added")
-    if wanted["annotators"]:
+    if changes["annotators"]:
         lines.append(f"{', '.join(outcome.annotators)} answer")
-    if wanted["labeler"] is not None:
-        lines.append(f"{wanted['labeler']} answers from now on")
-    if wanted["stop_when"] is not None:
-        lines.append(f"{wanted['stop_when']} stops the run from now on")
-    if wanted["settings"]:
+    if changes["labeler"] is not None:
+        lines.append(f"{changes['labeler']} answers from now on")
+    if changes["stop_when"] is not None:
+        lines.append(f"{changes['stop_when']} stops the run from now on")
+    if changes["settings"]:
         lines.append("refits are made with the new settings from now on")
-    if wanted["classes"] and outcome.classes is not None:
+    if changes["classes"] and outcome.classes is not None:
         lines.append(f"the run has {count(outcome.classes)} classes now")
     if outcome.outdated:
         out = ", ".join(f"{name} ({file})" for name, file in outcome.outdated)
@@ -297,12 +297,12 @@ def _described(outcome: Outcome, wanted: dict[str, Any], run: Path) -> str:
             " its name counts on them, too"
         )
     if outcome.mapped or outcome.measured:
-        it = "it" if len(wanted["classes"]) == 1 else "them"
+        it = "it" if len(changes["classes"]) == 1 else "them"
         audit = f"; so did {count(outcome.measured)} of the audit" if outcome.measured else ""
         lines.append(f"{plural(outcome.mapped, 'answer')} named {it}, learned at no cost{audit}")
-    if outcome.again and wanted["reopen"]:
+    if outcome.again and changes["reopen"]:
         lines.append(f"asked again: {_again(outcome)}")
-    elif outcome.again and wanted["classes"]:
+    elif outcome.again and changes["classes"]:
         lacking = max(0, len(outcome.again) - outcome.left)
         more = f" --budget {outcome.labels + lacking}" * (lacking > 0)
         lines.append(

@@ -137,7 +137,7 @@ def _bought(spec: RunSpec) -> str:
     test, owned, further = _test(spec), len(spec.sources.owned), spec.further
     promised, twice = promised_share(spec.settings.stop_when), spec.settings.sheets.overlap
     rows = len(spec.sources.pool.items)
-    out = sum(row < rows for row in spec.sources.aside)
+    out = sum(row < rows for row in spec.sources.excluded)
     like = "with the text of an example of a class or of a label that you have"
     some = f", of {plural(rows - out, 'row')}, without {plural(out, 'row')} {like}" * bool(out)
     most = dollars(spec.budget.cost)

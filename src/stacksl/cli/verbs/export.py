@@ -15,7 +15,7 @@ from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.lm.export.card import About
+    from stacksl.lm.export.card import Provenance
     from stacksl.lm.export.tasks import Task
 
 Merge = Annotated[
@@ -97,7 +97,7 @@ def export(
         stacksl export runs/first --task test.jsonl task
     """
     from stacksl.api.labeling import write_labels, write_model, write_own
-    from stacksl.lm.export.folder import expect_empty, read_about
+    from stacksl.lm.export.folder import expect_empty, read_provenance
     from stacksl.lm.export.folder import merge as merge_into
     from stacksl.runs.storage.folder import shown_facts
 
@@ -110,7 +110,7 @@ def export(
     opened, status = options.open_run(run), None
     keys = ("table", "labels", "left_out", "model", "merged", "task", "command")
     result: dict[str, Any] = {"run": run, **dict.fromkeys(keys), "left_out": 0}
-    about = None if merge is None and task is None else read_about(opened.folder.model)
+    about = None if merge is None and task is None else read_provenance(opened.folder.model)
     if merge is not None:
         expect_empty(merge)
     if table is not None:
@@ -127,19 +127,19 @@ def export(
         result |= _task(opened, about, task, options.reading(context), merge)
     if merge is not None:
         result["merged"] = merge_into(opened.folder.model, merge, shown_facts(opened.folder))
-    print(as_json(result) if json else _shown(result, status))
+    print(as_json(result) if json else _summary(result, status))
 
 
 def _task(
-    opened: Run, about: About, wanted: tuple[str, Path], given: dict[str, str], merge: Path | None
+    opened: Run, about: Provenance, task: tuple[str, Path], how: dict[str, str], merge: Path | None
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
     from stacksl.lm.export.card import model_arguments
     from stacksl.lm.export.tasks import command, write_task
     from stacksl.lm.reading import read_tokenizer
 
-    file, out = wanted
-    dataset = opened.read(file, given=given)
+    file, out = task
+    dataset = opened.read(file, given=how)
     tokenizer = read_tokenizer(about.name, about.source, about.revision)
     written = write_task(
         out.absolute(),
@@ -157,8 +157,8 @@ def _task(
         for name in ("peft", "revision"):
             arguments.pop(name, None)
         arguments["pretrained"] = str(merge.absolute())
-    task = {"folder": written.folder, "names": written.names, "items": written.items}
-    return {"task": task, "command": command(arguments, written.names, written.folder)}
+    facts = {"folder": written.folder, "names": written.names, "items": written.items}
+    return {"task": facts, "command": command(arguments, written.names, written.folder)}
 
 
 def _left_out(task: Task, rejected: int) -> list[str]:
@@ -179,7 +179,7 @@ def _left_out(task: Task, rejected: int) -> list[str]:
     return notes
 
 
-def _shown(result: dict[str, Any], status: dict[str, Any] | None) -> str:
+def _summary(result: dict[str, Any], status: dict[str, Any] | None) -> str:
     task, table = result["task"] or {}, result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
     with_labels = " with labels"

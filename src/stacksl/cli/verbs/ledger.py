@@ -57,7 +57,7 @@ def verify(
     Against a head that was kept elsewhere:
         stacksl ledger verify runs/first --head 566:9f2c...
     """
-    from stacksl.cli.heads import seen
+    from stacksl.cli.heads import check_head
     from stacksl.errors import LedgerCorrupt
     from stacksl.runs.storage.derived import expect_all_derived
     from stacksl.runs.storage.folder import anchors
@@ -71,7 +71,7 @@ def verify(
         ledger.verify(heads, arrays=True)
         rows, tip = ledger.head
         saved = sorted(entry.head.count for entry in ledger.arrays() if entry.whole)
-    if (lost := seen(opened.folder)) is not None:
+    if (lost := check_head(opened.folder)) is not None:
         raise LedgerCorrupt(lost)
     expect_all_derived(opened.folder)
     weights, why = _weights(opened)
@@ -162,10 +162,10 @@ def replay(
         stacksl ledger replay runs/first --json
     """
     result = options.open_run(run).replay()
-    shown = [(name.capitalize(), count(result[name])) for name in ("rows", "rounds", "labels")]
+    counts = [(name.capitalize(), count(result[name])) for name in ("rows", "rounds", "labels")]
     after = result["after"]
     why = f"row {count(after + 1)} (an item was erased)" if after else None
-    print(as_json(result) if json else facts([*shown, ("Played from", why)]))
+    print(as_json(result) if json else facts([*counts, ("Played from", why)]))
 
 
 VERBS = (path, verify, requests, replay)

@@ -85,7 +85,7 @@ def status(
     measured_now = status["test"] or status["audit"]
     how = STEPS * (status["state"] != "finished")
     ahead = [shown_forecast(forecast, how)] if forecast["now"] and not measured_now else []
-    print("\n\n".join([_shown(opened, status), *people, *ahead]))
+    print("\n\n".join([_summary(opened, status), *people, *ahead]))
 
 
 def by_file(run: Run) -> bool:
@@ -132,7 +132,7 @@ def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:
     return table(["name", "value", "from"], rows)
 
 
-def _shown(run: Run, result: Mapping[str, Any]) -> str:
+def _summary(run: Run, result: Mapping[str, Any]) -> str:
     warnings = [("Warning", sentence) for sentence in result.get("warnings", ())]
     return facts(
         [
@@ -227,8 +227,8 @@ def ls(
         raise unknown_name("kind", kind, ["runs", *KINDS])
     named = KINDS[kind]()
     rows = [{"name": name, "about": about} for name, about in named.items()]
-    shown = table(("name", "what it is"), ([row["name"], row["about"]] for row in rows))
-    print(as_json(rows) if json else shown)
+    text = table(("name", "what it is"), ([row["name"], row["about"]] for row in rows))
+    print(as_json(rows) if json else text)
 
 
 def _row(row: Mapping[str, Any]) -> tuple[object, ...]:

@@ -112,8 +112,8 @@ def resume(
         sentence = "this run was killed, or the machine went down; it continues where it was"
         warn([sentence + less * adapts])
     try:
-        with live(quiet=quiet) as shown, tracked(report_to, run, shown) as show:
-            done = opened.resume(show)
+        with live(quiet=quiet) as bar, tracked(report_to, run, bar) as progress:
+            done = opened.resume(progress)
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
     _finish(done, json)
@@ -133,16 +133,16 @@ def begin(
         print_plan(plan, json=json)
         return
     if not quiet:
-        told = [] if plan.spec.test is not None else [expected_audit(plan.spec)]
-        for line in (*columns_line(plan.spec.sources.pool), *told):
+        audit_lines = [] if plan.spec.test is not None else [expected_audit(plan.spec)]
+        for line in (*columns_line(plan.spec.sources.pool), *audit_lines):
             print(visible(line), file=sys.stderr)
     budget = plan.spec.budget
     if budget.cost is not None:
         agree([f"{count(budget.labels)} labels for {dollars(budget.cost)} at most"], yes)
     plan = _with_consent(plan).claimed()
     try:
-        with live(quiet=quiet) as shown, tracked(report_to, plan.out, shown) as show:
-            done = plan.start(show)
+        with live(quiet=quiet) as bar, tracked(report_to, plan.out, bar) as progress:
+            done = plan.start(progress)
     except KeyboardInterrupt as stop:
         raise _stopped(plan.out) from stop
     _finish(done, json)
@@ -273,7 +273,7 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
     """
     result = run_facts(run, status)
     if result["state"] == "finished":
-        return _shown(run, result)
+        return _summary(run, result)
     return _waiting(run, result) if result["state"] == "waiting" else _unfinished(result)
 
 
@@ -342,7 +342,7 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     return notes
 
 
-def _shown(run: Run, result: dict[str, Any]) -> str:
+def _summary(run: Run, result: dict[str, Any]) -> str:
     from stacksl.data import TABLES
     from stacksl.report.sentences import commands
     from stacksl.runs.storage.folder import shown_facts
@@ -401,8 +401,8 @@ def labels_so_far(result: Mapping[str, Any]) -> str:
     place = "in sheets" if people else "asked"
     reserved = "audit rows not yet asked" if out and audit else "promised"
     parts = {place: out, reserved: result["spent"] - answered - out, "left": result["left"]}
-    shown = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)
-    return f"{count(result['budget'])}: answered {count(answered)}{shown}"
+    counts = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)
+    return f"{count(result['budget'])}: answered {count(answered)}{counts}"
 
 
 def word(path: Path | str) -> str:

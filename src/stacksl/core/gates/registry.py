@@ -40,22 +40,18 @@ class Gate(Protocol):
 
     def start(self) -> GateState:
         """The state before round 1."""
-        ...
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """g, what is compared with the threshold; `asked` is as before this round.
 
         NaN where it is made of widths and the scorer keeps none.
         """
-        ...
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """The number that g must exceed for a label to be asked; u is the round's uniform."""
-        ...
 
     def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
         """The state after this round, in which a label was asked (`took`) or not."""
-        ...
 
 
 AT_REST: GateState = (0.0, 0.0, 0.0, 0.0)

@@ -136,7 +136,7 @@ def stands_for(h: NDArray[Any], rows: Rows) -> Array:
     return counts
 
 
-class Seen:
+class SeenItems:
     """The last items that a stream has seen, their doubt, and how far bought items cover them.
 
     Every number is computed of two rows alone: it has the same bits in whichever order items were

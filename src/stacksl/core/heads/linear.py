@@ -1,4 +1,7 @@
-"""The final model, refitted on all bought labels at the end of a run (`docs/paper.md`, D15)."""
+"""The final model, refitted on all bought labels at the end of a run (`docs/paper.md`, D15).
+
+A mixture of several models has a temperature of each and weights, both by held-out log-loss.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, LazyRows, PairBlock, SharedBlock
-from stacksl.core.heads.logistic import Fit, Strength, fit_classes, fit_pairs, plain
+from stacksl.core.heads.logistic import Fit, Rows, Strength, fit_classes, fit_pairs, plain
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.rows import all_scores
 from stacksl.errors import FeatureError
+
+FLOOR = 0.02  # every probability counts as (1 − FLOOR)·p + FLOOR/K: no held-out label decides alone
+TEMPERATURES = np.exp(np.linspace(-2.0, 2.0, 41))
+PULL = 0.02  # nats per label and square of log temperature: few labels leave it near 1
+STEPS = 200  # of the fit of a mixture's weights
 
 _CLASSES, _PAIRS, _MIXED = 0, 1, 2
 
@@ -176,6 +184,49 @@ def refit(
     phi = block.phi[:] if isinstance(block.phi, LazyRows) else block.phi
     pairs = fit_pairs(phi, block.offsets, labels, seed, tune, block.base)
     return None if pairs is None else PairHead(*pairs)
+
+
+def tempered(logits: Array, gold: Rows, weight: Array) -> tuple[float, Array]:
+    """The temperature of one model, and the probability of each held-out label under it, (n,).
+
+    It has the least weighted log-loss, with a penalty on log² of the temperature.
+
+    Args:
+        logits: (n, K) of held-out items.
+        gold: their labels, (n,).
+        weight: of each, (n,); only their ratios count.
+    """
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    share, best = weight / weight.sum(), (np.inf, 1.0, np.zeros(len(gold)))
+    for temperature in TEMPERATURES:
+        policies = np.exp(shifted / temperature)
+        right = policies[np.arange(len(gold)), gold] / policies.sum(axis=1)
+        right = (1.0 - FLOOR) * right + FLOOR / logits.shape[1]
+        loss = float(PULL * np.log(temperature) ** 2 - share @ np.log(right))
+        if loss < best[0]:
+            best = loss, float(temperature), right
+    return best[1], best[2]
+
+
+def mixture_weights(right: Array, weight: Array, prior: Array) -> Array:
+    """The weights of M models in their mixture, (M,), which add to 1.
+
+    They maximize the weighted log-likelihood of held-out labels by expectation maximization, with
+    labels that speak for each model from the start. The held-out labels count together as many as
+    their effective size, (Σ weight)² / Σ weight² (Kish).
+
+    Args:
+        right: the probability of each held-out label under each model, (n, M).
+        weight: of each label, (n,); only their ratios count.
+        prior: the labels that speak for each model from the start, (M,).
+    """
+    counts = weight * weight.sum() / (weight @ weight)
+    mixed: Array = prior / prior.sum()
+    for _ in range(STEPS):
+        shares = right * mixed
+        shares /= shares.sum(axis=1, keepdims=True)
+        mixed = (counts @ shares + prior) / (counts.sum() + prior.sum())
+    return mixed
 
 
 def _policies(logits: Array) -> Array:

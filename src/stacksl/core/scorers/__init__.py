@@ -44,11 +44,9 @@ class Scorer(Protocol):
     @property
     def learned(self) -> int:
         """Labels learned so far."""
-        ...
 
     def scores(self, inputs: Inputs) -> Array:
         """(K,) scores of all candidates; changes nothing."""
-        ...
 
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
@@ -57,7 +55,6 @@ class Scorer(Protocol):
 
         `scores`, (K,), replace the scorer's own, such as those of a refit.
         """
-        ...
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
@@ -66,26 +63,20 @@ class Scorer(Protocol):
 
         None is the step on the KL term alone, which only `sgd` has.
         """
-        ...
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
         """Process an unasked round; to be called once for each, under every `track`."""
-        ...
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that `step` and `skip` change, as copies."""
-        ...
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`, bit for bit."""
-        ...
 
 
 def _ridge(dim: int, classes: int | None, settings: ScorerSettings) -> Scorer:
     """The scorer of the theorems: the ridge estimate θ̂ = V⁻¹b, for pairs and for class heads."""
-    if classes is None:
-        return PairRidge(dim, settings)
-    return ClassRidge(dim, classes, settings)
+    return PairRidge(dim, settings) if classes is None else ClassRidge(dim, classes, settings)
 
 
 def _newton(dim: int, classes: int | None, settings: ScorerSettings) -> Scorer:
@@ -93,9 +84,7 @@ def _newton(dim: int, classes: int | None, settings: ScorerSettings) -> Scorer:
 
     For pairs and for class heads.
     """
-    if classes is None:
-        return PairNewton(dim, settings)
-    return ClassNewton(dim, classes, settings)
+    return PairNewton(dim, settings) if classes is None else ClassNewton(dim, classes, settings)
 
 
 SCORERS: dict[str, Callable[[int, int | None, ScorerSettings], Scorer]] = {

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from stacksl.files import formats
-from stacksl.labelers.chat.calls import Asked, Calls
+from stacksl.labelers.chat.calls import Calls, PlannedCall
 from stacksl.labelers.chat.endpoint import JSON, Endpoint, Lost, NotSent
 from stacksl.labelers.chat.prompts import Questions, Rates, completion, encoded, tokens_of
 from stacksl.report.wording import plural
@@ -50,26 +50,26 @@ class Batches:
         self.singly: set[tuple[str, int]] = set()
         self._endpoint, self._calls, self._warnings = endpoint, calls, warnings
 
-    def send(self, asked: Sequence[Asked]) -> int:
-        """Begin a batch of the first questions in `asked`; how many they are.
+    def send(self, planned: Sequence[PlannedCall]) -> int:
+        """Begin a batch of the first questions in `planned`; how many they are.
 
         Raises:
             NoBatch, Unknown: the server began none, or it may have begun one.
         """
-        asked, first = asked[:MOST], self._calls.count + 1
-        requests = [{"method": "POST", "url": TO, "body": call.question.body} for call in asked]
+        planned, first = planned[:MOST], self._calls.count + 1
+        requests = [{"method": "POST", "url": TO, "body": call.question.body} for call in planned]
         lines = [encoded({"custom_id": str(n), **post}) for n, post in enumerate(requests, first)]
         count = max(1, bisect_right([*accumulate(map(len, lines))], SPACE))
         form = _FORM.encode() + b"\n".join(lines[:count]) + f"\r\n--{_EDGE}--\r\n".encode()
         kind = f"multipart/form-data; boundary={_EDGE}"
-        file = str(formats.parsed(self._sent("POST /files", form, kind))["id"])
-        numbers = self._calls.sent(asked[:count], file)
+        file = str(formats.parsed(self._request("POST /files", form, kind))["id"])
+        numbers = self._calls.record_sent(planned[:count], file)
         wanted = {"input_file_id": file, "endpoint": TO, "completion_window": "24h"}
         try:
-            self._sent("POST /batches", encoded(wanted))
+            self._request("POST /batches", encoded(wanted))
         except NoBatch as fault:
             for number in numbers:
-                self._calls.ended(number, 0, str(fault))
+                self._calls.record_end(number, 0, str(fault))
             self._delete(file)
             raise
         return count
@@ -83,13 +83,14 @@ class Batches:
         waits = []
         for file in sorted({row["batch"] for row in self._calls.in_batches.values()}):
             rows = [row for row in self._calls.in_batches.values() if row["batch"] == file]
-            batch, size = self._found(file), f"a batch of {plural(len(rows), 'question')}"
+            batch, size = self._batch_of(file), f"a batch of {plural(len(rows), 'question')}"
             if (state := batch["status"]) not in ENDED:
                 waits.append(f"{size} is not done ({state})")
                 continue
             # an answer stands against an error about the same question
             names = [batch[kind] for kind in ("error_file_id", "output_file_id") if batch.get(kind)]
-            files = [self._sent(f"GET /files/{name}/content", gone=(404, 410)) for name in names]
+            contents = (f"GET /files/{name}/content" for name in names)
+            files = [self._request(content, missing=(404, 410)) for content in contents]
             ended = _answers(files, len(rows))
             unread = sum(str(row["call"]) not in ended for row in rows) * (state != "failed")
             self._warnings += [
@@ -98,7 +99,7 @@ class Batches:
                 " label's price allows it"
             ] * bool(unread)
             for row in rows:
-                self._record(row, ended.get(str(row["call"])), questions, batch)
+                self._record(row, ended.get(str(row["call"])), half(questions).rates, batch)
             why = f"{size} was refused as a whole (`stacksl ledger requests` shows why)"
             waits += [why] * (state == "failed")
             self._delete(file, *(() if unread else names))  # what was not read can be fetched later
@@ -111,7 +112,7 @@ class Batches:
                 self._endpoint.send(f"DELETE /files/{file}", b"")
 
     def _record(
-        self, row: Mapping[str, Any], line: Mapping[str, Any] | None, of: Questions, batch: Any
+        self, row: Mapping[str, Any], line: Mapping[str, Any] | None, rates: Rates, batch: Any
     ) -> None:
         """Record how a call in a `batch` ended, by its line in the server's files."""
         number, cost, why = row["call"], row["most"], None
@@ -131,16 +132,16 @@ class Batches:
         else:
             try:
                 if (counted := tokens_of(completion(payload))) is not None:
-                    cost = half(of).rates.cost(*counted)
+                    cost = rates.cost(*counted)
             except ValueError:
                 why = "no chat completion"
-        self._calls.ended(number, cost, why, payload)
+        self._calls.record_end(number, cost, why, payload)
 
-    def _found(self, file: str) -> dict[str, Any]:
+    def _batch_of(self, file: str) -> dict[str, Any]:
         """The batch of an input file, whose `status` is lost where the server has none."""
         page, last = "", None
         while page != last:
-            listed = formats.parsed(self._sent(f"GET /batches?limit=100{page}"))
+            listed = formats.parsed(self._request(f"GET /batches?limit=100{page}"))
             for batch in listed["data"]:
                 if batch["input_file_id"] == file:
                     return dict(batch)
@@ -149,16 +150,16 @@ class Batches:
             last, page = page, f"&after={listed['data'][-1]['id']}"
         raise ValueError("the same page again")
 
-    def _sent(self, what: str, body: bytes = b"", kind: str = JSON, gone: Any = ()) -> bytes:
+    def _request(self, call: str, body: bytes = b"", kind: str = JSON, missing: Any = ()) -> bytes:
         try:
-            reply = self._endpoint.send(what, body, kind, ANSWERS)
+            reply = self._endpoint.send(call, body, kind, ANSWERS)
         except (NotSent, Lost) as fault:
-            sort = Unknown if isinstance(fault, Lost) else NoBatch
-            raise sort(f"{what} got {fault}") from fault
-        if (status := reply.status) not in gone and not 200 <= status < 300:
+            kind_of_fault = Unknown if isinstance(fault, Lost) else NoBatch
+            raise kind_of_fault(f"{call} got {fault}") from fault
+        if (status := reply.status) not in missing and not 200 <= status < 300:
             proxied = status >= 500 and status not in (501, 503)  # maybe by one that gave up
-            raise (Unknown if proxied else NoBatch)(f"it answered {what} with HTTP {status}")
-        return b"" if status in gone else reply.payload
+            raise (Unknown if proxied else NoBatch)(f"it answered {call} with HTTP {status}")
+        return b"" if status in missing else reply.payload
 
 
 def _answers(files: Sequence[bytes], questions: int) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.requests import read_requests, write_request
 
 
-class Kept(NamedTuple):
+class Completion(NamedTuple):
     """An answer as it was received.
 
     `order` has the candidates that were shown, by their indices, `way` is how they were asked for,
@@ -34,7 +34,7 @@ class Kept(NamedTuple):
     over: int
 
 
-class Asked(NamedTuple):
+class PlannedCall(NamedTuple):
     """A question about a label, and the most that the call may cost."""
 
     item: str
@@ -53,7 +53,7 @@ class Calls:
 
     def __init__(self, database: Path, secret: str | None = None) -> None:
         self._database, self._secret, self._lock = database, secret, threading.Lock()
-        self._answers: dict[str | tuple[str, int], Kept] = {}  # by content, and by purchase
+        self._answers: dict[str | tuple[str, int], Completion] = {}  # by content, and by purchase
         self._costs: dict[tuple[str, int], dict[int, int]] = {}
         self.payers: dict[tuple[str, int], tuple[str, int]] = {}  # labels that pay for others
         self._sent: dict[int, Mapping[str, Any]] = {}
@@ -65,7 +65,7 @@ class Calls:
         for row in read_calls(database):
             self._apply(row)
 
-    def kept(self, item: str, slot: int, questions: Iterable[Question]) -> Kept | None:
+    def received(self, item: str, slot: int, questions: Iterable[Question]) -> Completion | None:
         """The answer received for a label, or else to a request equal to one of `questions`."""
         if (mine := self._answers.get((item, slot))) is not None:
             return mine
@@ -81,12 +81,12 @@ class Calls:
         """What the calls that a label pays for cost at most, in micro-units."""
         return sum(self._costs.get(self.payers.get((item, slot), (item, slot)), {}).values())
 
-    def sent(self, asked: Sequence[Asked], batch: str = "") -> list[int]:
+    def record_sent(self, planned: Sequence[PlannedCall], batch: str = "") -> list[int]:
         """Record questions that are about to be sent, maybe as a batch's file; their numbers."""
         extra = {"batch": batch} if batch else {}
         with self._lock:
-            numbers, rows = range(self.count + 1, self.count + 1 + len(asked)), list[Any]()
-            for number, (item, slot, question, most) in zip(numbers, asked, strict=True):
+            numbers, rows = range(self.count + 1, self.count + 1 + len(planned)), list[Any]()
+            for number, (item, slot, question, most) in zip(numbers, planned, strict=True):
                 row = {"call": number, "item": item, "slot": slot, "way": question.way}
                 row |= {"order": list(question.order), "shots": list(question.shots)}
                 row |= {"most": most, "time": _now(), "request": dict(question.body)}
@@ -95,14 +95,14 @@ class Calls:
             self._write(*rows)
             return [*numbers]
 
-    def ended(self, call: int, cost: int, why: str | None = None, answer: bytes = b"") -> None:
+    def record_end(self, call: int, cost: int, why: str | None = None, answer: bytes = b"") -> None:
         """Record how a call ended: what it cost, and the `answer`, or `why` there is none."""
         text = answer.decode("utf-8", "replace")
         if self._secret:
             text = text.replace(self._secret, f"({len(self._secret)} characters left out)")
         with self._lock:
-            of = {name: self._sent[call][name] for name in ("item", "slot")}
-            row = {"call": call, **of, "cost": cost, "time": _now()}
+            purchase = {name: self._sent[call][name] for name in ("item", "slot")}
+            row = {"call": call, **purchase, "cost": cost, "time": _now()}
             self._write(row | ({} if why is None else {"why": why}) | {"answer": text})
 
     def _apply(self, row: Mapping[str, Any]) -> None:
@@ -125,7 +125,7 @@ class Calls:
         costs[call] = int(row["cost"])
         if "why" not in row and (sent := self._sent.get(call)) is not None:
             over, way = max(0, costs[call] - int(sent["most"])), cast(Way, sent["way"])
-            answer = Kept(tuple(sent["order"]), way, str(row["answer"]), over)
+            answer = Completion(tuple(sent["order"]), way, str(row["answer"]), over)
             self.ways.add(way)
             self._answers[purchase] = self._answers[sent["request"]] = answer
 

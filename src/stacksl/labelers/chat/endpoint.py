@@ -29,7 +29,7 @@ class Lost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """What the server sent: status, seconds of `Retry-After`, 0 if it named none, and content."""
 
     status: int
@@ -65,7 +65,7 @@ class Endpoint:
                 )
             self._headers["Authorization"] = f"Bearer {key}"
 
-    def send(self, what: str, body: bytes, kind: str = JSON, largest: int = LARGEST) -> Reply:
+    def send(self, what: str, body: bytes, kind: str = JSON, largest: int = LARGEST) -> HttpReply:
         """Do `what` with a `body` of a `kind`, such as `GET /files` below the base.
 
         An answer has `largest` bytes at most.
@@ -99,7 +99,7 @@ class Endpoint:
                 if response.length:
                     raise Lost("a truncated answer")
                 after = _seconds(response.headers.get("Retry-After"))
-                return Reply(response.status, after, payload)
+                return HttpReply(response.status, after, payload)
         except (OSError, HTTPException, ValueError) as fault:
             over = time.monotonic() - start >= self._timeout
             reason = f"no answer within {self._timeout:g} s" if over else _word(fault)

@@ -11,8 +11,8 @@ from decimal import Decimal
 from functools import partial
 
 from stacksl.labelers.chat.batches import Batches, NoBatch, Unknown, half
-from stacksl.labelers.chat.calls import Asked, Calls, Kept
-from stacksl.labelers.chat.endpoint import COMPLETIONS, KEY, Endpoint, Lost, NotSent, Reply
+from stacksl.labelers.chat.calls import Calls, Completion, PlannedCall
+from stacksl.labelers.chat.endpoint import COMPLETIONS, KEY, Endpoint, HttpReply, Lost, NotSent
 from stacksl.labelers.chat.prompts import (
     LATER_LIMIT,
     THOUGHT,
@@ -83,7 +83,7 @@ class ChatLabeler:
         self._open: dict[tuple[str, int, int], Request] = {}
         self._lock = threading.Lock()
         self._halt = threading.Event()
-        self._why = ""
+        self._reason = ""
         self._in_a_row, self._unnamed = 0, 0
         self._first: list[tuple[int, int] | None] | None = None if calls.ways else []
         self._check = check
@@ -123,25 +123,25 @@ class ChatLabeler:
             requests = [*requests[:first], *filter(self._alone, requests[first:])]
         answers = self._answers_to(requests)
         by_key = {(answer.item, answer.slot, answer.token): answer for answer in answers}
-        given = [by_key[key] for key in self._open if key in by_key]
+        answered = [by_key[key] for key in self._open if key in by_key]
         self._open = {key: request for key, request in self._open.items() if key not in by_key}
-        return given
+        return answered
 
     def _about_owned(self, requests: Sequence[Request]) -> list[Answer]:
         """The answers about owned items so far.
 
         Where calls cost money, each label pays for one before its own: two were reserved.
         """
-        asked = [request for request in requests if request.item not in self._checked]
+        requests_left = [request for request in requests if request.item not in self._checked]
         if self._questions.rates.cost(1, 1):
             payers = [r for r in self._open.values() if not self._calls.cost(r.item, r.slot)]
-            for n, (payer, request) in enumerate(zip(payers, asked, strict=False)):
+            for n, (payer, request) in enumerate(zip(payers, requests_left, strict=False)):
                 self._calls.payers[request.item, request.slot] = (payer.item, payer.slot)
                 shots = self._shots(payer.item)
                 own = self._questions.dearest(payer.prompt, payer.candidates, shots)
-                asked[n] = replace(request, price=payer.price - own)
-            asked = asked[: len(payers)]
-        self._checked |= {answer.item: answer for answer in self._answers_to(asked)}
+                requests_left[n] = replace(request, price=payer.price - own)
+            requests_left = requests_left[: len(payers)]
+        self._checked |= {answer.item: answer for answer in self._answers_to(requests_left)}
         return list(self._checked.values())
 
     def _answers_to(self, requests: Sequence[Request]) -> list[Answer]:
@@ -150,7 +150,7 @@ class ChatLabeler:
             groups.setdefault((request.prompt, request.candidates), []).append(request)
         with ThreadPoolExecutor(self._at_once) as pool:
             try:  # equal questions one after the other: the first answer serves all
-                parts = pool.map(lambda alike: [*map(self._one, alike)], groups.values())
+                parts = pool.map(lambda alike: [*map(self._answer_one, alike)], groups.values())
                 return [answer for part in parts for answer in part if answer is not None]
             except BaseException:
                 self._halt.set()
@@ -167,7 +167,7 @@ class ChatLabeler:
         """The requests without an answer, and why they have none; a batch is sent now."""
         if self._batches is not None and self._open and not self._halt.is_set():
             self._of_batches(self._send)
-        return [Pending(self._endpoint.url, len(self._open), self._why)] if self._open else []
+        return [Pending(self._endpoint.url, len(self._open), self._reason)] if self._open else []
 
     def _of_batches(self, do: Callable[[], str]) -> None:
         """Do something about batches, which may say what to wait for; stop then."""
@@ -181,59 +181,52 @@ class ChatLabeler:
 
     def _send(self) -> str:
         """Send open requests as a batch, equal questions once; what is waited for then."""
-        asked: dict[tuple[str, tuple[str, ...]], Asked] = {}
+        by_content: dict[tuple[str, tuple[str, ...]], PlannedCall] = {}
         for request in self._open.values():
             alike = (request.prompt, request.candidates)
-            asked.setdefault(alike, self._in_batch(request))
+            by_content.setdefault(alike, self._in_batch(request))
         assert self._batches is not None
-        count = self._batches.send([*asked.values()])
+        count = self._batches.send([*by_content.values()])
         sent = "1 question was" if count == 1 else f"{count:,} questions were"
         return f"{sent} sent as a batch, which takes up to a day"
 
-    def _in_batch(self, request: Request) -> Asked:
-        asked = self._asked(request)
-        way = next((way for way in asked if way not in self._unsupported), [*asked][-1])
-        most = half(self._questions).most(asked[way].body)
-        return Asked(request.item, request.slot, self._taken(asked[way]), most)
+    def _in_batch(self, request: Request) -> PlannedCall:
+        by_way = self._questions_by_way(request)
+        way = next((way for way in by_way if way not in self._unsupported), [*by_way][-1])
+        most = half(self._questions).most(by_way[way].body)
+        return PlannedCall(request.item, request.slot, self._without_refused(by_way[way]), most)
 
     def _alone(self, request: Request) -> bool:
         """Whether a request is for no batch: answered, without money left, or refused in one."""
         assert self._batches is not None
-        asked, key = self._in_batch(request), (request.item, request.slot)
-        if key in self._batches.singly or self._calls.kept(*key, [asked.question]) is not None:
+        call, key = self._in_batch(request), (request.item, request.slot)
+        if key in self._batches.singly or self._calls.received(*key, [call.question]) is not None:
             return True
-        return self._calls.cost(*key) + asked.most > request.price and asked.most > 0
+        return self._calls.cost(*key) + call.most > request.price and call.most > 0
 
-    def _one(self, request: Request) -> Answer | None:
+    def _answer_one(self, request: Request) -> Answer | None:
         """The answer to one request; None where the run has to wait."""
-        asked = self._asked(request)
-        open_ways = [self._taken(asked[w]) for w in asked if w not in self._unsupported]
-        received = self._calls.kept(request.item, request.slot, open_ways)
+        by_way = self._questions_by_way(request)
+        open_ways = [self._without_refused(by_way[w]) for w in by_way if w not in self._unsupported]
+        received = self._calls.received(request.item, request.slot, open_ways)
         if received is not None and (answer := self._answer(request, received, self._limit)):
             return answer
         tries, waited, refused = 0, 0.0, set[Way]()
         while not self._halt.is_set():
-            limit, asked = self._questions.limit, self._asked(request)
-            way = next((w for w in asked if w not in self._unsupported | refused), [*asked][-1])
-            most = self._questions.most(asked[way].body)
+            limit, by_way = self._questions.limit, self._questions_by_way(request)
+            way = next((w for w in by_way if w not in self._unsupported | refused), [*by_way][-1])
+            most = self._questions.most(by_way[way].body)
             spent = self._calls.cost(request.item, request.slot)
             if spent + most > request.price and most > 0:
-                if request.purpose == "owned":
-                    return None  # another label may pay later
-                if spent:
-                    return self._broken(request, CHARGED)
-                self._stop(
-                    f"a call may cost {_money(most)}, above the {_money(request.price)} reserved"
-                    " for a label"
-                )
-                return None
-            question = self._taken(asked[way])
-            [call] = self._calls.sent([Asked(request.item, request.slot, question, most)])
+                return self._without_money(request, spent, most)
+            question = self._without_refused(by_way[way])
+            planned = PlannedCall(request.item, request.slot, question, most)
+            [call] = self._calls.record_sent([planned])
             try:
                 reply = self._endpoint.send(f"POST {COMPLETIONS}", encoded(question.body))
             except NotSent as fault:
-                self._calls.ended(call, 0, str(fault))
-                waited += self._again(tries, waited, str(fault), 0.0, connected=False)
+                self._calls.record_end(call, 0, str(fault))
+                waited += self._wait(tries, waited, str(fault), 0.0, connected=False)
                 tries += 1
                 continue
             except Lost as fault:
@@ -241,8 +234,8 @@ class ChatLabeler:
                 tries += 1
                 continue
             if reply.status in (429, 503):
-                self._calls.ended(call, 0, f"HTTP {reply.status}", reply.payload)
-                waited += self._again(tries, waited, f"HTTP {reply.status}", reply.retry_after)
+                self._calls.record_end(call, 0, f"HTTP {reply.status}", reply.payload)
+                waited += self._wait(tries, waited, f"HTTP {reply.status}", reply.retry_after)
                 tries += 1
             elif reply.status == 200:
                 try:
@@ -253,18 +246,28 @@ class ChatLabeler:
                     continue
                 self._in_a_row = 0
                 cost = most if counted is None else self._questions.rates.cost(*counted)
-                self._calls.ended(call, cost, None, reply.payload)
-                received = self._calls.kept(request.item, request.slot, ())
+                self._calls.record_end(call, cost, None, reply.payload)
+                received = self._calls.received(request.item, request.slot, ())
                 assert received is not None
                 if (answer := self._answer(request, received, limit)) is not None:
                     return answer
             elif reply.status in UNSUPPORTED and self._does_without(question, reply.payload):
-                self._calls.ended(call, 0, f"HTTP {reply.status}", reply.payload)
+                self._calls.record_end(call, 0, f"HTTP {reply.status}", reply.payload)
             elif (answer := self._refused(request, call, most, reply, way, refused)) is not None:
                 return answer
         return None
 
-    def _taken(self, question: Question) -> Question:
+    def _without_money(self, request: Request, spent: int, most: int) -> Answer | None:
+        """What becomes of a label whose price leaves no room for a call that costs `most`."""
+        if request.purpose == "owned":
+            return None  # another label may pay later
+        if spent:
+            return self._broken(request, CHARGED)
+        reserved = f"{_money(request.price)} reserved for a label"
+        self._stop(f"a call may cost {_money(most)}, above the {reserved}")
+        return None
+
+    def _without_refused(self, question: Question) -> Question:
         """A request without what the server has refused in this run."""
         return replace(question, body=without(question.body, self._calls.refused))
 
@@ -282,11 +285,11 @@ class ChatLabeler:
             self._calls.refused |= {name}
         return True
 
-    def _asked(self, request: Request) -> dict[Way, Question]:
+    def _questions_by_way(self, request: Request) -> dict[Way, Question]:
         """The requests that ask for a label, with examples."""
         return self._questions.of(request.prompt, request.candidates, self._shots(request.item))
 
-    def _answer(self, request: Request, received: Kept, limit: int | None) -> Answer | None:
+    def _answer(self, request: Request, received: Completion, limit: int | None) -> Answer | None:
         """The answer that a completion gives, at what all calls for the label cost.
 
         None where it is asked for again: as free text where a server ignored the schema and named
@@ -302,9 +305,9 @@ class ChatLabeler:
                 " server's prices"
             )
             self._stop("an answer cost more than was reserved for it; `resume` continues")
-        shown = [request.candidates[place] for place in received.order]
+        options = [request.candidates[place] for place in received.order]
         reply = completion(received.answer)
-        place = position_of(reply, shown, received.way)
+        place = position_of(reply, options, received.way)
         cut = place is None and cut_in_thought(reply)
         if cut and limit is None and self._leave_room(request):
             return None
@@ -312,13 +315,15 @@ class ChatLabeler:
         if place is None and ignored and not cut and not received.over:  # else every session stops
             self._unsupported.add("schema")
             return None
-        self._look_at(None if place is None else (place, received.order[place]))
+        self._judge_first(None if place is None else (place, received.order[place]))
         if place is None:
             short = f"above {limit or 'its default'} in a new run"
-            told = f": its thought had no end, raise server.answer_tokens {short}" * cut
-            self.warnings += [f"an answer of the model named no option{told}"] * cut
-            self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged{told}")
-            return self._broken(request, f"the model named no option{told}")
+            cause = f": its thought had no end, raise server.answer_tokens {short}" * cut
+            self.warnings += [f"an answer of the model named no option{cause}"] * cut
+            self._unnamed_again(
+                f"{UNNAMED} answers in a row named no option and are charged{cause}"
+            )
+            return self._broken(request, f"the model named no option{cause}")
         self._unnamed = 0
         return Answer(*key, received.order[place], self.name, price)
 
@@ -343,7 +348,7 @@ class ChatLabeler:
             )
         return True
 
-    def _look_at(self, named: tuple[int, int] | None) -> None:
+    def _judge_first(self, choice: tuple[int, int] | None) -> None:
         """Note what an answer named, by its position and class; stop after nonsense.
 
         The first answers of a run are looked at together. Options are shuffled, so that a model
@@ -352,23 +357,23 @@ class ChatLabeler:
         with self._lock:
             if self._first is None:
                 return
-            self._first.append(named)
+            self._first.append(choice)
             if len(self._first) < FIRST:
                 return
-            seen, self._first = self._first, None
-        places = Counter(answer[0] for answer in seen if answer is not None)
-        classes = Counter(answer[1] for answer in seen if answer is not None)
-        again = (
+            first, self._first = self._first, None
+        places = Counter(answer[0] for answer in first if answer is not None)
+        classes = Counter(answer[1] for answer in first if answer is not None)
+        remedy = (
             "; read them with `stacksl ledger requests`, and start a new run with another"
             " server.label_template or model, or `resume`"
         )
-        if seen.count(None) >= NAMELESS:
-            self._stop(f"{seen.count(None)} of its first {FIRST} answers named no option{again}")
+        if first.count(None) >= NAMELESS:
+            self._stop(f"{first.count(None)} of its first {FIRST} answers named no option{remedy}")
         elif places and max(places.values()) >= ALIKE:
             place, count = places.most_common(1)[0]
             self._stop(
                 f"{count} of its first {FIRST} answers named the option at place {place + 1},"
-                f" though options are shuffled: it does not read them{again}"
+                f" though options are shuffled: it does not read them{remedy}"
             )
         elif classes and max(classes.values()) >= ALIKE:
             self.warnings.append(
@@ -389,14 +394,14 @@ class ChatLabeler:
             )
 
     def _refused(
-        self, request: Request, call: int, most: int, reply: Reply, way: Way, refused: set[Way]
+        self, request: Request, call: int, most: int, reply: HttpReply, way: Way, refused: set[Way]
     ) -> Answer | None:
         """What follows from an HTTP status that is no answer; `refused` are ways of this label."""
         status = f"HTTP {reply.status}"
         if reply.status >= 500 and reply.status not in UNSUPPORTED:
             self._lost(call, most, status, reply.payload)
             return None
-        self._calls.ended(call, 0, status, reply.payload)
+        self._calls.record_end(call, 0, status, reply.payload)
         long = reply.status == 413 or too_long(reply.payload)
         if reply.status in UNSUPPORTED and way == "schema" and not long:
             refused.add(way)
@@ -422,7 +427,7 @@ class ChatLabeler:
 
     def _lost(self, call: int, cost: int, why: str, answer: bytes, tries: int = 1) -> None:
         """Record a call that may have been billed; stop after several, or a free one tried anew."""
-        self._calls.ended(call, cost, why, answer)
+        self._calls.record_end(call, cost, why, answer)
         with self._lock:
             self._in_a_row += 1
             stop = self._in_a_row >= IN_A_ROW
@@ -431,7 +436,7 @@ class ChatLabeler:
         if tries and not cost:
             self._stop(f"it gave {why}")
 
-    def _again(
+    def _wait(
         self, tries: int, waited: float, why: str, least: float, *, connected: bool = True
     ) -> float:
         """Wait before a call is repeated, or stop; the seconds waited.
@@ -454,7 +459,7 @@ class ChatLabeler:
     def _stop(self, why: str) -> None:
         """Make no more calls in this session."""
         with self._lock:
-            self._why = self._why or why
+            self._reason = self._reason or why
         self._halt.set()
 
 

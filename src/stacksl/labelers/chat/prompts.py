@@ -99,22 +99,22 @@ def body_of(
     model: str,
     template: str,
     prompt: str,
-    shown: Sequence[str],
+    options: Sequence[str],
     way: Way,
     shots: Sequence[Shot] = (),
     limit: int | None = None,
 ) -> dict[str, Any]:
-    """The JSON body of a request that shows the candidates in the order `shown`.
+    """The JSON body of a request that shows the candidates in the order `options`.
 
     The answer may have `limit` tokens, or what the options need.
     """
-    letters = by_letter(way, len(shown))
-    marks = [f"{letter}. " for letter in LETTERS] if letters else ["- "] * len(shown)
-    options = [f"{mark}{text}" for mark, text in zip(marks, shown, strict=False)]
-    line_of = {text: line for text, line in zip(shown, options, strict=False) if letters}
+    letters = by_letter(way, len(options))
+    marks = [f"{letter}. " for letter in LETTERS] if letters else ["- "] * len(options)
+    lines = [f"{mark}{text}" for mark, text in zip(marks, options, strict=False)]
+    line_of = {text: line for text, line in zip(options, lines, strict=False) if letters}
     words = {
         "prompt": prompt,
-        "options": "\n".join(options),
+        "options": "\n".join(lines),
         "examples": "".join(
             f"{s.prompt}\nAnswer: {line_of.get(s.answer, s.answer)}\n\n" for s in shots
         ),
@@ -124,7 +124,7 @@ def body_of(
     }
     names = r"\{(prompt|options|examples|answer)\}"
     text = re.sub(names, lambda match: words[match[1]], template)
-    longest = 8 if letters else max(len(option.encode(errors="replace")) for option in shown) + 24
+    longest = 8 if letters else max(len(option.encode(errors="replace")) for option in options) + 24
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": text}],
@@ -132,7 +132,7 @@ def body_of(
         LIMIT: limit or min(512, longest + SPACE * (way == "schema")),
     }
     if way == "schema":
-        known = LETTERS[: len(shown)] if letters else dict.fromkeys(shown)
+        known = LETTERS[: len(options)] if letters else dict.fromkeys(options)
         choice = {"type": "string", "enum": list(known)}
         schema: dict[str, Any] = {"type": "object", "properties": {"answer": choice}}
         schema |= {"required": ["answer"], "additionalProperties": False}
@@ -211,10 +211,10 @@ def tokens_of(reply: Mapping[str, Any]) -> tuple[int, int] | None:
     return read, written
 
 
-def position_of(reply: Mapping[str, Any], shown: Sequence[str], way: Way) -> int | None:
-    """The place among `shown` that a completion names; None where it names none, or refuses."""
+def position_of(reply: Mapping[str, Any], options: Sequence[str], way: Way) -> int | None:
+    """The place among `options` that a completion names; None where it names none, or refuses."""
     cut = reply["choices"][0].get("finish_reason") == "length"
-    return place_in(text_of(reply), shown, letters=by_letter(way, len(shown)), cut=cut)
+    return place_in(text_of(reply), options, letters=by_letter(way, len(options)), cut=cut)
 
 
 OVERHEAD = 100  # tokens that a server may add to a request
@@ -252,9 +252,9 @@ class Questions:
         """The requests that ask for a label, the best way first."""
         order, by_way = order_of(self.seed, prompt, candidates), {}
         names = tuple(shot.item for shot in shots)
-        shown = [candidates[place] for place in order]
+        options = [candidates[place] for place in order]
         for way in ways(candidates):
-            body = body_of(self.model, self.template, prompt, shown, way, shots, self.limit)
+            body = body_of(self.model, self.template, prompt, options, way, shots, self.limit)
             by_way[way] = Question(way, order, names, body)
         return by_way
 

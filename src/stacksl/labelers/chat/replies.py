@@ -100,19 +100,19 @@ def text_of(reply: Mapping[str, Any]) -> str:
     return (thought_away(text) or "") if isinstance(text, str) else ""
 
 
-def place_in(text: str, shown: Sequence[str], *, letters: bool, cut: bool = False) -> int | None:
-    """The place among the options `shown` that a text names; None where it names none.
+def place_in(text: str, options: Sequence[str], *, letters: bool, cut: bool = False) -> int | None:
+    """The place among the options `options` that a text names; None where it names none.
 
     Args:
         text: the reply, without thoughts.
-        shown: the options in the order in which the model saw them.
+        options: the options in the order in which the model saw them.
         letters: whether they were shown with letters.
         cut: whether a limit ended the text.
     """
     text = text.strip()
     if not text:
         return None
-    names = [_plain(option) for option in shown]
+    names = [_plain(option) for option in options]
     values = [match for form in (_VALUE, _BOXED, _TAGGED) for match in form.finditer(text)]
     if values:
         return _of_value(_unquoted(values[-1][1]), names, letters=letters)

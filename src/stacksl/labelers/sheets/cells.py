@@ -23,8 +23,8 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from stacksl.labelers.sheets.rows import Asked
-from stacksl.ledger.purchases import Said
+from stacksl.labelers.sheets.rows import SheetRow
+from stacksl.ledger.purchases import AnswerKind
 
 if TYPE_CHECKING:
     from stacksl.data import Classes
@@ -64,7 +64,7 @@ _NUMBER = re.compile(r"[(\[#]?([0-9]{1,6})(?:[.,]0{1,2})?[)\].:]?")  # 2, 2), #2
 _LINE = re.compile(r"[(\[]?([a-z]|[0-9]{1,6})(?:[)\]]\s*|[.:]\s+)(\S.*)", re.I | re.A | re.S)
 _BARE = re.compile(r"[0-9]+(?:[.,]0{0,2})?:?")  # without a bracket
 _VALUE = re.compile(r"([+-]?)([0-9]+)(?:[.,]([0-9]+))?")
-_MADE = re.compile(  # by a spreadsheet: an error value, a formula, a power of ten, a date
+_BY_SPREADSHEET = re.compile(  # by a spreadsheet: an error value, a formula, a power of ten, a date
     r"#[A-Z0-9/_]+[!?]?|Err:[0-9]+|=.+|[0-9]+(?:[.,][0-9]+)?[eE][+-]?[0-9]+"
     r"|[0-9]{1,4}[./-]\s?(?:[0-9]{1,2}|[^\W\d]{3,9})(?:[./-]\s?[0-9]{0,4})?|[^\W\d]{3,9}[./-][0-9]{2,4}",
     re.S,
@@ -152,7 +152,7 @@ def spaced(text: str) -> str:
 # Questions -------------------------------------------------------------------------------------
 
 
-def question_cells(row: Asked, where: str | None, *, guard: bool) -> tuple[str, str, str]:
+def question_cells(row: SheetRow, where: str | None, *, guard: bool) -> tuple[str, str, str]:
     """The cells `key`, `prompt` and `options`.
 
     Args:
@@ -165,8 +165,8 @@ def question_cells(row: Asked, where: str | None, *, guard: bool) -> tuple[str, 
     else:
         options = listed(row.options)
     prompt = visible(row.prompt)
-    cell, shown = (guarded(prompt), guarded(options)) if guard else (prompt, options)
-    return row.key, shortened(cell), shortened(shown)
+    prompt_cell, options_cell = (guarded(prompt), guarded(options)) if guard else (prompt, options)
+    return row.key, shortened(prompt_cell), shortened(options_cell)
 
 
 def class_cells(classes: Classes, *, guard: bool) -> list[tuple[str, str, str]]:
@@ -216,7 +216,7 @@ class Misread(ValueError):
 class Meaning:
     """An answer: a label at a 0-based `position`, or a word with the right `text` if given."""
 
-    said: Said
+    said: AnswerKind
     position: int | None = None
     text: str | None = None
 
@@ -246,9 +246,9 @@ def understood(cell: str, options: tuple[str, ...], first: int | None = None) ->
         return _meaning(cell, options)
     meanings: dict[Meaning, None] = {}
     why = ""
-    for shown in (options[:first], options):
+    for known in (options[:first], options):
         try:
-            meanings[_meaning(cell, shown)] = None
+            meanings[_meaning(cell, known)] = None
         except Misread as fault:
             why = str(fault)
     if len(meanings) > 1:
@@ -276,7 +276,7 @@ def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
         raise Misread(_why_none(bare, options))
     if len(meanings) > 1:
         raise Misread(
-            f"the answer {quoted(cell)} could mean {' or '.join(_said(m) for m in meanings)}: "
+            f"the answer {quoted(cell)} could mean {' or '.join(_in_words(m) for m in meanings)}: "
             f"write {sign(0, options)}) for the first option, or [none], [ambiguous], [broken]"
         )
     right = meanings[0].text
@@ -375,7 +375,7 @@ def _value(text: str) -> Decimal | None:
     return Decimal(f"{match[1]}{match[2]}.{match[3] or 0}")
 
 
-def _said(meaning: Meaning) -> str:
+def _in_words(meaning: Meaning) -> str:
     if meaning.position is not None:
         return f"option {meaning.position + 1}"
     return "none of these" if meaning.said == "none" else f"the word {meaning.said}"
@@ -385,7 +385,7 @@ def _why_none(cell: str, options: tuple[str, ...]) -> str:
     count = len(options)
     marks = f"letter A to {sign(count - 1, options)}" if has_letters(options) else "number"
     wide = unicodedata.normalize("NFKC", cell)
-    if _MADE.fullmatch(wide):
+    if _BY_SPREADSHEET.fullmatch(wide):
         return (
             f"the answer {quoted(cell)} is a date, a number, a formula or an error that the"
             f" spreadsheet made of what was typed: write the option's {marks}"

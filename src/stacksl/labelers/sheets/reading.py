@@ -13,7 +13,7 @@ from stacksl.data.tables import delimiter_of
 from stacksl.data.workbooks import sheets_of
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import Misread, plain, understood, visible
-from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Sheet, clean_key, has_form, is_key
+from stacksl.labelers.sheets.rows import Fault, Reply, Sheet, SheetRow, clean_key, has_form, is_key
 
 _Line = tuple[int, Mapping[str, str], str | None]  # row as shown, cells, why none is to be used
 
@@ -27,7 +27,7 @@ _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
 def read_sheet(
-    path: Path, known: Mapping[str, Asked], ids: Mapping[str, Sequence[str]] | None = None
+    path: Path, questions: Mapping[str, SheetRow], ids: Mapping[str, Sequence[str]] | None = None
 ) -> Sheet:
     """Read a file of answers: a workbook, or CSV with columns in any order.
 
@@ -36,7 +36,7 @@ def read_sheet(
 
     Args:
         path: the file.
-        known: what was shown with each key that may be returned.
+        questions: what was shown with each key that may be returned.
         ids: the keys of the answers to each item, for sheets with ids in place of keys.
 
     Raises:
@@ -46,7 +46,7 @@ def read_sheet(
     faults: list[Fault] = []
     empty: set[str] = set()
     answered: set[str] = set()
-    owners = _owners(known)
+    owners = _owners(questions)
     for row, cells, unusable in _lines(path):
         cell = cells.get("answer", "")
         keys: Sequence[str] = [clean_key(cells.get("key", ""))]
@@ -59,14 +59,14 @@ def read_sheet(
             faults.append(Fault(row, "id", "no answer to an item of this id was accepted"))
         for key in keys:
             answered.add(key)
-            fault = _misplaced(row, key, unusable, cells, known, owners)
-            read = fault or _reply(row, key, cells, known[key])
+            fault = _misplaced(row, key, unusable, cells, questions, owners)
+            read = fault or _reply(row, key, cells, questions[key])
             faults.append(read) if isinstance(read, Fault) else replies.append(read)
     agreeing, contradictions = _one_a_key(replies)
     return Sheet(
         tuple(agreeing),
         tuple(sorted([*faults, *contradictions], key=lambda fault: fault.row)),
-        len((empty - answered) & known.keys()),
+        len((empty - answered) & questions.keys()),
     )
 
 
@@ -75,7 +75,7 @@ def _misplaced(
     key: str,
     unusable: str | None,
     cells: Mapping[str, str],
-    known: Mapping[str, Asked],
+    known: Mapping[str, SheetRow],
     owners: Mapping[str, str],
 ) -> Fault | None:
     """Why the row's answer may be that of another key; None if nothing suggests it."""
@@ -99,9 +99,9 @@ def _why_unknown(key: str) -> str:
     return f"the key '{key}' was not given out by this run: is the file of another one?"
 
 
-def _reply(row: int, key: str, cells: Mapping[str, str], shown: Asked) -> Reply | Fault:
+def _reply(row: int, key: str, cells: Mapping[str, str], question: SheetRow) -> Reply | Fault:
     try:
-        meaning = understood(cells["answer"], shown.options, shown.first)
+        meaning = understood(cells["answer"], question.options, question.first)
     except Misread as fault:
         return Fault(row, "answer", str(fault))
     note = cells.get("note", "")
@@ -130,18 +130,18 @@ def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
 # --- columns moved apart ---------------------------------------------------------------------
 
 
-def _owners(known: Mapping[str, Asked]) -> dict[str, str]:
+def _owners(questions: Mapping[str, SheetRow]) -> dict[str, str]:
     """The key of each prompt, by its digest; prompts of several keys are left out."""
     owners: dict[str, str] = {}
     several: set[str] = set()
-    for key, shown in known.items():
-        digest = _digest(shown.prompt)
+    for key, question in questions.items():
+        digest = _digest(question.prompt)
         if digest and owners.setdefault(digest, key) != key:
             several.add(digest)
     return {digest: key for digest, key in owners.items() if digest not in several}
 
 
-def _why_foreign(key: str, digest: str, shown: Asked, owners: Mapping[str, str]) -> str | None:
+def _why_foreign(key: str, digest: str, row: SheetRow, owners: Mapping[str, str]) -> str | None:
     """Why the prompt in a row, by its `digest`, cannot be that of its key, even edited."""
     owner = owners.get(digest, key)
     if owner != key:
@@ -149,7 +149,7 @@ def _why_foreign(key: str, digest: str, shown: Asked, owners: Mapping[str, str])
             f"the prompt belongs to the row {owner}: one column was sorted or moved without the "
             "others; sort whole rows"
         )
-    if not _alike(digest, _digest(shown.prompt)):
+    if not _alike(digest, _digest(row.prompt)):
         return (
             "the prompt does not belong to this key: is the file from another run, or "
             "was a column moved without the others?"

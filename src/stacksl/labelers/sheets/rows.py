@@ -6,13 +6,13 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stacksl.ledger.purchases import Said
+from stacksl.ledger.purchases import AnswerKind
 
 COLUMNS = ("key", "prompt", "options", "answer", "note")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SheetRow:
     """One row: the question that one person is to answer.
 
     Attributes:
@@ -44,7 +44,7 @@ class Reply:
 
     row: int
     key: str
-    said: Said
+    said: AnswerKind
     position: int | None
     text: str | None
     note: str | None

@@ -116,16 +116,16 @@ def _choices(book: Workbook, sheet: Worksheet, options: Sequence[tuple[str, ...]
     lists = book.create_sheet(LISTS)
     lists.sheet_state = "hidden"
     shared: dict[tuple[str, ...], DataValidation] = {}
-    for row, shown in enumerate(options, 2):
-        if shown not in shared:
+    for row, row_options in enumerate(options, 2):
+        if row_options not in shared:
             column = len(shared) + 1
-            for number, text in enumerate(offered(shown), 1):
+            for number, text in enumerate(offered(row_options), 1):
                 _put(lists, number, column, text)
             letter = get_column_letter(column)
             place = f"'{LISTS}'!${letter}$1:${letter}${number}"
-            shared[shown] = DataValidation("list", formula1=place, allow_blank=True)
-            sheet.add_data_validation(shared[shown])
-        shared[shown].add(f"D{row}")
+            shared[row_options] = DataValidation("list", formula1=place, allow_blank=True)
+            sheet.add_data_validation(shared[row_options])
+        shared[row_options].add(f"D{row}")
 
 
 def offered(options: tuple[str, ...]) -> list[str]:

@@ -11,7 +11,7 @@ from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.files.atomic import replace_file
 from stacksl.labelers.sheets.cells import LETTERED, class_cells, question_cells
-from stacksl.labelers.sheets.rows import COLUMNS, Asked
+from stacksl.labelers.sheets.rows import COLUMNS, SheetRow
 from stacksl.labelers.sheets.workbook_writing import CLASSES, workbook
 
 _MARK = "\ufeff"  # tells Excel that the file is UTF-8
@@ -56,7 +56,7 @@ part of the text.
 
 def write_sheet(
     path: Path,
-    rows: Sequence[Asked],
+    rows: Sequence[SheetRow],
     classes: Classes | None = None,
     listed_in: str = "classes.csv",
     *,
@@ -83,11 +83,11 @@ def write_sheet(
     where = None if classes is None else f"sheet {CLASSES}" if book else f"file {listed_in}"
     lines = [question_cells(row, where, guard=not book) for row in rows]
     if book:
-        shown = [(*cells, row.options) for cells, row in zip(lines, rows, strict=True)]
+        cells_and_options = [(*cells, row.options) for cells, row in zip(lines, rows, strict=True)]
         many = any(len(row.options) > LETTERED for row in rows)
         needed = classes is not None and (many or any(classes.descriptions))
         table = class_cells(classes, guard=False) if classes is not None and needed else []
-        write_file(path, workbook(shown, table, HOWTO), mode)
+        write_file(path, workbook(cells_and_options, table, HOWTO), mode)
         return
     if classes is not None and len(classes.names) > LETTERED:
         listed = _table(class_cells(classes, guard=True))

@@ -14,7 +14,7 @@ from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import Digests, Store, digests_of, insert_stored
 from stacksl.ledger.store.schema import ARRAYS
 
-KEPT: Final = 2  # the newest, and one to fall back on where that is damaged
+SAVED_STATES: Final = 2  # the newest, and one to fall back on where that is damaged
 
 
 class Saved(NamedTuple):
@@ -48,7 +48,7 @@ def write_arrays(store: Store, saved: Saved, since: int) -> Digests:
     store.connection.execute("DELETE FROM arrays WHERE seq >= ?", (since,))
     digests = insert_stored(store, ARRAYS, [row])
     newest = "SELECT seq FROM arrays ORDER BY seq DESC LIMIT ?"
-    store.connection.execute(f"DELETE FROM arrays WHERE seq NOT IN ({newest})", (KEPT,))
+    store.connection.execute(f"DELETE FROM arrays WHERE seq NOT IN ({newest})", (SAVED_STATES,))
     return digests
 
 

@@ -109,7 +109,7 @@ class Items:
     def __contains__(self, item: str) -> bool:
         return not self.know([item])
 
-    def words(self, surrogate: str, text: str | None, note: str | None) -> str:
+    def text_hash(self, surrogate: str, text: str | None, note: str | None) -> str:
         """The hash of free texts with the item's salt, as the chain holds it.
 
         Raises:
@@ -146,7 +146,7 @@ class PrivateTables:
 
     def note_texts(self, item: str, text: str | None, note: str | None) -> str:
         """Add free texts about an item (by its surrogate); their hash for the chain."""
-        words = self._items.words(item, text, note)
+        words = self._items.text_hash(item, text, note)
         if words not in self.texts(item):
             self._store.insert(TEXTS, [(item, words, text, note)])
         return words
@@ -157,9 +157,9 @@ class PrivateTables:
         added = []
         for place, row in enumerate(rows, next((place for (place,) in last), 0) + 1):
             surrogate, who = self._items.surrogates[row.item], self.enroll(row.annotator, "person")
-            shown = json.dumps(row.order, separators=(",", ":"))
+            order_json = json.dumps(row.order, separators=(",", ":"))
             lease = (row.key, surrogate, row.slot, row.token)
-            added.append((place, *lease, who, row.sheet, shown))
+            added.append((place, *lease, who, row.sheet, order_json))
         return insert_stored(self._store, HANDED, added)
 
     def erase(self, item: str) -> Digests:
@@ -183,10 +183,10 @@ class PrivateTables:
         which = ("",) if key is None else ("WHERE key = ?", key)
         rows = self._store.select(HANDED, (), f"{which[0]} ORDER BY place", *which[1:])
         handed = []
-        for _, _, key, surrogate, slot, token, person, sheet, shown in rows:
+        for _, _, key, surrogate, slot, token, person, sheet, order_json in rows:
             item = self._items.identities[surrogate].id
             if item is not None:
-                who, order = self.names.get(person, person), _order(key, shown)
+                who, order = self.names.get(person, person), _order(key, order_json)
                 handed.append(Handed(key, item, slot, token, who, sheet, order))
         return handed
 
@@ -199,16 +199,16 @@ class PrivateTables:
         if self._items.identities[item].salt is None:
             return
         texts = self.texts(item).get(words)
-        if texts is None or self._items.words(item, *texts) != words:
+        if texts is None or self._items.text_hash(item, *texts) != words:
             raise LedgerCorrupt(
                 f"row {seq} of the ledger holds the hash {words[:12]} of an answer's texts, but "
                 "the table of texts holds others: they were edited, restore the file from a copy"
             )
 
 
-def _order(key: str, shown: str) -> tuple[int, ...]:
+def _order(key: str, order_json: str) -> tuple[int, ...]:
     try:
-        order = json.loads(shown)
+        order = json.loads(order_json)
     except ValueError:
         order = None
     if not isinstance(order, list) or not all(type(index) is int for index in order):

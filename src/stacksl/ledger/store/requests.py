@@ -29,10 +29,10 @@ def erase_requests(store: Store, item: str) -> Digests:
     transaction; gives the digests from now on.
     """
     rows, left = read_requests(store), list[tuple[int, str]]()
-    shown = {row["call"] for _, row in rows if item in row.get("shots", ())}
+    calls_that_show_it = {row["call"] for _, row in rows if item in row.get("shots", ())}
     paid = {r["call"]: r["payer"] for _, r in rows if r["item"] == item and "payer" in r}
     about = {r["call"] for _, r in rows if item in (r["item"], r.get("payer", [""])[0])}
-    erased = [(place, row) for place, row in rows if row["call"] in shown | about]
+    erased = [(place, row) for place, row in rows if row["call"] in calls_that_show_it | about]
     for place, row in erased:
         store.connection.execute("DELETE FROM requests WHERE place = ?", (place,))
         if row["call"] in paid:
@@ -45,8 +45,8 @@ def erase_requests(store: Store, item: str) -> Digests:
         else:
             row |= {"answer": "", "why": "an example in it was erased"}
         left.append((place, json.dumps(row)))
-    gone = dict.fromkeys(str(place) for place, _ in erased)
-    return {REQUESTS.name: gone | insert_stored(store, REQUESTS, left)[REQUESTS.name]}
+    erased_places = dict.fromkeys(str(place) for place, _ in erased)
+    return {REQUESTS.name: erased_places | insert_stored(store, REQUESTS, left)[REQUESTS.name]}
 
 
 def read_requests(store: Store) -> list[tuple[int, dict[str, Any]]]:

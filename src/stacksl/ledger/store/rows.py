@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 ROWS: Final = "rows"  # a setting: the digest of what the run was given
 _CONTENT: Final = tuple(ItemRecord.__dataclass_fields__)
 _values_of = attrgetter(*_CONTENT)
-_KEPT: Final = ("surrogate", "commitment", "size", "part")  # also of an erased row
-_PERSONAL: Final = tuple(name for name in _CONTENT if name not in ("id", *_KEPT))
+_IMPERSONAL: Final = ("surrogate", "commitment", "size", "part")  # also of an erased row
+_PERSONAL: Final = tuple(name for name in _CONTENT if name not in ("id", *_IMPERSONAL))
 CLEARED: Final = ", ".join(
     [f"id = '{erased_name('')}' || surrogate", *(f"{name} = NULL" for name in ("salt", *_PERSONAL))]
 )
@@ -143,18 +143,18 @@ def digest_of_rows(store: Store) -> str:
     digest = sha256()
     for table in (ITEMS, TEST):
         digest.update(table.name.encode())
-        for page in store.paged(table, _KEPT, -math.inf, ""):
+        for page in store.paged(table, _IMPERSONAL, -math.inf, ""):
             digest.update(f"{canonical(page)[1:-1]},".encode())
     return digest.hexdigest()
 
 
-def expect_rows(store: Store, *, each: bool) -> None:
-    """Compare all rows with their digest, and before with `each` every row with its commitment.
+def check_rows(store: Store, *, one_by_one: bool) -> None:
+    """Compare all rows with their digest, before that `one_by_one` each with its commitment.
 
     Raises:
         LedgerCorrupt: a row was edited, added, removed or moved.
     """
-    for table in (ITEMS, TEST) if each else ():
+    for table in (ITEMS, TEST) if one_by_one else ():
         columns = ("surrogate", "commitment", "salt", *_CONTENT)
         rows = chain.from_iterable(store.paged(table, columns, -math.inf, ""))
         for number, (_, surrogate, commitment, salt, *values) in enumerate(rows, start=1):

@@ -22,7 +22,7 @@ from stacksl.types import copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class Provenance:
     """What an adapted model was made from and for: the content of `lm.json`.
 
     Attributes:
@@ -93,7 +93,7 @@ class About:
         return copied(PromptFormat, self, chat=tokenizer if self.chat else None)
 
 
-def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
+def model_arguments(about: Provenance, folder: Path | str) -> dict[str, str | bool]:
     """What lm-eval's `--model_args` takes to score with the adapted model of `folder`."""
     arguments: dict[str, str | bool] = {"pretrained": about.source, "peft": str(folder)}
     if about.revision is not None:
@@ -105,7 +105,7 @@ def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
 
 
 def card_text(
-    about: About, facts: Facts | None, tasks: Sequence[str] = (), *, merged: bool = False
+    about: Provenance, facts: Facts | None, tasks: Sequence[str] = (), *, merged: bool = False
 ) -> str:
     """The card, in Markdown with front matter; equal for equal arguments.
 

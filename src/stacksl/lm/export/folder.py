@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import replace_file, whole_folder
-from stacksl.lm.export.card import About, card_text
+from stacksl.lm.export.card import Provenance, card_text
 from stacksl.lm.export.tasks import write_task
 from stacksl.lm.quantized import unquantized
 from stacksl.lm.reading import quiet
@@ -33,7 +33,7 @@ _REMEDY = "restore the folder from a copy, or delete it and `stacksl resume` mak
 def write_model(
     folder: Path,
     adapter: Adapter,
-    about: About,
+    about: Provenance,
     facts: Facts | None = None,
     test: Dataset | None = None,
 ) -> None:
@@ -77,7 +77,7 @@ def write_model(
         ) from fault
 
 
-def read_about(folder: Path) -> About:
+def read_provenance(folder: Path) -> Provenance:
     """What `write_model` wrote down in `folder`.
 
     Raises:
@@ -86,7 +86,7 @@ def read_about(folder: Path) -> About:
     table = _described(folder)
     del table[FILES]
     classes = table.pop("classes")
-    return About(classes=None if classes is None else tuple(classes), **table)
+    return Provenance(classes=None if classes is None else tuple(classes), **table)
 
 
 def expect_whole(folder: Path) -> None:
@@ -144,7 +144,7 @@ def merge(folder: Path, out: Path, facts: Facts | None = None) -> Path:
         RunError: `out` is not empty or cannot be written, or the base is another one by now.
         MissingExtra: peft is not installed.
     """
-    about = read_about(folder)
+    about = read_provenance(folder)
     expect_whole(folder)
     expect_empty(out)
     model, tokenizer = _whole(folder, about)
@@ -160,7 +160,7 @@ def merge(folder: Path, out: Path, facts: Facts | None = None) -> Path:
     return out
 
 
-def _whole(folder: Path, about: About) -> tuple[Any, Any]:
+def _whole(folder: Path, about: Provenance) -> tuple[Any, Any]:
     """The model with the adapter added into its weights, and its tokenizer."""
     from stacksl.lm.loading import open_base
     from stacksl.lm.training.adapters import load_peft

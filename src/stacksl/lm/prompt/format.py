@@ -118,7 +118,7 @@ class PromptFormat:
 
     def _prompt(self, item: Item, asked: str | None) -> Prompt:
         """The prompt around what is `asked`; without any text where that is None."""
-        answers = self._answers(item)
+        answers = item.candidates if self.answer_format == "option" else tuple(_letters(item))
         delimiter = " " if self.chat is None else ""
         return Prompt(
             item.id,
@@ -127,11 +127,6 @@ class PromptFormat:
             tuple(map(len, answers)),
             opened=self.chat is not None and asked is not None,
         )
-
-    def _answers(self, item: Item) -> tuple[str, ...]:
-        if self.answer_format == "option":
-            return item.candidates
-        return tuple(_letters(item))
 
     def _filled(self, asked: str, item: Item) -> str:
         """The template with its fields filled: the candidates one per line behind their letters."""

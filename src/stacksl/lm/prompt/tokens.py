@@ -114,9 +114,10 @@ class Tokenizing:
     def _item(self, prompt: Prompt) -> TokenItem:
         if not prompt.continuations:
             raise DataError(f"item '{prompt.id}' has no candidates: give it two or more")
-        text, follows = _moved(prompt.text, prompt.continuations)
+        text = prompt.text.rstrip()  # the space goes to the continuations: tokens begin with it
+        space = prompt.text[len(text) :]
         head = self._encode([text])[0] if text else []
-        joint = self._encode([text + follow for follow in follows])
+        joint = self._encode([text + space + follow for follow in prompt.continuations])
         options = [tuple(ids[len(head) :]) for ids in joint]
         item = TokenItem(prompt.id, self._opened(head, prompt), tuple(options), prompt.lengths)
         _check(item, prompt, "")
@@ -161,13 +162,6 @@ class Tokenizing:
         cut = len(item.prompt) - room
         tail = item.prompt[cut + len(opening) :]
         return replace(short, prompt=(*opening, *tail), cut=cut)
-
-
-def _moved(text: str, follows: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Space at the end of the context goes to the continuations, since tokens begin with it."""
-    bare = text.rstrip()
-    space = text[len(bare) :]
-    return bare, tuple(space + follow for follow in follows)
 
 
 def _check(item: TokenItem, prompt: Prompt, where: str) -> None:

@@ -47,14 +47,14 @@ class StateMap:
     """
 
     def __init__(self, dim: int = 128) -> None:
-        self._asked = dim
+        self._wanted_dim = dim
         self._basis: Array | None = None
         self._usual = 0.0
 
     @property
     def dim(self) -> int:
         """d, the columns of a row; before `fit` those asked for."""
-        return self._asked if self._basis is None else self._basis.shape[1]
+        return self._wanted_dim if self._basis is None else self._basis.shape[1]
 
     @property
     def fingerprint(self) -> str:
@@ -83,7 +83,7 @@ class StateMap:
             moment += block.T @ block
             total += float(np.einsum("ij,ij->", block, block))
             rows += len(block)
-        self._basis = _leading(moment, min(self._asked, size))
+        self._basis = _leading(moment, min(self._wanted_dim, size))
         self._usual = float(np.sqrt(total / rows))
 
     def transform(

@@ -32,7 +32,7 @@ from stacksl.lm.scoring.paths import (
     padded,
 )
 
-What: TypeAlias = Literal["sums", "states"]
+Quantity: TypeAlias = Literal["sums", "states"]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -43,7 +43,7 @@ _TOLERANCE = 1e-4  # nats a token, the largest difference, in float32 and float6
 _HALF_TOLERANCE = 2e-2  # nats a token, the mean difference, in bfloat16 and float16
 _STATE_TOLERANCE = 1e-3  # of the states' root mean square, the largest difference, in float32
 _STATE_HALF_TOLERANCE = 5e-2  # the same, the mean difference, in half precision
-_OF_ROUNDING = 4.0  # times the difference of two naive passes, where that is more in half precision
+_NOISE_FACTOR = 4.0  # a path may differ by so many times what two naive passes differ by
 
 
 class Likelihood:
@@ -84,7 +84,7 @@ class Likelihood:
         torch = load_torch()
         self.model = model
         self.batch_tokens = batch_tokens
-        self.used: dict[What, Path] = {}
+        self.used: dict[Quantity, Path] = {}
         trained = {weight.dtype for weight in model.parameters() if weight.requires_grad}
         self._half = model.dtype in (torch.bfloat16, torch.float16)
         self._mixed = self._half and bool(trained - {model.dtype})
@@ -95,26 +95,26 @@ class Likelihood:
         if reason is not None and path == "packed":
             raise SettingsError(f"scoring path '{path}' does not fit: {reason}; take 'auto'")
         allowed = PATHS if reason is None else PATHS[1:]
-        self._left = [name for name in allowed if path in ("auto", name)]
+        self._paths = [name for name in allowed if path in ("auto", name)]
         self.window = _window(model) if reason is None else None
         before, what, here = [*verdict.split(" ", 2), "", ""][:3]
-        if here == self._here and before in self._left:
-            del self._left[: self._left.index(before)]
+        if here == self._circumstances and before in self._paths:
+            del self._paths[: self._paths.index(before)]
             self._held[self.path] = what
 
     @property
     def path(self) -> Path:
         """The path that is taken next."""
-        return self._left[0]
+        return self._paths[0]
 
     @property
     def verdict(self) -> str:
         """Which path has held, for what and with which versions; empty where none was checked."""
         held = self._held.get(self.path)
-        return f"{self.path} {held} {self._here}" if held else ""
+        return f"{self.path} {held} {self._circumstances}" if held else ""
 
     @property
-    def _here(self) -> str:
+    def _circumstances(self) -> str:
         """What the numbers of a path depend on besides the model."""
         torch = load_torch()
         device = self.model.device
@@ -127,7 +127,7 @@ class Likelihood:
         longest = max(len(item.prompt) + max(map(len, item.options)) for item in items)
         if self.path != "packed" or self.window is None or longest <= self.window:
             return self.path
-        return self._left[1] if len(self._left) > 1 else "padded"
+        return self._paths[1] if len(self._paths) > 1 else "padded"
 
     def sums(self, items: Sequence[TokenItem]) -> list[Tensor]:
         """Nats of every option, log p(option | prompt): a float32 tensor (k,) an item.
@@ -161,13 +161,13 @@ class Likelihood:
             read = self._read(items, "states")
         return [value for value, _ in read], [state for _, state in read]
 
-    def _read(self, items: Sequence[TokenItem], what: What) -> list[Read]:
+    def _read(self, items: Sequence[TokenItem], quantity: Quantity) -> list[Read]:
         reads: list[Any] = [None] * len(items)
-        work = partial(self._batch, what=what)
+        work = partial(self._batch, quantity=quantity)
         long = {n for n, item in enumerate(items) if self.path_for([item]) != self.path}
         for places in (sorted(long), [n for n in range(len(items)) if n not in long]):
             group = [items[place] for place in places]
-            for batch in batches(group, self.batch_tokens, with_last=what == "states"):
+            for batch in batches(group, self.batch_tokens, with_last=quantity == "states"):
                 some = [group[index] for index in batch]
                 # with gradients the graphs of both halves would be alive: the trainer halves
                 alive = load_torch().is_grad_enabled()
@@ -190,18 +190,18 @@ class Likelihood:
         middle = len(batch) // 2
         return self.in_memory(work, batch[:middle]) + self.in_memory(work, batch[middle:])
 
-    def _batch(self, items: Sequence[TokenItem], what: What) -> list[Read]:
-        while self._held.get(path := self.path_for(items)) not in (what, "states"):
-            self._check(items, what)
-        self.used[what] = self.path
-        return self._run(path, items, what)
+    def _batch(self, items: Sequence[TokenItem], quantity: Quantity) -> list[Read]:
+        while self._held.get(path := self.path_for(items)) not in (quantity, "states"):
+            self._check(items, quantity)
+        self.used[quantity] = self.path
+        return self._run(path, items, quantity)
 
-    def _run(self, path: Path, items: Items, what: What, **options: Any) -> list[Read]:
+    def _run(self, path: Path, items: Items, quantity: Quantity, **options: Any) -> list[Read]:
         """What a path reads, unchecked; in half precision over weights of float32, if any."""
         if path == "padded":
             options["batch_tokens"] = self.batch_tokens
         run = {"packed": packed, "padded": padded, "naive": naive}[path]
-        read = partial(run, self.model, items, states=what == "states", **options)
+        read = partial(run, self.model, items, states=quantity == "states", **options)
         if not self._mixed:
             return read()
         torch = load_torch()
@@ -210,7 +210,7 @@ class Likelihood:
         with torch.autocast(kind, dtype=self.model.dtype, cache_enabled=grad):
             return read()
 
-    def _check(self, items: Items, what: What) -> None:
+    def _check(self, items: Items, quantity: Quantity) -> None:
         """Hold the path against the naive one; drop it where it fails."""
         path, some, left = self.path_for(items), list[TokenItem](), _OPTIONS_CHECKED
         for item in items[: _HALF_CHECKED if self._half else _CHECKED]:
@@ -218,7 +218,7 @@ class Likelihood:
                 some.append(item.among(range(min(left, len(item.options)))))
                 left -= len(item.options)
         with load_torch().no_grad(), evaluating(self.model):
-            expected = self._run("naive", some, what)
+            expected = self._run("naive", some, quantity)
             if not all(
                 value.isfinite().all() for read in expected for value in read if value is not None
             ):
@@ -226,44 +226,53 @@ class Likelihood:
                     "the model's log-likelihoods or states are not finite: load it in another "
                     "dtype, or take weights that were trained to the end"
                 )
-            fault = self._fault(path, some, what, expected)
+            fault = self._deviation(path, some, quantity, expected)
         if fault is None:
-            self._held[path] = what
+            self._held[path] = quantity
             return
         if self._named:
             raise SettingsError(f"scoring path '{path}' does not hold here: {fault}; take 'auto'")
-        self._left.remove(path)
+        self._paths.remove(path)
         warnings.warn(
             f"scoring path '{path}' does not hold for this model ({fault}): "
             f"'{self.path_for(items)}' is tried instead, which is slower",
             stacklevel=6,
         )
 
-    def _fault(self, path: Path, items: Items, what: What, expected: list[Read]) -> str | None:
-        """How a path differs from what was expected; None where it does not."""
+    def _deviation(
+        self, path: Path, items: Items, quantity: Quantity, expected: list[Read]
+    ) -> str | None:
+        """How a path fails or differs from `expected`, the naive one; None where it holds.
+
+        In half precision the naive path itself gives other numbers by other kernels; a path may
+        differ by a multiple of that noise.
+        """
         try:
-            got = self._run(path, items, what)
+            actual = self._run(path, items, quantity)
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
             if out_of_memory(error):
                 raise
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        again = self._widened(items, what) if self._half else expected
-        off, noise = (self._nats_off(reads, expected, items) for reads in (got, again))
-        most = max(_HALF_TOLERANCE if self._half else _TOLERANCE, _OF_ROUNDING * noise)
-        if not off <= most:
-            return f"{off:.2g} nats a token off, {most:.2g} allowed"
-        if what != "states":
+        rounded = self._by_other_kernels(items, quantity) if self._half else expected
+        off, noise = (self._nats_apart(reads, expected, items) for reads in (actual, rounded))
+        allowed = max(_HALF_TOLERANCE if self._half else _TOLERANCE, _NOISE_FACTOR * noise)
+        if not off <= allowed:
+            return f"{off:.2g} nats a token off, {allowed:.2g} allowed"
+        if quantity != "states":
             return None
-        off, noise = (self._states_off(reads, expected) for reads in (got, again))
-        most = max(_STATE_HALF_TOLERANCE if self._half else _STATE_TOLERANCE, _OF_ROUNDING * noise)
-        return None if off <= most else f"states {off:.2g} of their size off, {most:.2g} allowed"
+        share, noise = (self._states_apart(reads, expected) for reads in (actual, rounded))
+        tolerance = _STATE_HALF_TOLERANCE if self._half else _STATE_TOLERANCE
+        allowed = max(tolerance, _NOISE_FACTOR * noise)
+        if share <= allowed:
+            return None
+        return f"states {share:.2g} of their size off, {allowed:.2g} allowed"
 
-    def _widened(self, items: Items, what: What) -> list[Read]:
+    def _by_other_kernels(self, items: Items, quantity: Quantity) -> list[Read]:
         """The naive path by other kernels."""
         masked = unfit(self.model) is None and self.path_for(items) == self.path
-        return self._run("naive", items, what, widened=True, masked=masked)
+        return self._run("naive", items, quantity, widened=True, masked=masked)
 
-    def _nats_off(self, got: list[Read], expected: list[Read], items: Items) -> float:
+    def _nats_apart(self, got: list[Read], expected: list[Read], items: Items) -> float:
         """The largest difference of a sum in nats a token; the mean one in half precision."""
         torch = load_torch()
         tokens = torch.tensor([len(option) for item in items for option in item.options])
@@ -271,7 +280,7 @@ class Likelihood:
         gaps = (actual - reference).abs().cpu() / tokens
         return float(gaps.mean() if self._half else gaps.max())
 
-    def _states_off(self, got: list[Read], expected: list[Read]) -> float:
+    def _states_apart(self, got: list[Read], expected: list[Read]) -> float:
         """The same for states, as a share of their root mean square."""
         torch = load_torch()
         actual, reference = (torch.cat([state for _, state in reads]) for reads in (got, expected))

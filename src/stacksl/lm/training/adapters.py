@@ -57,39 +57,39 @@ def stacks(model: Any) -> list[Tensor]:
     return [weight for weight in named if weight.ndim > 2]
 
 
-def adapted_layers(model: Any, asked: tuple[str, ...] | None) -> dict[str, Any]:
+def adapted_layers(model: Any, targets: tuple[str, ...] | None) -> dict[str, Any]:
     """The linear layers that get an adapter, by dotted name.
 
     Args:
         model: of transformers.
-        asked: `LoraSettings.targets`.
+        targets: of `LoraSettings`.
 
     Raises:
         SettingsError: a target that no linear layer has.
     """
-    ends = _targets(model, asked)
-    return {name: layer for name, layer in linear_layers(model).items() if _is_one_of(name, ends)}
+    ends = _targets(model, targets)
+    return {name: layer for name, layer in linear_layers(model).items() if _ends_in_any(name, ends)}
 
 
-def _targets(model: Any, asked: tuple[str, ...] | None) -> list[str]:
-    """Names of the layers, or ends of their names, as PEFT takes them."""
+def _targets(model: Any, targets: tuple[str, ...] | None) -> list[str]:
+    """The layers that `targets` name, by their names or the ends of these, as PEFT takes them."""
     layers = linear_layers(model)
     ends = sorted({name.rpartition(".")[2] for name in layers})
-    wanted = ends if asked is None or asked == ("all-linear",) else sorted(set(asked))
-    for target in wanted:
-        if not any(_is_one_of(name, [target]) for name in layers):
+    chosen = ends if targets is None or targets == ("all-linear",) else sorted(set(targets))
+    for target in chosen:
+        if not any(_ends_in_any(name, [target]) for name in layers):
             raise SettingsError(
                 f"lora_targets names '{target}', which is no linear layer below the output of this "
                 f"model: choose from {', '.join(ends)}"
             )
     # ends alone, unless something that is not to be adapted has one of them too
     others = (name for name, _ in model.named_modules() if name not in layers)
-    if any(_is_one_of(name, wanted) for name in others):
-        return sorted(name for name in layers if _is_one_of(name, wanted))
-    return wanted
+    if any(_ends_in_any(name, chosen) for name in others):
+        return sorted(name for name in layers if _ends_in_any(name, chosen))
+    return chosen
 
 
-def _is_one_of(name: str, ends: list[str]) -> bool:
+def _ends_in_any(name: str, ends: list[str]) -> bool:
     return any(name == end or name.endswith(f".{end}") for end in ends)
 
 

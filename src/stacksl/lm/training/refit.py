@@ -27,7 +27,7 @@ from stacksl.lm.settings import TrainSettings
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import Example, clip, cross_entropy, kl
 
-Seen: TypeAlias = tuple[Any, Any]  # loss and KL of an example, where it has them; maybe tensors
+LossAndKL: TypeAlias = tuple[Any, Any]  # of an example: None where it has none; maybe tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +171,11 @@ class TrainingSteps:
 
     def _step(self) -> None:
         chosen, level = self._chosen(), clip_level(np.array(self.recent), self.settings.clip_level)
-        waiting = self._add_gradients(chosen, level)
+        pairs = self._add_gradients(chosen, level)
         self.processes.total(self.optimizer.gradients())
-        seen, length = _read(waiting, self.optimizer.length())  # the one wait for a GPU in a step
-        losses = [value for pair in seen for value in pair if value is not None]
+        # the one wait for a GPU in a step
+        pairs, length = _to_numbers(pairs, self.optimizer.length())
+        losses = [value for pair in pairs for value in pair if value is not None]
         for what, values in (("a loss", losses), ("a gradient", [length])):
             if not all(map(math.isfinite, values)):
                 raise RunError(
@@ -183,12 +184,12 @@ class TrainingSteps:
                     " kept"
                 )
         self.optimizer.step(self.step)
-        self._note(seen, level)
+        self._note(pairs, level)
         self.tokens += sum(example.tokens for example in chosen)
         self.step += 1
 
-    def _add_gradients(self, chosen: Sequence[Example], level: float) -> list[Seen]:
-        """Add the gradients of some examples, in micro-batches; what was seen, in their order."""
+    def _add_gradients(self, chosen: Sequence[Example], level: float) -> list[LossAndKL]:
+        """Add the gradients of some examples, in micro-batches; loss and KL of each."""
         scorer = self.likelihood
         scorer.batch_tokens = min(
             self.processes.gather([scorer.batch_tokens])
@@ -198,16 +199,16 @@ class TrainingSteps:
         mine = []
         for number in self.processes.share(len(groups)):
 
-            def work(group: Sequence[Example], number: int = number) -> list[Seen]:
+            def work(group: Sequence[Example], number: int = number) -> list[LossAndKL]:
                 self._reseed(number)
                 return self._backward(group, level, len(chosen))
 
             group = [chosen[index] for index in groups[number]]
             mine.append(scorer.in_memory(work, group))
         if self.processes.size > 1:  # numbers travel, tensors of a GPU do not
-            mine = [_read(seen)[0] for seen in mine]
+            mine = [_to_numbers(group)[0] for group in mine]
         order = [index for group in groups for index in group]
-        flat = [seen for group in self.processes.gather(mine) for seen in group]
+        flat = [pair for group in self.processes.gather(mine) for pair in group]
         numbered = sorted(zip(order, flat, strict=True), key=lambda entry: entry[0])
         return [pair for _, pair in numbered]
 
@@ -230,8 +231,8 @@ class TrainingSteps:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(key)
 
-    def _backward(self, group: Sequence[Example], level: float, share: int) -> list[Seen]:
-        """Add the gradient of a micro-batch's part of the step's mean; what was seen.
+    def _backward(self, group: Sequence[Example], level: float, share: int) -> list[LossAndKL]:
+        """Add the gradient of a micro-batch's part of the step's mean; loss and KL of each.
 
         All of it or, where there is no memory for it, nothing.
         """
@@ -241,22 +242,22 @@ class TrainingSteps:
             sent(example.reference, device) if anchored and example.reference else None
             for example in group
         ]
-        terms, seen = [], []
+        terms, pairs = [], []
         for example, scores, anchor in zip(group, self._scores(group), anchors, strict=True):
             term, pair = self._term(example, scores, anchor, level)
             terms.append(term)
-            seen.append(pair)
+            pairs.append(pair)
         torch, moving = load_torch(), self.adapter.parameters()
         loss = torch.stack(terms).sum() / share
         gradients = torch.autograd.grad(loss, moving, allow_unused=True)
         for parameter, grad in zip(moving, gradients, strict=True):
             if grad is not None:
                 parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
-        return seen
+        return pairs
 
     def _term(
         self, example: Example, scores: Tensor, anchor: Tensor | None, level: float
-    ) -> tuple[Tensor, Seen]:
+    ) -> tuple[Tensor, LossAndKL]:
         """What an example adds to the step's sum, with its loss and KL as numbers."""
         term, loss, pull = scores.sum() * 0.0, None, None
         if example.gold is not None:
@@ -281,9 +282,9 @@ class TrainingSteps:
         alone = self.likelihood.sums(rows) if kind == "pmi" else None
         return normalized(sums, items, kind, alone=alone, temperature=temperature)
 
-    def _note(self, seen: Sequence[Seen], level: float) -> None:
+    def _note(self, pairs: Sequence[LossAndKL], level: float) -> None:
         """Update after a step: clip window, the means of the epoch."""
-        losses = [loss for loss, _ in seen if loss is not None]
+        losses = [loss for loss, _ in pairs if loss is not None]
         if self.settings.clips != "none":
             self.clipped += sum(loss > level for loss in losses)
         self.labels += len(losses)
@@ -291,7 +292,7 @@ class TrainingSteps:
         self.losses += losses
         flat = np.zeros(0)  # of the game's clip, the value alone
         self.cut += [clip_value(loss, flat, level, self.settings.clips)[0] for loss in losses]
-        self.kls += [pull for _, pull in seen if pull is not None]
+        self.kls += [pull for _, pull in pairs if pull is not None]
 
     def trained(self) -> Trained:
         """The result so far."""
@@ -309,16 +310,16 @@ class TrainingSteps:
         )
 
 
-def _read(seen: Sequence[Seen], *further: Tensor) -> tuple[Any, ...]:
-    """What was seen as numbers, and further tensors, in one transfer from their device."""
-    values = [value for pair in (*seen, further) for value in pair if value is not None]
+def _to_numbers(pairs: Sequence[LossAndKL], *others: Tensor) -> tuple[Any, ...]:
+    """The pairs as numbers, then the `others`, all moved from their device in one transfer."""
+    values = [value for pair in (*pairs, others) for value in pair if value is not None]
     if any(hasattr(value, "detach") for value in values):
         torch = load_torch()
         device = next(value.device for value in values if hasattr(value, "detach"))
         values = torch.stack([torch.as_tensor(value).to(device) for value in values]).tolist()
     numbers = iter(values)
-    pairs = [tuple(None if value is None else next(numbers) for value in pair) for pair in seen]
-    return pairs, *numbers
+    numbered = [tuple(None if value is None else next(numbers) for value in pair) for pair in pairs]
+    return numbered, *numbers
 
 
 def _mean(values: Sequence[float]) -> float | None:

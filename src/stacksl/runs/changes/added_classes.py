@@ -16,7 +16,7 @@ from stacksl.runs.spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedClass:
     """An accepted none-of-these whose right text names a class: its `index`, and who said so."""
 
     item: str
@@ -26,7 +26,7 @@ class Named:
     purpose: str
 
 
-def named(ledger: LedgerReader, classes: Mapping[str, int]) -> list[Named]:
+def answers_that_name(ledger: LedgerReader, classes: Mapping[str, int]) -> list[NamedClass]:
     """The accepted none-of-these that name one of the `classes`: `normal` name, to index.
 
     A right text given after its answer counts as well; of several, the first that names a class.
@@ -36,12 +36,12 @@ def named(ledger: LedgerReader, classes: Mapping[str, int]) -> list[Named]:
         for row in ledger.export()
         if row["state"] == "answered" and row["said"] == "none"
     }
-    named_items: dict[tuple[str, int], Named] = {}
+    named_items: dict[tuple[str, int], NamedClass] = {}
     for answer in ledger.texts() if purposes else ():
         key = (answer.item, answer.slot)
         index = classes.get(normal(answer.text or ""))
         if key in purposes and answer.said == "none" and index is not None:
-            named_items.setdefault(key, Named(*key, index, answer.labeler, purposes[key]))
+            named_items.setdefault(key, NamedClass(*key, index, answer.labeler, purposes[key]))
     return list(named_items.values())
 
 
@@ -74,16 +74,16 @@ def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
     """
     if spec.sources.began is None:
         return
-    for answer in named(game.ledger, added_classes(spec)):
+    for answer in answers_that_name(game.ledger, added_classes(spec)):
         if (answer.purpose == "audit") != audit:
             continue
         before = game.ledger.label_of(answer.item)
-        lesson = game.ledger.correct(
+        example = game.ledger.correct(
             answer.item, answer.index, answer.labeler, slot=answer.slot, named=True
         )
         now = game.ledger.label_of(answer.item)
-        if lesson is not None:
-            game.teach(*lesson)
+        if example is not None:
+            game.apply_label(*example)
         elif now != before:
             game.examples.relabel(answer.item, now)
 

@@ -19,7 +19,7 @@ from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.models.promise import step_of
 from stacksl.report.wording import plural
-from stacksl.runs.changes.added_classes import added_classes, answered_none, named
+from stacksl.runs.changes.added_classes import added_classes, answered_none, answers_that_name
 from stacksl.runs.finish.forecasting import expect_stop_rule
 from stacksl.runs.finish.promising import before_a_look, last_drawn, looks_left, open_look
 from stacksl.runs.items.roles import (
@@ -218,11 +218,11 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
             " of the classes are offered again after a class was added, each once for every class"
         )
     if change.reopen and len(outcome.again) > outcome.left:
-        kept = max(0, wanted.terms.further - ledger.accounts.further)
+        reserved = max(0, wanted.terms.further - ledger.accounts.further)
         raise SettingsError(
             f"{plural(len(outcome.again), 'more label')} would be bought to ask again, but the"
             f" budget has {plural(max(0, outcome.left), 'label')} left to train on"
-            + f" and {kept:,} for further answers to audited items" * bool(kept)
+            + f" and {reserved:,} for further answers to audited items" * bool(reserved)
             + ": raise it as well with --budget, or leave --reopen out"
         )
     return wanted, outcome
@@ -342,11 +342,11 @@ def _answers_that_name(
     """`mapped`, `measured` and `again` of an `Outcome`."""
     if spec.dataset.classes is None:
         return 0, 0, ()
-    hits = named(ledger, added_classes(spec))
+    hits = answers_that_name(ledger, added_classes(spec))
     mapped = {answer.item for answer in hits if answer.purpose == "train"}
     nameless = answered_none(ledger, spec.sources.usable, adding=added)
-    shown = spec.folder.read_state()["state"] == "finished"
-    measured = sum(answer.purpose == "audit" for answer in hits) if shown else 0
+    finished = spec.folder.read_state()["state"] == "finished"
+    measured = sum(answer.purpose == "audit" for answer in hits) if finished else 0
     return len(mapped), measured, tuple(item for item in nameless if item not in mapped)
 
 
@@ -469,7 +469,7 @@ def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> No
         ledger.add_items(records_of(spec.sources, first), rejected_of(spec.sources, first))
     corpus = corpus_of(spec)
     order = current_order(spec, ledger, corpus)
-    hits = named(ledger, added_classes(spec))
+    hits = answers_that_name(ledger, added_classes(spec))
     before = ledger.accounts.classes or len(spec.sources.began or ())
     again: list[str] = []
     classes = () if spec.sources.began is None else spec.dataset.classes or ()

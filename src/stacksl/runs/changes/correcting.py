@@ -90,7 +90,7 @@ def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[C
         assert isinstance(word, int | str)
         if word == new.word:
             continue
-        before, after = _shown(labeler, row, word), _shown(labeler, row, new.word)
+        before, after = _displayed(labeler, row, word), _displayed(labeler, row, new.word)
         correction = Correction(row.key, new.labeler, before, after, new)
         if corrections.setdefault((new.item, new.slot), correction).answer.word != new.word:
             raise RunError(
@@ -99,7 +99,7 @@ def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[C
     return list(corrections.values())
 
 
-def _shown(labeler: SheetLabeler, row: Handed, word: Word) -> str:
+def _displayed(labeler: SheetLabeler, row: Handed, word: Word) -> str:
     """An answer as the owner of the run reads it; no text of an item is quoted."""
     if isinstance(word, str):
         return word

@@ -23,7 +23,7 @@ from stacksl.ledger.events import erased_name
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.ledger.store.settings import CLASSES, SALT, Setting, new_salt
-from stacksl.runs.items.stored import ASIDE, ASIDE_AT_FIRST
+from stacksl.runs.items.stored import EXCLUDED, EXCLUDED_AT_FIRST
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folder
 from stacksl.runs.session.session import bring_arrays
@@ -139,8 +139,8 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
         place = folder.path / derived
         shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
     changes = {
-        ASIDE: Setting(sorted(spec.sources.aside)),
-        ASIDE_AT_FIRST: Setting(sorted(spec.sources.aside_at_first)),
+        EXCLUDED: Setting(sorted(spec.sources.excluded)),
+        EXCLUDED_AT_FIRST: Setting(sorted(spec.sources.excluded_at_first)),
         SALT: new_salt(),  # with the old one a digest of the report might confirm a guessed text
     }
     if (classes := folder.classes()) is not None:  # one of their examples may have its text

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from stacksl.errors import RunError
 from stacksl.labelers.sheets.rows import clean_key, has_form
@@ -20,15 +21,15 @@ from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import reopen
 
-TOLD = 50  # rows answered twice from which a person's errors are told
+ENOUGH = 50  # rows answered twice from which a person's errors are told
 
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
     """An annotator: the numbers of open and answered rows, and whether they are away.
 
-    `standing` is `set_aside`, `kept`, or empty; see `Ledger.stand`. Of `twice` audited rows that
-    others answered too, until two agreed, those two said something else in `wrong`.
+    `standing` is `set_aside`, `kept`, or empty; see `Ledger.set_standing`. Of `twice` audited rows
+    that others answered too, until two agreed, those two said something else in `wrong`.
     """
 
     name: str
@@ -66,7 +67,7 @@ def people(folder: RunFolder) -> list[Annotator]:
             done[name],
             name in away,
             standing.get(name, ""),
-            *((twice[name], wrong[name]) if twice[name] >= TOLD else ()),
+            *((twice[name], wrong[name]) if twice[name] >= ENOUGH else ()),
         )
         for name in annotators_of(table["annotators"])
     ]
@@ -80,7 +81,7 @@ def free_rows(
     free: str | bool = False,
     keys: Sequence[str] = (),
     drop: bool = False,
-    aside: Sequence[str] = (),
+    set_aside: Sequence[str] = (),
     keep: Sequence[str] = (),
     dry_run: bool = False,
 ) -> int:
@@ -89,7 +90,7 @@ def free_rows(
     Where people do not answer, all open questions can be freed: they are asked again, or dropped.
 
     Of a row that has a label from somebody else, or waits for one, the label goes back to the
-    budget where its annotator is `away` or set `aside`. Dropped rows never come back, those of the
+    budget where its annotator is `away` or `set_aside`. Dropped rows never come back, those of the
     audit like the others: whoever has them could tell them apart. An audit counts them as unknown,
     since without the items that are hard to answer it would overestimate the model. The arguments
     are those of `Run.people`.
@@ -97,7 +98,7 @@ def free_rows(
     Raises:
         RunError: no such row is open, an annotator is unknown, or nobody would be left to answer.
     """
-    named = [*away, *back, *aside, *keep, *([free] if isinstance(free, str) else [])]
+    named = [*away, *back, *set_aside, *keep, *([free] if isinstance(free, str) else [])]
     wanted = {clean_key(key) for key in keys}
     with folder.locked():
         people_answer = folder.resolved().get("labeler") == FILE
@@ -109,51 +110,55 @@ def free_rows(
             raise RunError(
                 f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}"
             )
-        if drop and not (away or aside or free or keys):
+        if drop and not (away or set_aside or free or keys):
             raise RunError(
                 "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
             )
         absent = (before | set(away)) - set(back)
         with Ledger.open(folder.database) as ledger:
-            unavailable = absent | (ledger.set_aside | set(aside)) - set(keep)
-            if (away or aside) and unavailable >= set(known):
+            unavailable = absent | (ledger.set_aside | set(set_aside)) - set(keep)
+            if (away or set_aside) and unavailable >= set(known):
                 raise RunError(
                     f"expected an annotator left to answer, got all of {', '.join(known)} away or"
                     " set aside: leave one out, call one back with --back, or add one with"
                     " `stacksl change --add-annotator`"
                 )
-            leases = _leases(ledger, wanted, free, {*away, *aside})
+            leases = _leases(ledger, wanted, free, {*away, *set_aside})
             if not leases and (free or keys):
                 raise RunError(
                     f"no such row of the run {folder.path} is open: `stacksl status {folder.path}`"
                     " lists the sheets that have open rows"
                 )
-            looks = table.get("further_now") or table.get("further_labels")
-            left, finished = len({*known} - unavailable), folder.read_state()["state"] == "finished"
-            if looks and left < 2 and not finished:
-                warnings.warn(unasked(0, str(folder.path)), stacklevel=3)
-            if left == 2 and promised_share(table.get("stop_when")) is not None:
-                warnings.warn(
-                    "two annotators are left, and a look at the table needs three: a row on which"
-                    " two differ counts as wrong; add a person with `stacksl change"
-                    f" {folder.path} --add-annotator NAME`, or wait until one is back",
-                    stacklevel=3,
-                )
+            looks = bool(table.get("further_now") or table.get("further_labels"))
+            _warn_of_few(folder, table, len({*known} - unavailable), looks)
             if dry_run:
                 return len(leases)
             with ledger.together():
                 if away or back:
                     leaving, returning = sorted(absent - before), sorted(before - absent)
                     codes = {"away": ledger.codes_of(leaving), "back": ledger.codes_of(returning)}
-                    ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, said=codes)
-                if aside or keep or (back and looks):
+                    ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, report=codes)
+                if set_aside or keep or (back and looks):
                     reopen(folder, ledger)
-                for event, names in (("set_aside", aside), ("kept", keep)):
+                for event, names in (("set_aside", set_aside), ("kept", keep)):
                     for name in names:
-                        ledger.stand(event, name)
-                dropped = leases if drop else _second(ledger, leases) if away or aside else []
+                        ledger.set_standing(event, name)
+                dropped = leases if drop else _second(ledger, leases) if away or set_aside else []
                 ledger.free(leases, dropped)
     return len(leases)
+
+
+def _warn_of_few(folder: RunFolder, table: Mapping[str, Any], left: int, looks: bool) -> None:
+    """Warn where too few annotators are `left` for second `looks`, or for one at the table."""
+    if looks and left < 2 and folder.read_state()["state"] != "finished":
+        warnings.warn(unasked(0, str(folder.path)), stacklevel=4)
+    if left == 2 and promised_share(table.get("stop_when")) is not None:
+        warnings.warn(
+            "two annotators are left, and a look at the table needs three: a row on which two"
+            " differ counts as wrong; add a person with `stacksl change"
+            f" {folder.path} --add-annotator NAME`, or wait until one is back",
+            stacklevel=4,
+        )
 
 
 def _free_questions(folder: RunFolder, drop: bool, *, dry_run: bool) -> int:
@@ -170,8 +175,8 @@ def _free_questions(folder: RunFolder, drop: bool, *, dry_run: bool) -> int:
 def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) -> list[Purchase]:
     """The open leases to free, in the order of their rows."""
     if unknown := sorted(keys - {row.key for row in ledger.private.handed()}):
-        shown = ", ".join(key for key in unknown if has_form(key))  # any other text may be data
-        raise RunError(f"unknown key {shown}".rstrip() + ": use a key from a sheet of this run")
+        printed = ", ".join(filter(has_form, unknown))  # any other text may be data
+        raise RunError(f"unknown key {printed}".rstrip() + ": use a key from a sheet of this run")
     return [
         lease
         for row, lease in open_rows(ledger)

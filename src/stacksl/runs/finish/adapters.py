@@ -13,7 +13,7 @@ from typing import Any, cast
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
 from stacksl.lm import Cuts, LanguageModel, ModelChoices, Tokenizing
-from stacksl.lm.export.card import About
+from stacksl.lm.export.card import Provenance
 from stacksl.lm.quantized import numbers_of
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.adapters import stacks
@@ -23,7 +23,7 @@ from stacksl.models.evaluation import Tested, judge, point
 from stacksl.report import language as f
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
-from stacksl.runs.finish.own_items import least_sure, rest_of
+from stacksl.runs.finish.own_items import least_sure, unanswered_items
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.language_trainer import LanguageTrainer
@@ -85,7 +85,9 @@ class AdapterEnding:
         if self.spec.settings.mode != "pool" or head is None:
             return facts
         block = self.game.examples.block
-        unanswered = rest_of(self.game, lambda rows: list(head.probabilities(block.take([*rows]))))
+        unanswered = unanswered_items(
+            self.game, lambda rows: list(head.probabilities(block.take([*rows])))
+        )
         return replace(facts, contested=least_sure(self.game, unanswered))
 
     def language(self, tested: Tested, state: Mapping[str, Any]) -> f.LanguageModel:
@@ -156,7 +158,7 @@ class AdapterEnding:
             seconds=_seconds(state),
         )
 
-    def _cuts(self, about: About) -> tuple[Named, ...]:
+    def _cuts(self, about: Provenance) -> tuple[Named, ...]:
         """Counted over all items, since a resumed run has read only a part of them."""
         tokenizer = self.lm.worker.base.tokenizer
         form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)

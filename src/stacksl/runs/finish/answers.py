@@ -48,7 +48,7 @@ def owned_labels(examples: Examples) -> int:
 
 def asking_of(ledger: Ledger, *, priced: bool) -> Asking:
     """What annotators said, at what cost; money only where a price was given."""
-    counts, (disputed, late) = ledger.said(), ledger.uncharged()
+    counts, (disputed, late) = ledger.counts_by_kind(), ledger.uncharged()
     return Asking(
         labels=counts["label"],
         none_of_these=counts["none"],

@@ -58,7 +58,7 @@ def facts_of(
         leased = [r for r in game.ledger.rows(only=("reserved",)) if r.purpose == "audit"]
         drawn = max(row.seq for row in leased if row.token == 1 and not row.slot)
         after, classes = game.ledger.added(drawn)
-        items = len(spec.dataset.items) - len(spec.sources.aside | spec.sources.erased)
+        items = len(spec.dataset.items) - len(spec.sources.excluded | spec.sources.erased)
         audit = replace(audit, rows=items, rows_after=after, classes_after=classes)
     head = "{} rows, last {}".format(*game.ledger.told_head)
     return f.Facts(
@@ -170,8 +170,8 @@ def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:
         if name.startswith("lm.") and not spec.settings.adapts:
             continue
         value = chosen.get(name) if setting is None else setting
-        shown = "none" if value is None else str(value)
-        rows.append(f.SettingRow(name, shown, spec.resolved.origin[name]))
+        text = "none" if value is None else str(value)
+        rows.append(f.SettingRow(name, text, spec.resolved.origin[name]))
     return tuple(rows)
 
 
@@ -242,7 +242,8 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
     """The labels of the run's column, as the newest audit judged them."""
     assert tested.column is not None
     audited, size = tested.column, 0 if tested.audited is None else tested.audited.n
-    doubt, labels, names = linear_trainer(game).doubt, spec.sources.said, spec.dataset.classes or ()
+    doubt, labels = linear_trainer(game).doubt, spec.sources.model_labels
+    names = spec.dataset.classes or ()
     assert doubt is not None
     asked = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
     given: dict[int, list[list[Verdict]]] = {at: [] for at, _ in enumerate(names)}
@@ -253,16 +254,18 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
             given[labels[row]].append([(answer.said, answer.index) for answer in own])
     second = audited.second if audited.measures == "accuracy" else None
     kept = (row["item"] for row in game.ledger.export() if row["state"] in ("answered", "open"))
-    rest = game.corpus.unbought(map(str, kept))  # a withdrawn question leaves the label as it was
-    rest = [row for row in rest if row < len(labels) and labels[row] >= 0]
+    unasked = game.corpus.unbought(
+        map(str, kept)
+    )  # a withdrawn question leaves the label as it was
+    unasked = [row for row in unasked if row < len(labels) and labels[row] >= 0]
     had = {game.corpus.ids[row]: label for row, label in enumerate(labels) if label >= 0}
     said = answers_by_item(spec, game.ledger, EVERY)
     agreed = [(had[item], in_table(said[item])) for item in said.keys() & had.keys() - disputed]
     return ColumnFacts(
         name=str(spec.settings.column),
-        labeled=sum(label >= 0 for label in spec.sources.said),
-        unasked=len(rest),
-        flagged=int(doubt.flagged[rest].sum()),
+        labeled=sum(label >= 0 for label in spec.sources.model_labels),
+        unasked=len(unasked),
+        flagged=int(doubt.flagged[unasked].sum()),
         asked=len(asked),
         changed=sum(int(doubt.label[row] != label) for row, label in asked),
         audit=audit_fact(audited),

@@ -67,7 +67,7 @@ def finish(
     write_atomic(spec.folder.path / FACTS, facts.to_json())
     note_derived(spec.folder, game.ledger, FACTS)
     write_pages(spec.folder, game.ledger)
-    state["shown"] = _shown(facts, game.ledger)
+    state["shown"] = _shown_results(facts, game.ledger)
     measured = facts.test or facts.audit
     report(Progress("report", 1, 1, accuracy=None if measured is None else measured.accuracy))
 
@@ -98,7 +98,7 @@ def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game
     """The facts with the audit's number, whether it was shown, and whether it is trained on.
 
     Its labels stay in the final head until something else is learned. `before` is what the run
-    showed when it last finished (`_shown`).
+    showed when it last finished (`_shown_results`).
     """
     labels, now = len(game.examples.bought), facts.audit
     assert now is not None
@@ -116,19 +116,19 @@ def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game
     return replace(facts, audit=now)
 
 
-def _shown(facts: Facts, ledger: Ledger) -> dict[str, Any]:
+def _shown_results(facts: Facts, ledger: Ledger) -> dict[str, Any]:
     """What a finished run has shown, kept in its state: facts may be deleted with an item."""
-    shown: dict[str, Any] = {
+    results: dict[str, Any] = {
         "asked": facts.budget.asked,
         "audited": facts.budget.audit,
         "further": facts.budget.further,
         "rows": ledger.head.count,
     }
     if facts.audit is None:
-        return shown
-    shown["made_of"] = [facts.data.items, facts.data.classes]
+        return results
+    results["made_of"] = [facts.data.items, facts.data.classes]
     names = ("number", "learned", "shown_before", "shown_at", "trained_on")
-    return shown | {name: getattr(facts.audit, name) for name in names}
+    return results | {name: getattr(facts.audit, name) for name in names}
 
 
 def write_pages(

@@ -86,7 +86,7 @@ class Forecaster:
     game: Game
     stopped: str = ""
     look: Look | None = None
-    _seen: int = -1
+    _estimated_at: int = -1
     _beyond: bool = False
 
     def level(self, labels: int) -> Normal | None:
@@ -143,16 +143,16 @@ class Forecaster:
         if kind == "right":  # buying pauses or ends for a look that is to be drawn, or an open one
             stages = len(linear_trainer(self.game).stages)
             looked = looked_enough(self.spec, self.game.ledger)
-            if stages != self._seen:
+            if stages != self._estimated_at:
                 beyond = unreachable(self.spec, self.game) or unpayable(self.spec, self.game)
-                self._seen, self._beyond = stages, beyond
+                self._estimated_at, self._beyond = stages, beyond
                 self.look = None if looked or self._beyond else next_look(self.spec, self.game)
             return looked or self._beyond or self.look is not None
         if settings.mode == "stream":
             learned -= learned % EVERY
-        if kind != "gain" or learned == self._seen:
+        if kind != "gain" or learned == self._estimated_at:
             return bool(self.stopped)
-        self._seen, self.stopped = learned, ""
+        self._estimated_at, self.stopped = learned, ""
         known, level = known_of(settings, self.spec.dataset), self.level(learned)
         if known is None or level is None:
             return False

@@ -25,7 +25,7 @@ from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import plural
 from stacksl.runs.finish.answers import owned_labels
-from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, rest_of
+from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, unanswered_items
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
@@ -76,7 +76,7 @@ class HeadEnding:
 
     def of_column(self, rows: Sequence[int]) -> dict[str, Array]:
         """The labels of a column in the `rows` that have one, by id, as (K,) probabilities."""
-        doubt, labels = linear_trainer(self.game).doubt, self.spec.sources.said
+        doubt, labels = linear_trainer(self.game).doubt, self.spec.sources.model_labels
         assert doubt is not None
         ids, classes = self.game.corpus.ids, np.eye(len(self.spec.dataset.classes or ()))
         labeled = (row for row in rows if row < len(labels) and labels[row] >= 0)
@@ -100,7 +100,7 @@ class HeadEnding:
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results with a curve by the audit where there is no test file."""
         examples, ids, audited = self.game.examples, self.game.corpus.ids, tested.audited
-        if tested.curve or audit is None or audited is None or not audited.known:
+        if tested.curve or audit is None or audited is None or not audited.answered:
             return tested
         rows = [row for row in audit.rows if self.game.corpus.usable[row]]
         final = linear_trainer(self.game).final and not self.spec.settings.column
@@ -119,7 +119,7 @@ class HeadEnding:
 
     def with_rest(self, facts: Facts, tested: Tested) -> Facts:
         """The facts with what the final model says of the items without an answer."""
-        unanswered = rest_of(self.game, self.policies)
+        unanswered = unanswered_items(self.game, self.policies)
         return replace(
             facts,
             contested=least_sure(self.game, unanswered),
@@ -232,11 +232,13 @@ def unnamed(ledger: LedgerReader) -> list[str]:
 
     Answers that are set aside do not count.
     """
-    aside = ledger.set_aside
+    set_aside = ledger.set_aside
     answered = [
         row
         for row in ledger.export()
-        if row["state"] == "answered" and row["purpose"] == "train" and row["labeler"] not in aside
+        if row["state"] == "answered"
+        and row["purpose"] == "train"
+        and row["labeler"] not in set_aside
     ]
     named = {row["item"] for row in answered if row["said"] == "label"}
     answered_none = dict.fromkeys(str(row["item"]) for row in answered if row["said"] == "none")
@@ -279,7 +281,7 @@ def _unasked(trainer: LinearTrainer, rng: np.random.Generator) -> tuple[NDArray[
     """A uniform sample of the rows never asked, and the number of rows that each represents."""
     corpus = trainer.examples.corpus
     asked = {corpus.row[item] for item in trainer.ledger.bought()}
-    passed = np.array(sorted(asked | corpus.aside()), dtype=np.int64)
+    passed = np.array(sorted(asked | corpus.outside_pool()), dtype=np.int64)
     unasked = np.setdiff1d(np.arange(len(corpus.ids)), passed)
     drawn = unasked if len(unasked) <= SAMPLE else np.sort(rng.permutation(unasked)[:SAMPLE])
     return drawn, len(unasked) / max(1, len(drawn))

@@ -36,7 +36,7 @@ Policies = Callable[[Sequence[int]], list[Array]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rest:
+class Unanswered:
     """What a model says of the items without an answer.
 
     Attributes:
@@ -53,7 +53,7 @@ class Rest:
     bought: Array
 
 
-def rest_of(game: Game, policies: Policies) -> Rest:
+def unanswered_items(game: Game, policies: Policies) -> Unanswered:
     """What `policies`, the probabilities of items of given rows, say of those without an answer."""
     corpus = game.corpus
     unanswered = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE, Role.REFERENCE])
@@ -70,10 +70,10 @@ def rest_of(game: Game, policies: Policies) -> Rest:
         second[part], sure[part] = np.partition(table, -2, axis=1)[:, -2:].T
     learned = [row for row, _, _ in game.examples.bought]
     bought = np.array([np.max(policy) for policy in policies(learned)]) if learned else np.zeros(0)
-    return Rest(rows, choices, sure, sure - second, bought)
+    return Unanswered(rows, choices, sure, sure - second, bought)
 
 
-def least_sure(game: Game, unanswered: Rest) -> tuple[Contested, ...]:
+def least_sure(game: Game, unanswered: Unanswered) -> tuple[Contested, ...]:
     """Those nobody was asked about whose best candidates are closest, or labels most in doubt."""
     contested, lead, choices = [], unanswered.lead, unanswered.said
     doubt = game.trainer.doubt
@@ -95,7 +95,7 @@ def least_sure(game: Game, unanswered: Rest) -> tuple[Contested, ...]:
     return tuple(contested)
 
 
-def own_items(spec: RunSpec, game: Game, tested: Tested, unanswered: Rest) -> OwnItems:
+def own_items(spec: RunSpec, game: Game, tested: Tested, unanswered: Unanswered) -> OwnItems:
     """The final model on the items without an answer, judged by the audit or the test file.
 
     The audit takes precedence, since its items are like the run's own. Where a share of the table
@@ -168,23 +168,23 @@ def uses(game: Game) -> dict[str, Any]:
     """What each training label was used for, by the fields of `report.facts.Budget`."""
     names = ("answered", "unlearned", "unnamed", "aside", "open")
     corpus, learned = game.corpus, {row for row, _, choice in game.examples.bought if choice >= 0}
-    counts = dict.fromkeys(names, 0)
+    set_aside, counts = game.ledger.set_aside, dict.fromkeys(names, 0)
     counted: set[int] = set()
     for purchase in game.ledger.export():
         if purchase["purpose"] != "train" or purchase["state"] not in ("open", "answered"):
             continue
-        row, aside = corpus.row[str(purchase["item"])], purchase["labeler"] in game.ledger.set_aside
+        row, is_aside = corpus.row[str(purchase["item"])], purchase["labeler"] in set_aside
         if purchase["state"] == "open":
             use = "open"
         elif purchase["said"] != "label":
             again = row in learned or row in counted  # each item counts once as what trains
-            use = "aside" if aside else "unlearned" if again else "unnamed"
+            use = "aside" if is_aside else "unlearned" if again else "unnamed"
             counted |= {row} if use == "unnamed" else set()
-        elif row in learned and row not in counted and not aside:
+        elif row in learned and row not in counted and not is_aside:
             use = "answered"
             counted.add(row)
         else:
-            use = "aside" if aside else "unlearned"
+            use = "aside" if is_aside else "unlearned"
         counts[use] += 1
     return counts
 

@@ -51,7 +51,7 @@ from stacksl.runs.loop.linear_trainer import doubled_of, linear_trainer
 from stacksl.runs.session.assignment import FILE, annotators_of, free_people
 from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.settings.fields import Settings
-from stacksl.runs.settings.terms import most_each
+from stacksl.runs.settings.terms import labels_per_item
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET
 
@@ -259,7 +259,7 @@ def largest_below(
 def first_budgets(spec: RunSpec, share: float, rows: int, of: Accounts | None) -> list[int]:
     """The least, estimated and largest budget of a first look, with what is spent; or none."""
     first = first_look(share, rows, several=doubted(spec.settings))
-    most = most_each(spec.settings) * rows
+    most = labels_per_item(spec.settings) * rows
     if first is None or first > most:
         return []
     spent = 0 if of is None else of.spent - of.asked * (of.asked < 3 * step_of(rows))
@@ -388,11 +388,11 @@ def promise_of(spec: RunSpec, game: Game) -> str:
         return _refusal(spec, game, share, table)
     look = looks(game.ledger)[-1]
     part = drawn = "the model" if spec.settings.column is None else "the column"
-    if spec.settings.column is not None and -1 in spec.sources.said:
+    if spec.settings.column is not None and -1 in spec.sources.model_labels:
         part, drawn = f"{part} or, where it has no label, the model", f"{part} or the model"
     by = f"{count(table.people)} by people and {count(table.rows - table.people)} by {part}"
     meant = "" if doubted(spec.settings) else " Right means: as the one who answered would say."
-    if aside := len(spec.sources.aside - spec.sources.erased):
+    if aside := len(spec.sources.excluded - spec.sources.erased):
         meant += f" Not counted: {plural(aside, 'row')} with the text of an example of a class."
     of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
     parts = (
@@ -446,7 +446,7 @@ def _next_budget(
 ) -> str:
     """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
     accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
-    most = most_each(spec.settings) * table.rows
+    most = labels_per_item(spec.settings) * table.rows
     shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
     if len(linear_trainer(game).stages) < 3:
         named = first_budgets(spec, share, table.rows, accounts)

@@ -5,6 +5,7 @@ A further answer is one more slot of its item in the ledger, and a row of a shee
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit
 from stacksl.models.metrics import Powers, largest, z_of_look
-from stacksl.models.second_look import looked, next_rows, split, too_wide
+from stacksl.models.second_look import Verdict, looked, next_rows, split, too_wide
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.items.roles import compared
@@ -38,7 +39,7 @@ def report_stands(spec: RunSpec, ledger: Ledger) -> bool:
     return all(row.purpose == "audit" or row.event in ("shown", *NOTES) for row in later)
 
 
-def look_again(
+def second_look(
     spec: RunSpec,
     game: Game,
     features: FeatureMap,
@@ -61,14 +62,8 @@ def look_again(
     ending = ending_type(spec, game, features, silent)
     predicted, powers = _looked_at(ending, game, audit, every=every)
     ids = [*predicted]
-    answers, now = (
-        {
-            item: [(answer.said, answer.index) for answer in of_all]
-            for item, of_all in ledger.audited_by_all(now=later).items()
-            if item in audit.answers and item in predicted
-        }
-        for later in (False, True)
-    )
+    looked_at = audit.answers.keys() & predicted.keys()
+    answers, now = (_answers_to(looked_at, ledger, now=later) for later in (False, True))
     secret = int(spec.folder.resolved()[SECRET], 16)
     order = generator(secret, "second look", audit.number).permutation(len(ids))
     accounts = ledger.accounts
@@ -104,6 +99,15 @@ def look_again(
     if not look and too_wide(second):
         audit = replace(audit, answers=first, now=first_now)
     return due, replace(audit, second=second, second_now=later)
+
+
+def _answers_to(items: Set[str], ledger: Ledger, *, now: bool) -> dict[str, list[Verdict]]:
+    """What each person said of each of the items; with `now` as corrected since it was shown."""
+    return {
+        item: [(answer.said, answer.index) for answer in of_all]
+        for item, of_all in ledger.audited_by_all(now=now).items()
+        if item in items
+    }
 
 
 def _looked_at(

@@ -81,7 +81,7 @@ class Corpus:
         rows: list[int] = np.flatnonzero(self.roles == Role.REFERENCE).tolist()
         return rows
 
-    def aside(self) -> frozenset[int]:
+    def outside_pool(self) -> frozenset[int]:
         """The rows of which no training label is bought."""
         return frozenset(np.flatnonzero(self.roles != Role.POOL).tolist())
 

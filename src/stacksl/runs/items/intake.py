@@ -164,18 +164,18 @@ def within(dataset: Dataset, most: int) -> Dataset:
     long = {n: item for n, item in enumerate(dataset.items, 1) if len(item.candidates) > most}
     if not long or dataset.classes is not None:
         return dataset
-    aside = [
+    too_many = [
         Rejected(n, item.id, f"too many options: {len(item.candidates)}, at most {most} are read")
         for n, item in long.items()
     ]
-    if len(aside) == len(dataset.items):
+    if len(too_many) == len(dataset.items):
         raise DataError(f"every item has more than {most} candidates: use answer_format 'option'")
     dropped = {item.id for item in long.values()}
     return replace(
         dataset,
         items=tuple(item for item in dataset.items if item.id not in dropped),
         answers={name: answer for name, answer in dataset.answers.items() if name not in dropped},
-        rejected=(*dataset.rejected, *aside),
+        rejected=(*dataset.rejected, *too_many),
     )
 
 
@@ -288,7 +288,7 @@ def in_memory(
     *,
     classes: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
-    aside: str | None = None,
+    without: str | None = None,
 ) -> Dataset:
     """A data set of what is in memory, with the gold `answers` by id or in their order.
 
@@ -298,7 +298,7 @@ def in_memory(
         answers: of texts the names or indices of classes, of items indices of candidates.
         classes: of texts and frames, in their order; else they are found in the answers.
         columns: role to column of a frame, where its names do not say it.
-        aside: a column of a frame that is not read.
+        without: a column of a frame that is not read.
 
     Raises:
         DataError: there is no item, ids repeat, or an answer fits no item.
@@ -312,7 +312,7 @@ def in_memory(
                 "a data frame has its answers in a column: give columns={'label': NAME}"
             )
         known = classes is not None
-        dataset = read(table, columns=columns, classes=classes, lenient=known, aside=aside)
+        dataset = read(table, columns=columns, classes=classes, lenient=known, without=without)
         return replace(dataset, columns=columns or {}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(type(items).__name__))

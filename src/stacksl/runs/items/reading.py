@@ -42,7 +42,7 @@ def read_first(source: str, settings: Settings, classes: Classes | None) -> Data
         layout=layout_of(settings, first=True),
         columns=named_columns(settings),
         classes=None if classes is None else classes.names,
-        aside=settings.column,
+        without=settings.column,
     )
 
 

@@ -28,7 +28,7 @@ def corpus_of(spec: RunSpec) -> Corpus:
     It depends on the settings and the data alone; `assign_roles` adds what the ledger records.
     """
     settings, count = spec.settings, len(spec.sources.pool.items)
-    held = spec.sources.aside_at_first
+    held = spec.sources.excluded_at_first
     taken = frozenset(row for row in held if row < count)
     drawn = draw(count, spec.audit, settings.seed, taken)
     corpus = Corpus.of(spec.dataset.items)
@@ -37,8 +37,8 @@ def corpus_of(spec: RunSpec) -> Corpus:
     corpus.assign(Role.AUDIT, drawn)
     corpus.reference = reference_rows(spec, drawn)
     corpus.assign(Role.REFERENCE, corpus.reference)
-    aside = corpus.aside()
-    began = [row for row in order_of(settings.order, settings.seed, count) if row not in aside]
+    reserved = corpus.outside_pool()
+    began = [row for row in order_of(settings.order, settings.seed, count) if row not in reserved]
     corpus.began, corpus.drawn = began, drawn
     corpus.order = _everything(spec, began)
     return corpus
@@ -57,7 +57,7 @@ def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
         return []
     if settings.column is not None:  # every row has such a probability
         return []
-    free = np.setdiff1d(np.arange(count), [*spec.sources.aside_at_first, *drawn])
+    free = np.setdiff1d(np.arange(count), [*spec.sources.excluded_at_first, *drawn])
     size = reference_size(len(free), spec.budget.labels - len(drawn))
     chosen = generator(settings.seed, "reference").choice(len(free), size, replace=False)
     return sorted(free[chosen].tolist())
@@ -87,7 +87,7 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
     corpus, ledger, erased = game.corpus, game.ledger, spec.sources.erased
     owned = new_owned(spec, ledger, audit_rows(corpus, ledger))
     for decision, label in ledger.own(owned, "owned") if owned else ():
-        game.teach(decision, label)
+        game.apply_label(decision, label)
     audited = set(ledger.bought("audit"))
     if corpus.drawn and not audited:
         drawn = [corpus.ids[row] for row in corpus.drawn if row not in erased]
@@ -96,13 +96,13 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
     order = current_order(spec, ledger, corpus)
     give_roles(spec, corpus, ledger)
     passed = audit_rows(corpus, ledger)
-    passed |= {row for row in erased if not ledger.seen(corpus.ids[row])}
+    passed |= {row for row in erased if not ledger.has_decision(corpus.ids[row])}
     corpus.order = [row for row in order if row not in passed]
 
 
 def give_roles(spec: RunSpec, corpus: Corpus, ledger: LedgerReader) -> None:
     """Give each item its role, as data and ledger are now."""
-    corpus.assign(Role.DUPLICATE, spec.sources.aside - corpus.aside())
+    corpus.assign(Role.DUPLICATE, spec.sources.excluded - corpus.outside_pool())
     corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
     corpus.assign(Role.AUDIT, audit_rows(corpus, ledger))
     if promised_share(spec.settings.stop_when) is not None:
@@ -133,8 +133,8 @@ def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str,
 
 def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
     """The order without items that became owned before their round; seen items stay."""
-    late = spec.sources.aside - spec.sources.aside_at_first - set(corpus.drawn)
-    return [row for row in corpus.order if row not in late or ledger.seen(corpus.ids[row])]
+    late = spec.sources.excluded - spec.sources.excluded_at_first - set(corpus.drawn)
+    return [row for row in corpus.order if row not in late or ledger.has_decision(corpus.ids[row])]
 
 
 def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -> None:
@@ -184,14 +184,14 @@ def expect_items(spec: RunSpec, ledger: Ledger) -> None:
 
 def _free(spec: RunSpec, ledger: Ledger, order: list[int]) -> list[int]:
     """The rows left to choose: those not seen of a stream, those not bought of a pool."""
-    aside = spec.sources.aside | spec.sources.erased
+    excluded = spec.sources.excluded | spec.sources.erased
     ids = [item.id for item in spec.dataset.items]
     done = set(ledger.bought("audit"))
     if spec.settings.mode == "stream":
-        done |= {ids[row] for row in order if ledger.seen(ids[row])}
+        done |= {ids[row] for row in order if ledger.has_decision(ids[row])}
     else:
         done |= set(ledger.bought())
-    return [row for row in order if row not in aside and ids[row] not in done]
+    return [row for row in order if row not in excluded and ids[row] not in done]
 
 
 def compared(game: Game, audit: Audit) -> list[int]:

@@ -53,10 +53,11 @@ class Sources:
         given: the classes as they were given, with descriptions and examples, if they were.
         start: how many of the parts there were at the start of the run.
         erased: the rows of items without text and features, which keep their places.
-        stays, stays_at_first: rows that stay `aside` when the owned item they equal is erased.
+        orphaned, orphaned_at_first: rows that stay `excluded` after the owned item with their text
+            was erased.
         began: the classes at the start of the run, where some were added since; else None.
-        said: the class that a model gave each item, -1 for none; empty where none are given, and
-            shorter than the items where some were added since.
+        model_labels: the class that a model gave each item, -1 for none; empty where none are
+            given, and shorter than the items where some were added since.
     """
 
     parts: tuple[Part, ...]
@@ -64,10 +65,10 @@ class Sources:
     given: Classes | None = None
     start: int = 1
     erased: frozenset[int] = frozenset()
-    stays: frozenset[int] = frozenset()
-    stays_at_first: frozenset[int] = frozenset()
+    orphaned: frozenset[int] = frozenset()
+    orphaned_at_first: frozenset[int] = frozenset()
     began: tuple[str, ...] | None = None
-    said: tuple[int, ...] = ()
+    model_labels: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -138,13 +139,9 @@ class Sources:
             Part(kind, replace(data, items=tuple(i for i in data.items if i.id in self.usable)))
             for kind, data in self.parts[: self.start]
         )
-        return Sources(
-            tuple(parts),
-            self.test,
-            self.given,
-            self.start,
-            said=tuple(s for r, s in enumerate(self.said[: self.first]) if r not in self.erased),
-        )
+        labels = enumerate(self.model_labels[: self.first])
+        kept_labels = tuple(label for row, label in labels if row not in self.erased)
+        return Sources(tuple(parts), self.test, self.given, self.start, model_labels=kept_labels)
 
     @property
     def pool(self) -> Dataset:
@@ -219,22 +216,22 @@ class Sources:
         return Classes(names, (*given.descriptions, *blank), given.examples)
 
     @property
-    def aside(self) -> frozenset[int]:
+    def excluded(self) -> frozenset[int]:
         """Rows of which no label is bought: owned items, and items with their text.
 
         Those with the text of an example of a class are such items as well.
         """
-        return self._alike(self.dataset.items) | self.stays
+        return self._alike(self.dataset.items) | self.orphaned
 
     @property
     def available(self) -> int:
         """How many items there are to buy labels of."""
-        return len(self.dataset.items) - len(self.aside)
+        return len(self.dataset.items) - len(self.excluded)
 
     @property
-    def aside_at_first(self) -> frozenset[int]:
+    def excluded_at_first(self) -> frozenset[int]:
         """The same at the start of the run, which fixed the number of rounds."""
-        return self._alike(self.dataset.items[: self.first]) | self.stays_at_first
+        return self._alike(self.dataset.items[: self.first]) | self.orphaned_at_first
 
     def _alike(self, items: Sequence[Item]) -> frozenset[int]:
         held = {(item.prompt, item.candidates) for item in items if item.id in self.owned}

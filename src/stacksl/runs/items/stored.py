@@ -30,7 +30,7 @@ from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 
 ERASED = "(erased)"  # the prompt of an erased item, which keeps its place
-ASIDE, ASIDE_AT_FIRST = "aside", "aside_at_first"  # facts: see `Sources.stays`
+EXCLUDED, EXCLUDED_AT_FIRST = "aside", "aside_at_first"  # facts: see `Sources.orphaned`
 
 
 # What is written ------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
     for number in range(first, len(sources.parts)):
         data = sources.parts[number].data
         for row, item in zip(sources.rows[number], data.items, strict=True):
-            label = sources.said[row] if row < len(sources.said) else -1
+            label = sources.model_labels[row] if row < len(sources.model_labels) else -1
             model = None if label < 0 else label
             size = len(sources.began or item.candidates)  # the ledger counts classes added since
             yield _record(item, data, size, model, number)
@@ -138,8 +138,8 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         classes,
         len(kinds) - len(table.get("more", ())),
         frozenset(erased),
-        frozenset(table.get(ASIDE, ())),
-        frozenset(table.get(ASIDE_AT_FIRST, ())),
+        frozenset(table.get(EXCLUDED, ())),
+        frozenset(table.get(EXCLUDED_AT_FIRST, ())),
         None if began is None or names is None else names[:began],
         tuple(labels) if settings.model_labels is not None else (),
     )

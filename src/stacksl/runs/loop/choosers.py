@@ -56,7 +56,7 @@ class Stream:
             return []
         return [_decision_of(game, order[now])]
 
-    def again(self, game: Game, recorded: Sequence[Decision]) -> list[Decision]:
+    def repeat(self, game: Game, recorded: Sequence[Decision]) -> list[Decision]:
         """The decisions about the items of those `recorded`: an item may have left the order."""
         return [_decision_of(game, game.corpus.row[decision.item]) for decision in recorded]
 
@@ -104,11 +104,9 @@ class Pool:
         elif draws:  # nothing else is bought before they are answered
             waits = sum(lease.purpose == "train" for lease in ledger.open_purchases())
             count = 0 if ledger.accounts.asked - waits < draws else count
-        if count <= 0 or game.enough():
-            return []
-        return self._batch(game, count)
+        return [] if count <= 0 or game.enough() else self._batch(game, count)
 
-    def again(self, game: Game, recorded: Sequence[Decision]) -> list[Decision]:
+    def repeat(self, game: Game, recorded: Sequence[Decision]) -> list[Decision]:
         """A batch of as many purchases as were recorded."""
         return self._batch(game, len(recorded))
 

@@ -44,7 +44,7 @@ def name_texts(classes: Sequence[str], descriptions: Sequence[str] | None = None
     return [f"{a}: {b}" if b else a for a, b in zip(words, meanings, strict=True)]
 
 
-def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | None:
+def class_name_rows(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | None:
     """The rows of the run's class names, (K, d), written to disk when they are first made.
 
     Without `features`, as in a replay, they are read. None where names take no part: they are
@@ -54,8 +54,8 @@ def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | No
     classes, settings = spec.sources.classes, spec.settings
     if not settings.class_names or settings.adapts or classes is None:
         return None
-    made_by = features or make_features(settings.features, classes=classes.names)
-    if not made_by.reads_text:
+    feature_map = features or make_features(settings.features, classes=classes.names)
+    if not feature_map.reads_text:
         return None
     file = spec.folder.features / FILE
     if features is None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.gates.registry import COVERAGE, Margin
-from stacksl.core.heads.coverage import SEEN, Seen, doubts
+from stacksl.core.heads.coverage import SEEN, SeenItems, doubts
 from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Head
@@ -27,7 +27,7 @@ PACE = 0.2  # of the gate, unless it is set: the logarithm falls during a run
 SHORT = 20  # over the rounds: the pace of a run of fewer than 100
 
 
-class Covering:
+class StreamCoverage:
     """The statistics of a stream, a function of its rounds and labels and of the head.
 
     Args:
@@ -36,7 +36,7 @@ class Covering:
     """
 
     def __init__(self, examples: Examples, names: NDArray[np.floating]) -> None:
-        self._examples, self._seen = examples, Seen(names)
+        self._examples, self._seen_items = examples, SeenItems(names)
         self._head: Head | None = None
 
     @classmethod
@@ -46,7 +46,7 @@ class Covering:
         learner: Learner,
         examples: Examples,
         names: NDArray[np.floating] | None,
-    ) -> Covering | None:
+    ) -> StreamCoverage | None:
         """The statistics of a new learner, whose gate is set to follow them; None elsewhere."""
         if settings.mode != "stream" or settings.gate.name != COVERAGE:
             return None
@@ -70,14 +70,14 @@ class Covering:
         self._follow(head)
         if starts:
             share = (learner.budget - asked) / max(1, learner.horizon - learner.round)
-            learner.gate_state = learner.gate.primed(_logs(self._seen.statistics()), share)
+            learner.gate_state = learner.gate.primed(_logs(self._seen_items.statistics()), share)
         h = self._features([row])
         doubt = _doubts(head, h)
-        return float(_logs(doubt * self._seen.gain(h[0], doubt[0]))[0])
+        return float(_logs(doubt * self._seen_items.gain(h[0], doubt[0]))[0])
 
     def _follow(self, head: Head | None) -> None:
         """Add the rounds and purchases since the last call, and the doubt of a new head."""
-        seen, examples = self._seen, self._examples
+        seen, examples = self._seen_items, self._examples
         for h in self._features(examples.taken[seen.labels :]):
             seen.buy(h)
         seen.skip(max(0, len(examples.seen) - seen.count - SEEN))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,25 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Block, Inputs
 from stacksl.core.gates.registry import LLF
 from stacksl.core.learner import Learner
+from stacksl.core.scorers import Head
 from stacksl.labelers.protocol import Labeler, Request, requests_of
+from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.items.corpus import Corpus
-from stacksl.runs.loop.trainer import Trainer
 from stacksl.types import Decision, Label
+
+if TYPE_CHECKING:
+    from stacksl.runs.loop.covering import StreamCoverage
+    from stacksl.runs.loop.head_fitting import Doubt
+
+T = TypeVar("T")
+
+# Keys of `refit` rows
+ATTENDED = "attended"  # answers could be entered while the refit was made
+BEGINS = "begins"  # the number of a language model's refit, which learns the labels before this row
+UNUSED = "unused"  # no refit: what the one before was made for bought nothing
 
 DRAWN = "drawn"  # the reason of a purchase that was drawn at random
 
@@ -90,7 +102,7 @@ class Examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class PurchaseLimits:
     """Limits of the open purchases.
 
     Attributes:
@@ -147,6 +159,75 @@ class Batches:
         return max(0, self.overlap - ledger.accounts.doubled)
 
 
+class Background(Protocol):
+    """Gives the result of a computation, during which answers may be entered and learned."""
+
+    def __call__(self, compute: Callable[[], T], /) -> T:
+        """The result of `compute`, which reads neither the ledger nor what is learned after it."""
+
+
+def at_once(compute: Callable[[], T], /) -> T:
+    """The result of `compute`; nothing is entered meanwhile."""
+    return compute()
+
+
+class Trainer(Protocol):
+    """Refits a model on the labels learned so far.
+
+    A refit writes a `refit` row into the ledger, so that a resumed run makes it at the same place.
+    It learns the labels before that row: where answers are entered meanwhile, the row comes
+    first. `attended` says whether they can be.
+    """
+
+    background: Background
+    attended: bool
+
+    @property
+    def head(self) -> Head | None:
+        """The model by which a pool is ranked; None before the first refit."""
+
+    @property
+    def draws(self) -> int:
+        """How many labels are drawn before others, to choose how the model's scores are made."""
+
+    @property
+    def covering(self) -> StreamCoverage | None:
+        """The statistics of a stream that asks by doubt and coverage."""
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """The doubt about the labels of a column that people judge."""
+
+    @property
+    def model_labels(self) -> NDArray[np.int64] | None:
+        """The class that a model gave each item, (n,), −1 for none."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the model should be refitted on labels learned since its last refit."""
+
+    def refit(self) -> bool:
+        """Make the due refit; True if it took long enough for its arrays to be saved.
+
+        After an interruption it continues with the steps that are left.
+        """
+
+    def finish(self) -> None:
+        """Make the last refit, which gives the final model, unless it was made already."""
+
+    def make_missing(self) -> list[str]:
+        """Make again what is missing of earlier refits; a sentence for each."""
+
+    def repeat(self, row: Row) -> None:
+        """Make again what a `refit` or `refreshed` row of the ledger records, which comes next."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The state as arrays to be saved, under names that no other part uses."""
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `state` returned, from all saved arrays."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Game:
     """The parts that the loop runs on: items with features, and all that acts on them.
@@ -159,8 +240,8 @@ class Game:
         trainer: refits the model during the run and at its end.
         batches: how many purchases may be open at a time.
         enough: whether to stop buying before the budget is spent.
-        ahead: whether the next purchase is made without a refit: the last one was made for it,
-            and labels that are not in it were learned meanwhile.
+        skips_refit: whether the next purchase is made without a refit: the last refit was made for
+            it, and labels that are not in that were learned meanwhile.
     """
 
     ledger: Ledger
@@ -168,9 +249,9 @@ class Game:
     labeler: Labeler
     examples: Examples
     trainer: Trainer
-    batches: Batches = field(default_factory=Batches)
+    batches: PurchaseLimits = field(default_factory=PurchaseLimits)
     enough: Callable[[], bool] = bool  # false
-    ahead: bool = False
+    skips_refit: bool = False
 
     @property
     def corpus(self) -> Corpus:
@@ -199,12 +280,12 @@ class Game:
     def learn(self, receipts: Iterable[Receipt]) -> None:
         """Learn from answers, in order, those whose receipts have a label to learn."""
         for receipt in receipts:
-            if receipt.lesson is not None:
-                self.teach(*receipt.lesson)
+            if receipt.example is not None:
+                self.apply_label(*receipt.example)
             elif receipt.relabels:
                 self.examples.relabel(receipt.answer.item, receipt.answer.index)
 
-    def teach(self, decision: Decision, label: Label) -> None:
+    def apply_label(self, decision: Decision, label: Label) -> None:
         """Learn one label, at the current θ and with the current features.
 
         An owned label had no round; its own candidate takes the place of the choice.
@@ -217,7 +298,7 @@ class Game:
 
     def refit_if_due(self) -> None:
         """Refit the model on the labels so far, if a refit is due."""
-        if self.trainer.due and not self.ahead:
+        if self.trainer.due and not self.skips_refit:
             self.trainer.refit()
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -4,7 +4,7 @@ A head is fitted on labels alone, with class names, with neighbors as well, or o
 label. Which is best depends on the data: names help where they say what a class is, and labels
 spread over neighbors where classes are topics; elsewhere both do harm. The final model is a
 mixture of the four. Temperatures and weights are fitted on held-out labels of three folds
-(`core.heads.mixing`). Those are the doubtful items, so each counts as often as it is the nearest
+(`core.heads.linear`). Those are the doubtful items, so each counts as often as it is the nearest
 label of an item. Where one kind is as good as another the mixture is better than both, and a kind
 that does harm loses its weight. A head that only ranks items is fitted on labels and names.
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, SharedBlock
 from stacksl.core.heads.coverage import Kernel, kernel_of, stands_for
-from stacksl.core.heads.linear import ClassHead, MixedHead
+from stacksl.core.heads.linear import ClassHead, MixedHead, mixture_weights, tempered
 from stacksl.core.heads.logistic import (
     DEFAULT,
     Fit,
@@ -37,7 +37,6 @@ from stacksl.core.heads.logistic import (
     folds_of,
     together,
 )
-from stacksl.core.heads.mixing import mixture_weights, tempered
 from stacksl.core.heads.spreading import NAME_SEED, Graph, neighbor_graph, restored_graph, spread
 from stacksl.core.rng import generator
 from stacksl.files import arrays
@@ -132,7 +131,7 @@ class Source:
     _graph: tuple[Graph, Rows] | None = None
     _holding: tuple[Graph, Rows] | None = None
     _kernel: Kernel | None = None
-    _away: NDArray[np.float32] | None = None
+    _name_shift: NDArray[np.float32] | None = None
 
     def named(self, gold: Rows) -> Soft:
         """The class names, a soft example each, in addition to the labels `gold`.
@@ -142,19 +141,19 @@ class Source:
         """
         assert self.names is not None
         counts = np.bincount(gold, minlength=len(self.names))
-        moved = self.names + self.away()
+        moved = self.names + self.name_shift()
         return soft_names(moved, np.maximum(NAME_WEIGHT, FILLED - counts))
 
-    def away(self) -> NDArray[np.float32]:
+    def name_shift(self) -> NDArray[np.float32]:
         """From the mean of the class names to that of the items, (d,), of a sample of them."""
-        if self._away is None:
+        if self._name_shift is None:
             assert self.names is not None
             order = generator(self.seed, "mean").permutation(len(self.block))
             sample = order[~np.isin(order, list(self.apart))][:SAMPLE]
             items = np.asarray(self.block.h[np.sort(sample)], dtype=np.float64).sum(axis=0)
             mean = items / max(1, len(sample))  # 0 where every item is apart
-            self._away = (mean - self.names.mean(axis=0)).astype(np.float32)
-        return self._away
+            self._name_shift = (mean - self.names.mean(axis=0)).astype(np.float32)
+        return self._name_shift
 
     def spread_labels(
         self, rows: Rows, gold: Rows, without: Rows | None = None, *, final: bool = True
@@ -218,9 +217,9 @@ class Source:
     def graph(self) -> tuple[Graph, Rows]:
         """The graph of the items, bought or not, and its rows in ascending order."""
         if self._graph is None:
-            self._graph = self._read()
+            self._graph = self._load()
         if self._graph is None:
-            graph, members = self._graph = self._made(np.zeros(0, dtype=np.int64))
+            graph, members = self._graph = self._build(np.zeros(0, dtype=np.int64))
             if self.graph_file is not None:
                 arrays.save(self.graph_file, {**graph.state(), "rows": members, "of": self._of()})
         return self._graph
@@ -229,7 +228,7 @@ class Source:
         """A graph that has the items `rows`, and its rows in ascending order."""
         graph, members = self.graph() if self._holding is None else self._holding
         if not np.isin(rows, members).all():
-            graph, members = self._holding = self._made(rows)
+            graph, members = self._holding = self._build(rows)
         return graph, members
 
     def kernel(self) -> tuple[Kernel, Rows]:
@@ -239,7 +238,7 @@ class Source:
             self._kernel = kernel_of(graph)
         return self._kernel, members
 
-    def _read(self) -> tuple[Graph, Rows] | None:
+    def _load(self) -> tuple[Graph, Rows] | None:
         """The graph in the file, if there is one of these items."""
         if self.graph_file is None or not self.graph_file.exists():
             return None
@@ -254,7 +253,7 @@ class Source:
         about = repr((len(self.block), self.seed, self.block.classes, sorted(self.apart))).encode()
         return np.frombuffer(sha256(about + names).digest(), dtype=np.uint8)
 
-    def _made(self, rows: Rows) -> tuple[Graph, Rows]:
+    def _build(self, rows: Rows) -> tuple[Graph, Rows]:
         """The graph, and the rows of the block that are its items, in ascending order."""
         members = np.setdiff1d(np.arange(len(self.block)), np.array(sorted(self.apart), np.int64))
         most = max(len(rows), min(ITEMS, CELLS // self.block.classes))

@@ -48,9 +48,9 @@ def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[i
     known = {row for row, _, _ in examples.bought}
     known |= {corpus.row[purchase.item] for purchase in ledger.open_purchases()}
     streamed = spec.settings.mode == "stream"  # a seen item is not asked any more
-    gone = {row for row, item in enumerate(corpus.ids) if streamed and ledger.seen(item)}
-    gone |= spec.sources.erased
-    return [row for row in range(len(corpus.ids)) if row in known or row not in gone]
+    rows = enumerate(corpus.ids if streamed else ())
+    unavailable = {row for row, item in rows if ledger.has_decision(item)} | spec.sources.erased
+    return [row for row in range(len(corpus.ids)) if row in known or row not in unavailable]
 
 
 def relearn(spec: RunSpec, examples: Examples, learner: Learner) -> None:

@@ -31,7 +31,7 @@ from stacksl.runs.loop.adapters import (
     adapter_of,
     read_record,
 )
-from stacksl.runs.loop.game import Examples
+from stacksl.runs.loop.game import ATTENDED, BEGINS, Background, Examples, at_once
 from stacksl.runs.loop.language_examples import (
     labels_hash,
     relearn,
@@ -40,7 +40,6 @@ from stacksl.runs.loop.language_examples import (
 )
 from stacksl.runs.loop.near_duplicates import NearDuplicates
 from stacksl.runs.loop.progress import Progress, Report, throttled
-from stacksl.runs.loop.trainer import ATTENDED, BEGINS, Background, at_once
 from stacksl.runs.session.build_learner import prime
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.settings.budget import due_at
@@ -173,7 +172,7 @@ class LanguageTrainer:
             self._refit_adapter()
         self.adapters.take(self.refits)
 
-    def again(self, row: Row) -> None:
+    def repeat(self, row: Row) -> None:
         """Make again the step that `row` records; what it made is on disk."""
         if "normalization" in row.payload:
             self._choose()

@@ -23,8 +23,8 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.models.promise import Doubled, Stage, calibrated_wrong, step_of
 from stacksl.runs.loop.batch_selection import surest
-from stacksl.runs.loop.covering import EVERY, SHARE, Covering
-from stacksl.runs.loop.game import Examples, Game
+from stacksl.runs.loop.covering import EVERY, SHARE, StreamCoverage
+from stacksl.runs.loop.game import ATTENDED, Background, Examples, Game, at_once
 from stacksl.runs.loop.head_fitting import (
     FEWEST,
     GRAPHED,
@@ -44,7 +44,6 @@ from stacksl.runs.loop.head_fitting import (
     soft_names,
 )
 from stacksl.runs.loop.progress import Progress, Report, silent
-from stacksl.runs.loop.trainer import ATTENDED, Background, at_once
 
 Bought = Sequence[tuple[int, int, int]]
 
@@ -57,7 +56,7 @@ ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
 @dataclass(slots=True, eq=False)
 class LinearTrainer:
-    """Refits the head of a linear model; see `loop.trainer.Trainer`.
+    """Refits the head of a linear model; see `loop.game.Trainer`.
 
     Attributes:
         examples: what it is fitted on.
@@ -92,7 +91,7 @@ class LinearTrainer:
     names: NDArray[Any] | None = None
     seed: int = 0
     on_the_way: bool = True
-    covering: Covering | None = None
+    covering: StreamCoverage | None = None
     at_end: bool = True
     report: Report = silent
     graph_file: Path | None = None
@@ -150,7 +149,7 @@ class LinearTrainer:
             self.report(Progress("refit", 0, 1))
             self._refit()
 
-    def again(self, row: Row) -> None:
+    def repeat(self, row: Row) -> None:
         """Make again the refit that `row` records."""
         if row.payload["tune"]:
             self._refit()
@@ -233,7 +232,7 @@ class LinearTrainer:
         assert self.column is not None
         labels, corpus = self.column.copy(), self.examples.corpus
         audited = {corpus.row[item] for item in self.ledger.bought("audit")}  # of now
-        labels[list((corpus.aside() | audited | self.unnamed()) - corpus.looked_at)] = -1
+        labels[list((corpus.outside_pool() | audited | self.unnamed()) - corpus.looked_at)] = -1
         for row, label, _ in bought:
             labels[row] = label
         return labels
@@ -378,11 +377,11 @@ class LinearTrainer:
         """Rows of items answered with no candidate: no label is spread to them."""
         row = self.examples.corpus.row
         answered = [answer for answer in self.ledger.export() if answer["state"] == "answered"]
-        aside = self.ledger.set_aside
+        set_aside = self.ledger.set_aside
         unnamed = [
             answer
             for answer in answered
-            if answer["said"] != "label" and answer["labeler"] not in aside
+            if answer["said"] != "label" and answer["labeler"] not in set_aside
         ]
         return frozenset(row[str(answer["item"])] for answer in unnamed)
 
@@ -396,7 +395,7 @@ class LinearTrainer:
         """
         examples = self.examples
         bought = {row for row, _, _ in examples.bought}
-        apart = (examples.corpus.aside() | unnamed) - bought - examples.corpus.looked_at
+        apart = (examples.corpus.outside_pool() | unnamed) - bought - examples.corpus.looked_at
         source = self._source
         if source is None or source.block is not examples.block or source.apart != apart:
             assert isinstance(examples.block, SharedBlock)

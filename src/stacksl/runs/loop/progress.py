@@ -61,7 +61,7 @@ class Watch:
     def __init__(self, every: int, game: Game, report: Report, *, streams: bool) -> None:
         self._every, self._game, self._streams = every, game, streams
         self._report = throttled(report)
-        self._seen = 0
+        self._learned_before = 0
         self._right = self._counted = 0
         self._count()
 
@@ -78,8 +78,8 @@ class Watch:
         learner, accounts = self._game.learner, self._game.ledger.accounts
         self._count()
         # Of people it would tell which of a few answers were of the audit.
-        shown = self._counted and self._game.labeler.repeatable
-        accuracy = self._right / self._counted if shown else None
+        measured = self._counted and self._game.labeler.repeatable
+        accuracy = self._right / self._counted if measured else None
         asked, budget = accounts.asked, learner.budget
         money = None if accounts.money is None else accounts.spent_money / MICRO
         if not self._streams:
@@ -90,7 +90,7 @@ class Watch:
     def _count(self) -> None:
         """Count the labels learned since the last call; owned labels had no prediction before."""
         bought = self._game.examples.bought
-        learned = [pair for pair in bought[self._seen :] if pair[2] >= 0]
-        self._seen = len(bought)
+        learned = [pair for pair in bought[self._learned_before :] if pair[2] >= 0]
+        self._learned_before = len(bought)
         self._right += sum(label == choice for _, label, choice in learned)
         self._counted += len(learned)

@@ -12,7 +12,7 @@ from stacksl.errors import RunError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.runs.loop.progress import Report
-from stacksl.runs.session.assignment import FILE, SheetLabeler, Sheets
+from stacksl.runs.session.assignment import FILE, SheetAnswers, SheetLabeler
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -66,10 +66,10 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
 
 
 def received(
-    folder: RunFolder, ledger: Ledger, sheets: Sheets, receipts: Sequence[Receipt]
+    folder: RunFolder, ledger: Ledger, sheets: SheetAnswers, receipts: Sequence[Receipt]
 ) -> Received:
     """The result of sheets that were read and entered."""
-    shown, now = ledger.audited(), ledger.audited(now=True)
+    as_shown, now = ledger.audited(), ledger.audited(now=True)
     outcomes = Counter(receipt.outcome for receipt in receipts)
     return Received(
         accepted=dict(Counter(r.answer.said for r in receipts if r.outcome == "accepted")),
@@ -78,7 +78,7 @@ def received(
         late=outcomes["late"],
         empty=sheets.empty,
         faults=sheets.faults,
-        corrected_after_shown=sum(now.get(item) != before for item, before in shown.items()),
+        corrected_after_shown=sum(now.get(item) != answer for item, answer in as_shown.items()),
         status=status_of(folder, ledger),
     )
 

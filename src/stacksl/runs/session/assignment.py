@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from stacksl.errors import DataError
 from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Reply, new_key
+from stacksl.labelers.sheets.rows import Reply, SheetRow, new_key
 from stacksl.labelers.sheets.writing import write_howto, write_sheet
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
@@ -34,7 +34,7 @@ SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx)").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
-class Sheets:
+class SheetAnswers:
     """The answers read from filled-in sheets.
 
     Attributes:
@@ -69,14 +69,14 @@ class SheetLabeler:
         # the number of the last sheet written while there was one annotator
         self._alone = int(table.get("sheets_alone", 0))
         self._secret = int(table[SECRET], 16)
-        self._asked: dict[tuple[str, int, int], Request] = {}
+        self._requests: dict[tuple[str, int, int], Request] = {}
         self._answers: list[Answer] = []
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests; `pending` assigns them when the run has asked all that it can."""
-        self._asked |= {(r.item, r.slot, r.token): r for r in requests}
+        self._requests |= {(r.item, r.slot, r.token): r for r in requests}
 
-    def read(self, files: Sequence[Path]) -> Sheets:
+    def read(self, files: Sequence[Path]) -> SheetAnswers:
         """Read filled-in sheets; `answers` returns their answers.
 
         Raises:
@@ -84,7 +84,7 @@ class SheetLabeler:
         """
         rows = self.ledger.private.handed()
         handed = {row.key: self.now(row) for row in rows}
-        shown = {row.key: self.question(row) for row in rows}
+        questions = {row.key: self.question(row) for row in rows}
         bought = [row for row in self.ledger.export() if row["state"] == "answered"]
         accepted = {(row["item"], row["slot"], row["labeler"]) for row in bought}
         ids: dict[str, list[str]] = {}
@@ -98,7 +98,7 @@ class SheetLabeler:
         for path in files:
             if LISTS(path.name) and path.resolve().parent == self.folder.resolve():
                 continue  # the run's own list of classes, which is in the folder of its sheets
-            sheet = read_sheet(path, shown, ids)
+            sheet = read_sheet(path, questions, ids)
             replies += sheet.replies
             faults += [fault.line(str(path)) for fault in sheet.faults]
             empty += sheet.empty
@@ -110,7 +110,7 @@ class SheetLabeler:
                 )
         answers = [self.answer(reply, handed[reply.key]) for reply in replies]
         self._answers += answers
-        return Sheets(tuple(answers), tuple(faults), empty)
+        return SheetAnswers(tuple(answers), tuple(faults), empty)
 
     def answer(self, reply: Reply, row: Handed) -> Answer:
         """A reply as the answer to the lease of its row."""
@@ -146,7 +146,7 @@ class SheetLabeler:
         handed = {(h.item, h.slot, h.token): h for h in self.ledger.private.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
         waiting = self.waiting()
-        requests = {key: request for key, request in self._asked.items() if key in leases}
+        requests = {key: request for key, request in self._requests.items() if key in leases}
         fresh = [request for key, request in requests.items() if key not in handed]
         # up to the batch: training labels, then the audit
         due = sorted(fresh, key=lambda request: request.purpose == "audit")
@@ -161,19 +161,20 @@ class SheetLabeler:
         return [row for row, _ in open_rows(self.ledger)]
 
     def _assign(
-        self, due: Sequence[Request], known: Sequence[Handed], waiting: Sequence[Handed]
+        self, due: Sequence[Request], handed_rows: Sequence[Handed], waiting: Sequence[Handed]
     ) -> list[Handed]:
         """A row for each lease, for the annotator with the fewest open rows, then rows.
 
         The leases are dealt in a random order, and keys, orders and annotators are drawn from the
         run's secret, so that neither tells which rows belong to the audit.
         """
-        who = annotators_of(self.settings.annotators)
-        load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
-        had_rows = Counter(handed.annotator for handed in known)
-        had = rows_had(self.ledger)
-        taken = {handed.key for handed in known}
-        sheet = 1 + max((handed.sheet for handed in known), default=0)
+        annotators = annotators_of(self.settings.annotators)
+        present = [name for name in annotators if name not in self.away]
+        load = Counter(dict.fromkeys(annotators, 0)) + Counter(h.annotator for h in waiting)
+        had_rows = Counter(handed.annotator for handed in handed_rows)
+        rows_of_items = rows_had(self.ledger)
+        taken = {handed.key for handed in handed_rows}
+        sheet = 1 + max((handed.sheet for handed in handed_rows), default=0)
         rng = generator(self._secret, "keys", sheet)
         dealt = [due[int(place)] for place in rng.permutation(len(due))]
         # an item for two people goes first: one of them may have it, whoever has few rows
@@ -182,13 +183,14 @@ class SheetLabeler:
         looks = {(lease.item, lease.slot) for lease in self.ledger.second_looks()}
         rows = []
         for number, request in enumerate(dealt, start=len(taken) + 1):
-            names = _eligible(who, self.away, request, had)
-            again = names[0] in self.away or (request.item, names[0]) in {(i, n) for i, _, n in had}
-            if again and (request.item, request.slot) in looks:
-                continue  # nobody may look at it: the run ends its lease
+            names = _eligible(present, request, rows_of_items) or annotators
+            nobody = names[0] in self.away
+            nobody |= any(row[::2] == (request.item, names[0]) for row in rows_of_items)
+            if nobody and (request.item, request.slot) in looks:
+                continue  # the run ends its lease
             name = min(names, key=lambda person: (load[person], had_rows[person]))
             key = new_key(number, rng, taken)
-            had.append((request.item, request.slot, name))
+            rows_of_items.append((request.item, request.slot, name))
             taken.add(key)
             load[name] += 1
             had_rows[name] += 1
@@ -263,11 +265,11 @@ class SheetLabeler:
         mix = generator(self._secret, "sheet", sheet).permutation(len(rows))
         return [rows[int(i)] for i in mix]
 
-    def question(self, handed: Handed) -> Asked:
+    def question(self, handed: Handed) -> SheetRow:
         """A row as its annotator sees it."""
         item, first = self.items[self.row[handed.item]], len(handed.order)
         options = tuple(item.candidates[i] for i in self.now(handed).order)
-        return Asked(handed.key, item.prompt, options, first)
+        return SheetRow(handed.key, item.prompt, options, first)
 
     def now(self, handed: Handed) -> Handed:
         """A row with the classes that were added since it was assigned.
@@ -289,22 +291,19 @@ class SheetLabeler:
 
 
 def _eligible(
-    who: Sequence[str], away: Set[str], lease: Purchase, had: Sequence[tuple[str, int, str]]
+    present: Sequence[str], lease: Request, rows_of_items: Sequence[tuple[str, int, str]]
 ) -> Sequence[str]:
-    """Who may have a row: best who is here and never had the item, else has no other slot of it.
+    """Those `present` who may best answer a lease: if any, those who never had its item.
 
-    Who is away gets none, even where somebody else is asked the same item again.
+    Else those who had the item in this slot alone, else all. `rows_of_items` has item, slot and
+    annotator of the rows that were handed out.
     """
-    of_item = [(slot, name) for item, slot, name in had if item == lease.item]
-    anybody = {name for _, name in of_item}
-    others = {name for slot, name in of_item if slot != lease.slot}
-    present = [name for name in who if name not in away]
-    wanted = (
-        [name for name in present if name not in anybody],
-        [name for name in present if name not in others],
-        present,
-    )
-    return next(filter(None, wanted), who)
+    slots_had: dict[str, set[int]] = {name: set() for _, _, name in rows_of_items}
+    for item, slot, name in rows_of_items:
+        slots_had[name] |= {slot} if item == lease.item else set()
+    never_asked = [name for name in present if not slots_had.get(name)]
+    same_slot = [name for name in present if slots_had.get(name, set()) <= {lease.slot}]
+    return never_asked or same_slot or present
 
 
 def open_rows(ledger: LedgerReader) -> list[tuple[Handed, Purchase]]:

@@ -220,7 +220,7 @@ class LocalLabeler:
 
     def __init__(self, spec: RunSpec) -> None:
         self.name, self._spec = spec.settings.labeler, spec
-        self.warnings, self._why = [NO_AUDIT] * (spec.test is None), ""
+        self.warnings, self._unfit = [NO_AUDIT] * (spec.test is None), ""
         self._open: dict[tuple[str, int, int], Request] = {}
         name = self.name.partition(":")[2]
         spec.note({LOADED: str(Path(name).resolve()) if Path(name).is_dir() else name})
@@ -236,12 +236,15 @@ class LocalLabeler:
         self._open |= {(r.item, r.slot, r.token): r for r in requests}
 
     def answers(self) -> list[Answer]:
-        """The model's answers to the open requests."""
+        """The model's answers to the open requests; none where it differs from owned labels.
+
+        That is judged once, before the run's first answer.
+        """
         if not self._open:
             return []
         if JUDGED not in self._spec.folder.resolved():
-            self._why = disagreement(self._spec, self._answers_to) or ""
-        if self._why:
+            self._unfit = disagreement(self._spec, self._answers_to) or ""
+        if self._unfit:
             return []
         answers = self._answers_to(list(self._open.values()))
         self._open.clear()
@@ -256,7 +259,7 @@ class LocalLabeler:
 
     def pending(self) -> list[Pending]:
         """The requests without an answer, where the model is of no use; else none."""
-        return [Pending(self.name, len(self._open), self._why)] if self._why else []
+        return [Pending(self.name, len(self._open), self._unfit)] if self._unfit else []
 
 
 def chat_labeler(spec: RunSpec, shots: Callable[[str], Sequence[Shot]]) -> ChatLabeler:

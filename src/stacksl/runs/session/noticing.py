@@ -17,7 +17,7 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.types import copied
 
-FEWEST, SHOWN, ALIKE = 15, 3, 3  # rows of a group; groups, the largest first; rows of a text
+FEWEST, GROUPS, ALIKE = 15, 3, 3  # rows of a group; groups, the largest first; rows of a text
 LOOKED_AT, COMPARED = 20_000, 2_000  # rows without an answer; of these, for the words of a group
 AT_ONCE = 25  # answers: what is shown of a run that goes on would else tell what each was for
 
@@ -101,8 +101,8 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
         return []
     names = np.zeros((0, block.dim)) if trainer.names is None else trainer.names[: block.classes]
     rows = [row for row in ledger.rows(only=("answered",)) if row.purpose == "train"]
-    aside = ledger.set_aside
-    usable = [row for row in rows if not row.erased and row.labeler not in aside]
+    set_aside = ledger.set_aside
+    usable = [row for row in rows if not row.erased and row.labeler not in set_aside]
     answered = {str(row.item) for row in usable[: len(usable) // at_once * at_once]}
     label = {corpus.row[item]: ledger.label_of(item) for item in sorted(answered)}
     none = [row for row, index in label.items() if index is None and row in said_none]
@@ -132,7 +132,7 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     parts = [part for part in parts if np.isin(part, none).sum() > 1]
     if not parts:
         return [*groups_by_name.values()]
-    groups = sorted(parts, key=len)[: -SHOWN - 1 : -1]
+    groups = sorted(parts, key=len)[: -GROUPS - 1 : -1]
     groups.append(np.setdiff1d(unanswered, apart)[:COMPARED])
     member = np.repeat(np.arange(len(groups)), [*map(len, groups)])
     words = characteristic([corpus.items[row].prompt for row in np.concatenate(groups)], member)
@@ -149,10 +149,10 @@ def _written(game: Game, rows: list[int]) -> dict[int, str]:
     Case and spaces make no other text, and the name of a class is none.
     """
     first = {name.casefold(): "" for name in game.corpus.items[0].candidates}
-    texts, wanted, aside = dict[int, str](), set(rows), game.ledger.set_aside
+    texts, wanted, set_aside = dict[int, str](), set(rows), game.ledger.set_aside
     for answer in game.ledger.texts():
         row, text = game.corpus.row.get(answer.item, -1), " ".join((answer.text or "").split())
-        if row in wanted and answer.labeler not in aside:
+        if row in wanted and answer.labeler not in set_aside:
             texts[row] = first.setdefault(text.casefold(), text)
     count = Counter(texts.values())
     return {row: text for row, text in texts.items() if text and count[text] >= ALIKE}

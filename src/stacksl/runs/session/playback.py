@@ -15,9 +15,8 @@ from stacksl.labelers.protocol import Request
 from stacksl.ledger.events import NOTES, Row
 from stacksl.ledger.purchases import Answer, Receipt
 from stacksl.runs.loop.choosers import Pool, Stream
-from stacksl.runs.loop.game import Game, play
+from stacksl.runs.loop.game import ATTENDED, BEGINS, UNUSED, Game, play
 from stacksl.runs.loop.linear_trainer import linear_trainer
-from stacksl.runs.loop.trainer import ATTENDED, BEGINS, UNUSED
 from stacksl.types import Decision
 
 _COMPUTED = ("refit", "refreshed")
@@ -57,7 +56,7 @@ class Playback(Game):
             else:
                 self._note(row)
             if row.event not in _MEANWHILE:
-                self.ahead = row.event in _COMPUTED and bool(row.payload.get(ATTENDED))
+                self.skips_refit = row.event in _COMPUTED and bool(row.payload.get(ATTENDED))
 
     def play(self) -> None:
         """Play what the ledger recorded after that row.
@@ -69,7 +68,7 @@ class Playback(Game):
             self.learn(self.take_answers())
             while (row := self._next) is not None and row.event in _TERMS:
                 self._note(self.ledger.take_recorded())
-                self.ahead = False
+                self.skips_refit = False
             for _ in play(self, self):
                 pass
             if self._next is not None and self._next.seq == first.seq:
@@ -111,7 +110,7 @@ class Playback(Game):
             return []
         assert self.ledger.recorded is not None
         if self.ledger.recorded.comparable:
-            return self.chooser.again(self, recorded)
+            return self.chooser.repeat(self, recorded)
         return [
             decision if decision.status == "skipped" else replace(decision, status="wanted")
             for decision in recorded
@@ -124,7 +123,7 @@ class Playback(Game):
         recorded = self.ledger.recorded
         if recorded is None:
             return decisions
-        for row in recorded.ahead():
+        for row in recorded.upcoming():
             if row.event == "round" and not (recorded.stream and decisions):
                 decisions.append(row.decision())
             elif row.event == "reserved" and row.slot and row.purpose == "train" and decisions:
@@ -143,19 +142,19 @@ class Playback(Game):
         while (row := self._next) is not None and row.event not in ("round", *_COMPUTED, *_TERMS):
             self._note(self.ledger.take_recorded())
             if row.event not in _MEANWHILE:
-                self.ahead = False
+                self.skips_refit = False
             if row.event in ("learned", "relabeled") and not row.erased:
                 item, relabels = str(row.item), row.event == "relabeled"
                 args = row.slot or 0, row.token or 1, row.payload.get("index"), str(row.labeler)
-                lesson = None if relabels else (self._decisions[item], row.label())
-                receipts.append(Receipt(Answer(item, *args), "accepted", lesson, relabels=relabels))
+                example = None if relabels else (self._decisions[item], row.label())
+                receipts.append(Receipt(Answer(item, *args), "accepted", example, relabels))
         return receipts
 
     def adopt(self, posted: Sequence[Decision]) -> None:
         """Give the learner the decisions, and note them for the labels that follow."""
         Game.adopt(self, posted)
         self._decisions |= {decision.item: decision for decision in posted if decision.asked}
-        self.ahead = False
+        self.skips_refit = False
 
     def refit_if_due(self) -> None:
         """Make the refits that the ledger recorded here."""
@@ -164,6 +163,6 @@ class Playback(Game):
                 self.ledger.take_recorded()
             else:
                 self.trainer.attended = bool(row.payload.get(ATTENDED)) or BEGINS in row.payload
-                self.trainer.again(row)
-            self.ahead = bool(row.payload.get(ATTENDED))
+                self.trainer.repeat(row)
+            self.skips_refit = bool(row.payload.get(ATTENDED))
         self.trainer.attended = False

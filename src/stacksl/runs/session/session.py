@@ -41,23 +41,22 @@ from stacksl.runs.finish.promising import (
     promise_of,
     unsettled,
 )
-from stacksl.runs.finish.second_look import look_again, report_stands
+from stacksl.runs.finish.second_look import report_stands, second_look
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
-from stacksl.runs.loop.game import Examples, Game, play
+from stacksl.runs.loop.game import UNUSED, Examples, Game, play
 from stacksl.runs.loop.progress import Report, Watch, silent
-from stacksl.runs.loop.trainer import UNUSED
 from stacksl.runs.session.assignment import FILE
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.language import note_model
 from stacksl.runs.session.noticing import AT_ONCE, differing, proposed
 from stacksl.runs.session.playback import Playback
 from stacksl.runs.session.setup import (
-    batches_of,
     feature_map,
     features_again,
     features_of,
     labeler_of,
+    limits_of,
     trainer_of,
 )
 from stacksl.runs.settings.budget import accuracy_mark, promised_share, stop_rule
@@ -205,9 +204,9 @@ class Session(Game):
             playback.set_state(saved.arrays)
         playback.play()
         session = cls(
-            **parts, spec=spec, batches=batches_of(spec, ledger), features=features, report=report
+            **parts, spec=spec, batches=limits_of(spec, ledger), features=features, report=report
         )
-        session.ahead = playback.ahead
+        session.skips_refit = playback.skips_refit
         return session, warnings
 
     # Playing -----------------------------------------------------------------------------------
@@ -265,11 +264,11 @@ class Session(Game):
         if audit is not None and self._pauses:
             far_below = self._judged(audit, look)[0] < (mark or inf) - NEAR
         if audit is not None and self.spec.terms.further and not far_below:
-            due, audit = look_again(self.spec, self, self._features, audit, record.facts, look)
+            due, audit = second_look(self.spec, self, self._features, audit, record.facts, look)
         if audit is None or not look:
             return self._ended(record, audit, due)
         if audit.waits:
-            return self._look_again(record, due)
+            return self._ask_further(record, due)
         if accounts.reached is not None:  # by the model that there is now
             return self._ended(record, audit, due, look)
         shows = self._judged(audit, look)[1] >= (mark or inf)
@@ -290,14 +289,14 @@ class Session(Game):
         if audit is not None and doubted(self.spec.settings):
             number, parts = 0 if look is None else look.number, (self.spec, self, self._features)
             every = last_drawn(self.ledger) is not None  # an earlier audit has its own second look
-            due, audit = look_again(*parts, audit, record.facts, number, every=every)
+            due, audit = second_look(*parts, audit, record.facts, number, every=every)
         if look is None:
             record.facts["stopped"] = promise_of(self.spec, self)
             return self._ended(record, audit, due)
         assert audit is not None
-        again = unsettled(self.spec, self) if doubted(self.spec.settings) else []
-        if again or audit.waits:
-            return self._look_again(record, due, again)
+        unsettled_items = unsettled(self.spec, self) if doubted(self.spec.settings) else []
+        if unsettled_items or audit.waits:
+            return self._ask_further(record, due, unsettled_items)
         policies = HeadEnding(self.spec, self, self._features, silent).delivered(audit.rows)
         verdict = judged(self.spec, self, audit, policies, look)
         self.ledger.note_look(len(self.examples.bought), **verdict)
@@ -309,8 +308,8 @@ class Session(Game):
         People's first answers alone give no bound of the accuracy.
         """
         ending = HeadEnding(self.spec, self, self._features, silent)
-        shown, _ = judged_audit(ending, self, audit, look)
-        return shown.accuracy or 0.0, shown.interval[0] if shown.measures == "accuracy" else 0.0
+        facts, _ = judged_audit(ending, self, audit, look)
+        return facts.accuracy or 0.0, facts.interval[0] if facts.measures == "accuracy" else 0.0
 
     def _note_facts(self, record: Record, waits: int, *, ended: bool) -> None:
         """Note what `status` tells of the run, which has `ended` or has answers to wait for."""
@@ -353,15 +352,15 @@ class Session(Game):
             finish(self.spec, self, self._features, self.report, record.facts, audit, look)
         if looks:
             record.facts.pop("finished", None)  # the report's; the run goes on
-            return self._look_again(record, due)
+            return self._ask_further(record, due)
         self.save()  # after the rows of what was made
         return "finished"
 
-    def _look_again(self, record: Record, due: Sequence[str], again: Sequence[str] = ()) -> State:
+    def _ask_further(self, record: Record, due: Sequence[str], train: Sequence[str] = ()) -> State:
         """Ask one more person of each audited item that is `due`, and of others, and wait."""
         with self.ledger.together():
             self.ledger.reserve(due, "further")
-            self.ledger.reserve(again, "train")
+            self.ledger.reserve(train, "train")
         self.labeler.ask(self.requests())
         self._note_waits(record)
         record.facts["stopped"] = last_look(self.spec, self.ledger) or record.facts["stopped"]
@@ -411,13 +410,13 @@ class Session(Game):
 
     def end_purchase(self, posted: bool) -> None:
         """Note that the purchases possible now were made; whether any was `posted`."""
-        if self.ahead and not posted:  # a replay would keep the refit for the next purchase
+        if self.skips_refit and not posted:  # a replay would keep the refit for the next purchase
             self.ledger.note_refit(len(self.examples.bought), {"tune": False, UNUSED: True})
-        self.ahead = False
+        self.skips_refit = False
 
     def refit_if_due(self) -> None:
         """Refit the model if a refit is due, and save the arrays after a long one."""
-        if self.trainer.due and not self.ahead:
+        if self.trainer.due and not self.skips_refit:
             if self.trainer.refit():
                 self.save()
             if self.watch is not None and self.labeler.repeatable:  # of people it would tell much

@@ -32,14 +32,13 @@ from stacksl.runs.finish.forecasting import LOOKS
 from stacksl.runs.finish.promising import before_a_look, doubted
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import given_of, records_of
-from stacksl.runs.loop.class_names import class_names
-from stacksl.runs.loop.covering import Covering
-from stacksl.runs.loop.game import Batches, Examples
+from stacksl.runs.loop.class_names import class_name_rows
+from stacksl.runs.loop.covering import StreamCoverage
+from stacksl.runs.loop.game import Examples, PurchaseLimits, Trainer
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, silent, throttled
-from stacksl.runs.loop.trainer import Trainer
 from stacksl.runs.session.assignment import (
     FILE,
     SheetLabeler,
@@ -64,7 +63,7 @@ from stacksl.runs.storage.folder import SECRET, class_setting
 from stacksl.runs.storage.status import SHORT, name_of
 
 
-def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
+def limits_of(spec: RunSpec, ledger: LedgerReader) -> PurchaseLimits:
     """How many purchases of a run may be open at a time."""
     settings, overlap = spec.settings, spec.settings.sheets.overlap
     train = spec.budget.labels - spec.audit - spec.further
@@ -76,7 +75,7 @@ def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
         present = len(annotators_of(settings.annotators)) - len(away)
         overlap = overlap if settings.labeler == FILE and present > 1 else 0
     start = float(generator(settings.seed, "audit places").random())
-    return Batches(settings.open_questions, share, overlap, start)
+    return PurchaseLimits(settings.open_questions, share, overlap, start)
 
 
 def trainer_of(
@@ -95,9 +94,9 @@ def trainer_of(
     labels, column = None, settings.column is not None
     if settings.model_labels is not None:  # of items added since none is known
         labels = np.full(len(spec.dataset.items), -1, dtype=np.int64)
-        labels[: len(spec.sources.said)] = spec.sources.said
-    names = None if column else class_names(spec, features)
-    covering = Covering.begin(settings, learner, examples, names)
+        labels[: len(spec.sources.model_labels)] = spec.sources.model_labels
+    names = None if column else class_name_rows(spec, features)
+    covering = StreamCoverage.begin(settings, learner, examples, names)
     return LinearTrainer(
         examples,
         learner,

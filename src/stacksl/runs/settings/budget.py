@@ -51,13 +51,13 @@ def micro_units(amount: Decimal | float | str) -> int:
 
 
 def parse_budget(
-    text: str | float, items: int, price: Decimal | float | str | None, *, each: int = 1
+    budget: str | float, items: int, price: Decimal | float | str | None, *, per_item: int = 1
 ) -> Budget:
-    """The budget that `text` means for a run over `items` usable items.
+    """The `budget` that was given, in labels and money, for a run over `items` usable items.
 
     Below 1 it is a fraction of the items (decimal arithmetic, rounded down), 1.0, 100% or ``all``
     every label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label. A
-    count or money may buy `each` labels of an item.
+    count or money may buy `per_item` labels of an item.
 
     Raises:
         SettingsError: for anything else, a fraction that comes to no label, or more labels than
@@ -67,12 +67,12 @@ def parse_budget(
     (200, 9)
     """
     label_price = 0 if price is None else micro_units(price)
-    word = str(text).strip()
-    if re.fullmatch(r"\$?\d{1,3}(,\d{3})+(\.\d+)?", word):
-        word = word.replace(",", "")
-    if word.startswith("$"):
-        return _money_budget(word, items * each, price, label_price)
-    labels = _labels(word, items, each)
+    text = str(budget).strip()
+    if re.fullmatch(r"\$?\d{1,3}(,\d{3})+(\.\d+)?", text):
+        text = text.replace(",", "")
+    if text.startswith("$"):
+        return _money_budget(text, items * per_item, price, label_price)
+    labels = _labels(text, items, per_item)
     return Budget(labels, None if price is None else labels * label_price, label_price)
 
 
@@ -165,19 +165,19 @@ def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
     return tuple(sorted(counts))
 
 
-def _labels(word: str, items: int, each: int) -> int:
-    if word.lower() == "all":
+def _labels(text: str, items: int, per_item: int) -> int:
+    if text.lower() == "all":
         return items
-    fault = f"the budget must be {FORMS}, not '{word}'"
-    percent = word.endswith("%")
-    value = _decimal(word.removesuffix("%"), fault)
+    fault = f"the budget must be {FORMS}, not '{text}'"
+    percent = text.endswith("%")
+    value = _decimal(text.removesuffix("%"), fault)
     if percent:
         value /= 100
     if value <= 0:
-        raise SettingsError(f"the budget must be above 0, got '{word}': give {FORMS}")
+        raise SettingsError(f"the budget must be above 0, got '{text}': give {FORMS}")
     if value < 1:
-        return _fraction(value, word, items)
-    if word == "1":
+        return _fraction(value, text, items)
+    if text == "1":
         raise SettingsError(
             "the budget 1 may mean one label or all of them: give 'all', or a count from 2"
         )
@@ -185,36 +185,37 @@ def _labels(word: str, items: int, each: int) -> int:
         return items
     if percent or value != value.to_integral_value():
         raise SettingsError(fault)
-    if value > items * each:
-        most = f"the {items} usable items" if each == 1 else f"{each} for each of {items} items"
+    if value > items * per_item:
+        most, of = items * per_item, f"the {items} usable items"
+        of = of if per_item == 1 else f"{per_item} for each of {items} items"
         raise SettingsError(
-            f"the budget of {word} labels is above {most}: give at most {items * each}, or 'all'"
+            f"the budget of {text} labels is above {of}: give at most {most}, or 'all'"
         )
     return int(value)
 
 
-def _fraction(value: Decimal, word: str, items: int) -> int:
+def _fraction(value: Decimal, text: str, items: int) -> int:
     labels = math.floor(Fraction(value) * items)
     if labels == 0:
         smallest = math.ceil(Decimal(1_000_000) / items) / 1_000_000
         raise SettingsError(
-            f"the budget '{word}' of {items} items comes to 0 labels:"
+            f"the budget '{text}' of {items} items comes to 0 labels:"
             f" the smallest fraction that works is {smallest:g}"
         )
     return labels
 
 
-def _money_budget(word: str, items: int, price: object, label_price: int) -> Budget:
+def _money_budget(text: str, items: int, price: object, label_price: int) -> Budget:
     if price is None:
-        raise SettingsError(f"the budget '{word}' is money and needs --price, the cost of a label")
+        raise SettingsError(f"the budget '{text}' is money and needs --price, the cost of a label")
     if label_price == 0:
-        raise SettingsError(f"the budget '{word}' is money, so --price must be above 0")
-    value = _decimal(word[1:], f"the budget must be {FORMS}, not '{word}'")
+        raise SettingsError(f"the budget '{text}' is money, so --price must be above 0")
+    value = _decimal(text[1:], f"the budget must be {FORMS}, not '{text}'")
     micro = int(value * MICRO)
     labels = min(micro // label_price, items)
     if labels <= 0:
         raise SettingsError(
-            f"the budget '{word}' buys no label at {money(label_price)} each: give at least"
+            f"the budget '{text}' buys no label at {money(label_price)} each: give at least"
             f" {money(label_price)}"
         )
     return Budget(labels, micro, label_price)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -67,7 +67,7 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
     ]
 
 
-def _without_owner(settings: Settings, explicit: set[str], people: bool) -> list[str]:
+def _without_owner(settings: Settings, explicit: set[str], people: bool) -> Iterator[str]:
     """A sentence for each group that was given without what it belongs to."""
     kind = settings.labeler.partition(":")[0]
     server = kind == OPENAI
@@ -80,14 +80,12 @@ def _without_owner(settings: Settings, explicit: set[str], people: bool) -> list
         "lm": (settings.adapts, "a language model", "--model NAME_OR_DIR"),
         "update": (updates, "the scorer 'sgd' (or to a language model)", "--scorer sgd"),
     }
-    faults = []
     for group, (there, owner, remedy) in owners.items():
         names = sorted(name for name in explicit if name.partition(".")[0] == group)
         if kind == LOCAL:
             names = [name for name in names if name.partition("lm.")[2] not in _OF_LOCAL.split()]
         if names and not there:
-            faults.append(_belong(names, owner, f"give {remedy}, or "))
-    return faults
+            yield _belong(names, owner, f"give {remedy}, or ")
 
 
 def _belong(names: Sequence[str], owner: str, remedy: str = "") -> str:
@@ -99,80 +97,70 @@ def _belong(names: Sequence[str], owner: str, remedy: str = "") -> str:
     )
 
 
-def _of_learning(settings: Settings) -> list[str]:
-    faults: list[str] = []
+def _of_learning(settings: Settings) -> Iterator[str]:
     if settings.scorer.noise == 0 and settings.gate.width_scale is None:
-        faults.append(
-            "scorer.noise 0 makes α = σ√d of the gate score 0: give a gate.width_scale with it"
-        )
+        yield ("scorer.noise 0 makes α = σ√d of the gate score 0: give a gate.width_scale with it")
     if settings.follower == "given" and settings.top_k is not None:
-        faults.append("top_k is the number of hard negatives: it needs --set follower=hard")
-    return faults
+        yield "top_k is the number of hard negatives: it needs --set follower=hard"
 
 
-def _of_people(settings: Settings, people: bool) -> list[str]:
-    faults: list[str] = []
+def _of_people(settings: Settings, people: bool) -> Iterator[str]:
     if not people:
-        return faults
+        return
     names = [name.strip() for name in settings.annotators.split(",")]
     plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
     if not plain or len({name.casefold() for name in names}) < len(names):
-        faults.append(
+        yield (
             "annotators should be different names without spaces, with commas between, such"
             " as anna,ben"
         )
     looks = settings.second_look or "accuracy" in (settings.stop_when or "")
     if looks and (len(names) < 2 or settings.audit == 0):
-        faults.append(
+        yield (
             "second_look asks other people of some rows of the audit, and stop_when with an"
             " accuracy needs it: give --annotators anna,ben or more names, and an audit"
         )
     if settings.sheets.overlap and len(names) < 2:
-        faults.append("sheets.overlap needs two annotators or more: give --annotators anna,ben")
-    return faults
+        yield "sheets.overlap needs two annotators or more: give --annotators anna,ben"
 
 
-def _of_models_that_answer(settings: Settings) -> list[str]:
+def _of_models_that_answer(settings: Settings) -> Iterator[str]:
     name, _, model = settings.labeler.partition(":")
     server = settings.server
-    faults: list[str] = []
     if name in (OPENAI, LOCAL) and settings.audit:
-        faults.append(
+        yield (
             "an audit is answered by people, and the labels of this run come from a model: leave"
             " --audit out, and give --test FILE"
         )
     if name == LOCAL and not model.strip():
-        faults.append("the labeler 'hf' needs a model: give --labeler hf:FOLDER or hf:NAME")
+        yield "the labeler 'hf' needs a model: give --labeler hf:FOLDER or hf:NAME"
     if name != OPENAI:
-        return faults
+        return
     if not model.strip() or server.url is None:
-        faults.append(
+        yield (
             "the labeler 'openai' needs a model and its server: give --labeler openai:MODEL --url"
             " http://HOST:PORT/v1"
         )
     if server.input_price is None and (settings.price or settings.budget.startswith("$")):
-        faults.append(
+        yield (
             "a model is paid by the token: give --set server.input_price=P --set"
             " server.output_price=P, for a million tokens each; --price is then the most that a"
             " label may cost"
         )
-    return faults
 
 
-def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
-    faults: list[str] = []
+def _of_adapting(settings: Settings, explicit: set[str]) -> Iterator[str]:
     if "features" in explicit:
-        faults.append("a language model makes its own features: leave --features out")
+        yield "a language model makes its own features: leave --features out"
     if settings.scorer.name not in (None, "newton"):
-        faults.append(
+        yield (
             f"over a language model the gate's head is 'newton', not '{settings.scorer.name}':"
             " leave --scorer out"
         )
     objective = settings.lm.objective
     if objective == "ce-hard" and settings.follower != "hard":
-        faults.append("the objective 'ce-hard' trains on hard candidates: give --set follower=hard")
+        yield "the objective 'ce-hard' trains on hard candidates: give --set follower=hard"
     regularizes = {name for name in explicit if name.startswith("update.")}
     wrong = sorted(regularizes - {"update.learning_rate"})
     if objective != "stacksl" and wrong:
-        faults.append(_belong(wrong, f"the objective 'stacksl', not to '{objective}'"))
-    return faults
+        yield _belong(wrong, f"the objective 'stacksl', not to '{objective}'")

@@ -439,7 +439,7 @@ FIELDS: Mapping[str, FieldInfo] = {
 """The settings of every run by dotted name."""
 
 
-def about(field: FieldInfo) -> str:
+def help_text(field: FieldInfo) -> str:
     """What a setting is, in one line."""
     return " ".join((field.description or "").split())
 
@@ -453,11 +453,11 @@ def descriptions() -> dict[str, str]:
         for name, field in gate_group(gate).model_fields.items():
             if name not in Gate.model_fields:
                 texts = gate_names.setdefault(f"gate.{name}", {})
-                texts.setdefault(about(field).rstrip("."), []).append(gate)
-    shown = {
+                texts.setdefault(help_text(field).rstrip("."), []).append(gate)
+    of_gates = {
         name: "; ".join(
             f"{text} (gate {', '.join(gates)})".lstrip() for text, gates in by_text.items()
         )
         for name, by_text in sorted(gate_names.items())
     }
-    return {name: about(field) for name, field in FIELDS.items()} | shown
+    return {name: help_text(field) for name, field in FIELDS.items()} | of_gates

@@ -13,11 +13,11 @@ from stacksl.report.wording import plural
 from stacksl.runs.items.roles import corpus_of
 from stacksl.runs.settings.budget import accuracy_mark, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
-from stacksl.runs.spec import RunSpec, Terms
+from stacksl.runs.spec import RunBudget, RunSpec
 from stacksl.runs.storage.folder import shown_facts
 
 
-def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -> Terms:
+def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -> RunBudget:
     """The terms of a budget given as labels, a share of the items, or money.
 
     If the run had finished, and so had shown the result of its audit, a new audit takes as many of
@@ -28,13 +28,13 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     """
     waits, usable = ledger.open_purchases(), _usable(spec, ledger)
     spent = ledger.accounts.spent - len(waits) * drop
-    each = most_each(spec.settings)
-    wanted = parse_budget(text, usable, spec.settings.price, each=each)
+    per_item = labels_per_item(spec.settings)
+    wanted = parse_budget(text, usable, spec.settings.price, per_item=per_item)
     if text.strip().startswith("$"):
         answered, paid = _paid(ledger)  # some answers cost less than the most
         left = (wanted.money or 0) - paid
         if left >= 0:
-            wanted = replace(wanted, labels=min(usable * each, answered + left // wanted.price))
+            wanted = replace(wanted, labels=min(usable * per_item, answered + left // wanted.price))
     if wanted.labels < spent:
         end = f", or withdraw the {len(waits)} open ones with --free --drop (in Python drop=True)"
         end += f" and give at least {spent - len(waits)}"
@@ -55,10 +55,10 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     if judged and judged.second and sum(audits) <= leased:  # no new audit: these come first
         further = max(further, used + 2 * judged.second.askable)
     most = wanted.labels - spent + used
-    return Terms(wanted.labels, wanted.money, audits, max(used, min(further, most)))
+    return RunBudget(wanted.labels, wanted.money, audits, max(used, min(further, most)))
 
 
-def most_each(settings: Settings) -> int:
+def labels_per_item(settings: Settings) -> int:
     """The labels that a budget may have for each item: two where people's errors are checked.
 
     So it is in a promise about a table, and where labels of a column are judged.
@@ -95,18 +95,19 @@ def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
     return left - max(0, sum(terms.audits) + terms.further - measuring)
 
 
-def fresh_audit(terms: Terms) -> int:
+def fresh_audit(terms: RunBudget) -> int:
     """How many labels of a changed budget are reserved for a new audit; 0 for none."""
     return terms.audits[-1] if len(terms.audits) > 1 else 0
 
 
-def what_measures(terms: Terms, before: Terms) -> str | None:
+def what_measures(terms: RunBudget, before: RunBudget) -> str | None:
     """A sentence on the audit under a changed budget; None for a run without one."""
     first, *later = terms.audits
     if fresh := fresh_audit(terms):
         new = len(terms.audits) > len(before.audits)  # else of an earlier change
-        kept = f"{'added ' * new}labels pay {'a second' if len(later) == 1 else 'another'} audit"
-        return expected_width(fresh, terms.labels - before.labels * new, kept=kept)
+        which = "a second" if len(later) == 1 else "another"
+        reserved = f"{'added ' * new}labels pay {which} audit"
+        return expected_width(fresh, terms.labels - before.labels * new, reserved=reserved)
     if not any((first, *later)):
         return None
     if later:
@@ -126,15 +127,15 @@ def most_paid(spec: RunSpec, ledger: Ledger) -> int:
 def _paid(ledger: Ledger) -> tuple[int, int]:
     """The labels with an answer, and the micro-units paid for them."""
     promised = sum(lease.price for lease in ledger.open_purchases())
-    return sum(ledger.said().values()), ledger.accounts.spent_money - promised
+    return sum(ledger.counts_by_kind().values()), ledger.accounts.spent_money - promised
 
 
 def _usable(spec: RunSpec, ledger: Ledger) -> int:
     """The number of items that labels can be bought of, or were."""
     known = spec.sources.usable.keys() | set(ledger.bought())
-    aside = spec.sources.aside | set(corpus_of(spec).reference)
+    excluded = spec.sources.excluded | set(corpus_of(spec).reference)
     ids = enumerate(item.id for item in spec.dataset.items)
-    return sum(row not in aside and name in known for row, name in ids)
+    return sum(row not in excluded and name in known for row, name in ids)
 
 
 def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:
@@ -146,21 +147,23 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         spent: the labels bought or promised.
         leased: labels that audits asked for, `lost` of which were released.
     """
-    shown = spec.folder.read_state().get("shown")
+    last_shown = spec.folder.read_state().get("shown")
     sizes: tuple[int, ...] = (spec.audit,)
-    if shown is not None:  # as far as they come to what was shown
+    if last_shown is not None:  # as far as they come to what was shown
         sums = zip(spec.terms.audits, accumulate(spec.terms.audits), strict=True)
-        sizes = tuple(size for size, total in sums if total <= shown["audited"] + lost)
+        sizes = tuple(size for size, total in sums if total <= last_shown["audited"] + lost)
     if promised_share(spec.settings.stop_when) is not None:  # it draws audits of its own
         return spec.terms.audits
     wanted = spec.settings.audit
-    if wanted == 0 or (wanted is None and spec.test is not None) or (shown is None and spec.audit):
+    if wanted == 0 or (wanted is None and spec.test is not None):
+        return sizes
+    if last_shown is None and spec.audit:
         return sizes
     if (begun := leased - sum(sizes)) > 0:
         return (*sizes, begun)
     if spec.settings.column is not None and any(sizes):  # corrections do not change the column
         return sizes
     bought = ("asked", "audited", "further")
-    added = labels - (spent if shown is None else sum(shown[name] for name in bought))
+    added = labels - (spent if last_shown is None else sum(last_shown[name] for name in bought))
     size = default_size(added)
-    return (*sizes, size) if size or (shown is not None and added > 0) else sizes
+    return (*sizes, size) if size or (last_shown is not None and added > 0) else sizes

@@ -372,8 +372,8 @@ def sealed(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
 
     No output has their answers before the run has finished.
     """
-    shown = anchors(folder).get(FACTS, Head(0, ""))
-    rows = ledger.rows(after=ledger.place(shown) or 0)
+    last_shown = anchors(folder).get(FACTS, Head(0, ""))
+    rows = ledger.rows(after=ledger.place(last_shown) or 0)
     return frozenset(
         str(row.item) for row in rows if row.event == "reserved" and row.purpose == "audit"
     )

@@ -156,7 +156,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
         "rounds": accounts.last_round if done or table["mode"] == "stream" else accounts.asked,
         "budget": int(table.get("labels_now", table["labels"])),
         "asked": accounts.asked,
-        "answered": sum(ledger.said().values()) if done is None else done.budget.answered,
+        "answered": sum(ledger.counts_by_kind().values()) if done is None else done.budget.answered,
         "spent": spent,
         "left": left,
         "money": money,

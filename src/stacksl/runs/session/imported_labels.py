@@ -16,7 +16,7 @@ from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 
 
-def load_said(
+def load_model_labels(
     source: str, train: Dataset, settings: Settings, items: Sequence[Item]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The class that a model gave each of the `items`, −1 for none, by their prompts; warnings.
