@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from plan_scenarios import MINILM
 from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_mutual_info_score
@@ -45,11 +46,15 @@ TOPICS, LARGE = 20, 20_000
 ORDERS = 3  # of the rows, which draw other centers
 
 
-def load(root: Path, name: str) -> tuple[list[str], NDArray[Any], NDArray[Any], tuple[str, ...]]:
+def load(
+    root: Path, name: str, features: str
+) -> tuple[list[str], NDArray[Any], NDArray[Any], tuple[str, ...]]:
     """Texts, vectors, classes of the rows, and names of the classes."""
     data = read(root / name / "train.csv")
     texts = [item.prompt for item in data.items]
-    vectors = make_features("sentences:minilm", classes=("a", "b")).encoder.encode(texts)  # type: ignore[attr-defined]
+    encoder = make_features(features, classes=("a", "b")).encoder  # type: ignore[attr-defined]
+    encoder.fit(texts)
+    vectors = encoder.encode(texts)
     gold = np.array([data.answers[item.id] for item in data.items])
     return texts, vectors, gold, data.classes or ()
 
@@ -94,10 +99,10 @@ def bertopic(texts: list[str], vectors: NDArray[Any], count: int | None) -> NDAr
     return np.array(model.reduce_outliers(texts, found, strategy="embeddings", embeddings=vectors))
 
 
-def topics_of(root: Path) -> Iterator[dict[str, Any]]:
+def topics_of(root: Path, features: str) -> Iterator[dict[str, Any]]:
     """A row for each set, way, number of topics and order of the rows."""
     for name in SETS:
-        texts, vectors, gold, classes = load(root, name)
+        texts, vectors, gold, classes = load(root, name, features)
         counts = sorted({TOPICS, len(classes)})
         ways = [(ours, n) for n in counts] + [(kmeans, n) for n in counts] + [(hdbscan, None)]
         try:
@@ -124,9 +129,9 @@ def topics_of(root: Path) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def large(root: Path) -> dict[str, Any]:
+def large(root: Path, features: str) -> dict[str, Any]:
     """Seconds of CPU for 20,000 rows."""
-    parts = [load(root, name)[:2] for name in SETS]
+    parts = [load(root, name, features)[:2] for name in SETS]
     texts = [text for some, _ in parts for text in some][:LARGE]
     vectors = np.concatenate([some for _, some in parts])[:LARGE]
     start = time.process_time()
@@ -145,7 +150,7 @@ def proposals(root: Path, seeds: int) -> Iterator[dict[str, Any]]:
 
     noticing.characteristic = noted
     for name, withheld, budget in WITHHELD:
-        texts, _, gold, classes = load(root, name)
+        texts, _, gold, classes = load(root, name, MINILM)
         for seed in range(seeds):
             draw = np.random.default_rng(seed)
             away = {classes[n] for n in draw.choice(len(classes), withheld, replace=False)}
@@ -182,18 +187,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the folder of data sets")
     parser.add_argument("--proposals", action="store_true", help="measure proposed classes instead")
+    parser.add_argument("--features", default=MINILM, help="the features of topics")
     parser.add_argument("--seeds", type=int, default=3, help="seeds of --proposals")
     parser.add_argument("--json", type=Path, help="where to write the results")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
-    for row in proposals(given.data, given.seeds) if given.proposals else topics_of(given.data):
+    of_sets = topics_of(given.data, given.features)
+    for row in proposals(given.data, given.seeds) if given.proposals else of_sets:
         rows.append(row)
         print(json.dumps(row), flush=True)
     before = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
     result: dict[str, Any] = {"proposals": rows}
     if not given.proposals:
-        result = {"topics": rows, "large": large(given.data)}
+        result = {"topics": rows, "large": large(given.data, given.features)}
         print(result["large"])
     if given.json:
         given.json.write_text(json.dumps({**before, **result}, indent=1) + "\n")

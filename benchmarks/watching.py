@@ -9,8 +9,8 @@ streams that are said to differ, and `rows` the median number of new rows until 
 share in which a class is told to have grown or shrunk. Of the first 2,000 rows `unlike` is the
 share told to be where the run has few, `strange told` the share of the strange rows among these,
 and `told are strange` how many of those told are strange. ADWIN of River reads the confidence in
-the rows held out and in the new ones. `runs` are whole runs of `hashing`, where the run's own rows
-take part in making the features.
+the rows held out and in the new ones. `runs` are whole runs of `hashing` and of the default,
+where the run's own rows take part in making features.
 
 `audits`: how often a fall of ten points is found, simulated, next to what `fall_found` says.
 
@@ -26,11 +26,12 @@ import argparse
 import json
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from plan_scenarios import HASHING, MINILM, dataset, rows_of, write_csv
+from plan_scenarios import DEFAULT, HASHING, MINILM, dataset, rows_of, write_csv
 
 import stacksl
 from stacksl.core.blocks import SharedBlock
@@ -213,8 +214,8 @@ def streams(data: Path, false: int, true: int) -> Iterator[dict[str, Any]]:
         yield summary({**about, "change": "a new class, 10%"}, found)
 
 
-def runs(data: Path, count: int) -> Iterator[dict[str, Any]]:
-    """Whole runs of `hashing`, and new rows of the same source or with 10% of another set."""
+def runs(data: Path, count: int, features: str) -> Iterator[dict[str, Any]]:
+    """Whole runs, and new rows of the same source or with 10% of another set."""
     for name, mixed in SETS.items():
         rows = rows_of(name, data)
         other = rows_of(mixed, data)
@@ -227,7 +228,7 @@ def runs(data: Path, count: int) -> Iterator[dict[str, Any]]:
             with tempfile.TemporaryDirectory() as folder:
                 write_csv(pool, Path(folder) / "pool.csv")
                 run = stacksl.run(
-                    Path(folder) / "pool.csv", budget=200, audit=60, features=HASHING, seed=seed,
+                    Path(folder) / "pool.csv", budget=200, audit=60, features=features, seed=seed,
                     out=Path(folder) / "run",
                 )  # fmt: skip
                 strange = [
@@ -239,7 +240,7 @@ def runs(data: Path, count: int) -> Iterator[dict[str, Any]]:
         for change, each in found.items():
             row: dict[str, Any] = {
                 "set": name,
-                "features": HASHING,
+                "features": features,
                 "change": change,
                 "runs": count,
             }
@@ -294,7 +295,7 @@ def table(record: dict[str, Any]) -> str:
         return ends + (f", {cell['rows']:.0f} rows" if cell.get("rows") else "")
 
     for row in (*record["streams"], *record["runs"]):
-        name = row["set"] + ", hashing" * (row["features"] == HASHING)
+        name = row["set"] + {HASHING: ", hashing", DEFAULT: ", default"}.get(row["features"], "")
         count = str(row.get("streams", row.get("runs")))
         parts = (row.get(key) for key in ("strange told", "told are strange"))
         rates = ["" if part is None else f"{100 * part:.0f}%" for part in parts]
@@ -322,14 +323,16 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder of the sets")
     parser.add_argument("--false", type=int, default=500, help="streams without a change, a set")
     parser.add_argument("--true", type=int, default=50, help="streams of each change")
-    parser.add_argument("--runs", type=int, default=15, help="runs of hashing, a set")
+    parser.add_argument("--runs", type=int, default=15, help="whole runs of each features, a set")
     parser.add_argument("--json", type=Path, help="where to write the results")
     given = parser.parse_args()
     found: list[dict[str, Any]] = []
     with one_thread():
         parts = {
             "streams": lambda: streams(given.data, given.false, given.true),
-            "runs": lambda: runs(given.data, given.runs),
+            "runs": lambda: chain.from_iterable(
+                runs(given.data, given.runs, features) for features in (HASHING, DEFAULT)
+            ),
             "audits": audits,
         }
         for row in parts[given.part]():
