@@ -209,14 +209,18 @@ def without_text(facts: Facts, class_names: bool) -> Facts:
             for row in facts.contested
         ),
         data=replace(facts.data, name=LEFT_OUT, columns=()),
-        method=replace(
-            facts.method, features=facts.method.features.split(":")[0], labeler=LEFT_OUT
-        ),
+        method=replace(facts.method, features=_kind_of(facts.method.features), labeler=LEFT_OUT),
         settings=tuple(map(_without_words, facts.settings)),
         asking=_without_people(facts.asking, numbers if class_names else {}),
         warnings=tuple("A warning is left out." for _ in facts.warnings),
         language=model,
     )
+
+
+def _kind_of(features: str) -> str:
+    """The features without a folder or a name of the user's; the packaged encoder is named."""
+    kind, _, name = features.partition(":")
+    return features if name.partition("+")[0] == "minilm" else kind
 
 
 def _without_words(row: SettingRow) -> SettingRow:
