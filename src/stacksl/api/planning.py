@@ -367,7 +367,7 @@ def plan_audit(
         found = fall_found(before[0] / before[1], before[1], plan.spec.audit)
         told = (
             f"a fall of ten points from the audit of {run.path} ({before[0]:,} of {before[1]:,}"
-            f" rows were right) is found with a probability of {percent(found, 0)}"
+            f" rows were right until now) is found with a probability of {percent(found, 0)}"
         )
     way = os.path.relpath(run.path, out)
     return replace(plan, spec=replace(plan.spec, evaluates=way), warnings=(*plan.warnings, told))
