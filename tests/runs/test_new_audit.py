@@ -114,8 +114,8 @@ def test_the_dry_run_names_the_fall_that_this_audit_finds(first: Run, march: Pat
     assert (told["labels"], told["audit"]) == (30, 30)
     right = facts_of(first).audit.correct
     sentence = (
-        f"a fall of ten points from the audit of {first.path} ({right} of 40 rows were right until now) is"
-        f" found with a probability of {100 * fall_found(right / 40, 40, 30):.0f}%"
+        f"a fall of ten points from the audit of {first.path} ({right} of 40 rows were right until"
+        f" now) is found with a probability of {100 * fall_found(right / 40, 40, 30):.0f}%"
     )
     assert sentence in told["warnings"]
     assert call(command) == 0
