@@ -242,9 +242,9 @@ def _named(names: list[str], cells: list[str]) -> dict[str, str]:
 def _names(header: list[str]) -> list[str]:
     """The columns by name; the only one that is named like an id is the `id`, without a key."""
     names = [cell.replace("\ufeff", "").strip().casefold() for cell in header]
-    ids = [at for at, cell in enumerate(header) if is_named_id(cell)]
-    if len(ids) == 1 and {"key", *_IDS}.isdisjoint(names):
-        names[ids[0]] = "id"
+    if {"key", *_IDS}.isdisjoint(names):
+        ids = [at for at, cell in enumerate(header) if is_named_id(cell)]
+        names = ["id" if ids == [at] else name for at, name in enumerate(names)]
     return names
 
 

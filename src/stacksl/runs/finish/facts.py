@@ -224,7 +224,8 @@ def table_fact(spec: RunSpec, game: Game, audit: AuditResult) -> TableRight | No
     """How many labels of the exported table are right; see `Facts.table`."""
     told = promised_share(spec.settings.stop_when) is not None or spec.settings.column is not None
     sources, said = spec.sources, answers_by_item(spec, game.ledger, EVERY)
-    pool = [game.corpus.ids[row] for rows in sources.segments for row in rows]
+    ids = game.corpus.ids
+    pool = [ids[row] for rows in sources.segments for row in rows]
     model = len(sources.usable.keys() - said - {*pool[len(pool) - audit.rows_after :]})
     if told or audit.accuracy is None or audit.classes_after or not model:
         return None

@@ -191,6 +191,8 @@ def _unanswered(ledger: LedgerReader) -> str | None:
 
 def _unlabeled(ledger: LedgerReader) -> str:
     """A sentence where an added class has no label; else empty."""
+    if not ledger.accounts.classes_added:
+        return ""
     said = {state.word for state in ledger.accounts.purchases.values()}
     rows = [row.payload for row in ledger.rows(only=("class_added",))]
     names = ", ".join(f"'{new['name']}'" for new in rows if new["size"] - 1 not in said)
