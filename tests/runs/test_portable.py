@@ -141,6 +141,16 @@ def test_vectors_without_n_grams_are_handed_over(tmp_path, monkeypatch) -> None:
     assert np.abs(there - predicted(made, TEXTS, monkeypatch)).max() < 1e-5
 
 
+def test_texts_that_share_no_n_gram_are_handed_over(tmp_path, monkeypatch) -> None:
+    texts = ["alpha", "river", "stone", "maple", "violin", "copper"]
+    labels, features = [0, 1, 2] * 2, "sentences:minilm+tokens"
+    given = {"classes": CLASSES, "features": features, "budget": 4, "audit": 0}
+    made = stacksl.run(texts, labels, out=tmp_path / "run", **given)
+    assert not len(made.model.features.encoder.grams.state()["grams"])
+    there = Model(write_model(made, tmp_path / "out")).probabilities(TEXTS)
+    assert np.abs(there - predicted(made, TEXTS, monkeypatch)).max() < 1e-5
+
+
 def test_as_many_tokens_are_read_as_by_the_encoder(mixed, monkeypatch) -> None:
     _, out = mixed
     ((fed, _),) = fed_to(Model(out), ["word " * 10_000], monkeypatch)

@@ -28,7 +28,7 @@ _POOLED = """
   length = Einsum <equation = "rt->r"> (known)
   inner = Sub (length, ends)
   weight = Max (inner, least)
-  each = Unique (text)
+  each, first_row, number, rows_of = Unique (text)
   column = Unsqueeze (each, axis)
   own = Equal (column, text)
   owned = Cast <to = 11> (own)
@@ -39,6 +39,7 @@ _POOLED = """
 _ALONE = """
   features = Identity (unit)
 """
+# The vectors of `TokenGrams`: a cell is an n-gram in a text, and `Unique` counts each.
 _GRAMS = """
   token = Cast <to = 7> (ids)
   before = Slice (token, none, last, axis)
@@ -53,7 +54,6 @@ _GRAMS = """
   read = Cast <to = 9> (both_seen)
   kept = Gather (places, columns)
   at = Where (read, kept, unknown)
-  own_text, own_first, number, own_count = Unique (text)
   base = Mul (number, width)
   offset = Unsqueeze (base, axis)
   cell = Add (at, offset)
@@ -71,7 +71,7 @@ _GRAMS = """
   squared = Mul (weighed, weighed)
   kind = Gather (kinds, place)
   by_kind = Mul (squared, kind)
-  texts_shape = Shape (own_text)
+  texts_shape = Shape (each)
   texts_count = Squeeze (texts_shape)
   order = Range (zero, texts_count, single)
   down = Unsqueeze (order, axis)
