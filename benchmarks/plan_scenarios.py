@@ -46,6 +46,7 @@ from stacksl.models.forecast import (
     accuracy_at,
     carried_over,
     gain,
+    level_of,
     logit,
     room,
 )
@@ -66,7 +67,7 @@ HELD = 0.3  # of the rows, at most 1,500
 LABELS = 600  # or two thirds of the pool
 MEASURED = Path(__file__).parent / "results" / "plan.json"
 _USUAL = 4  # sources that a prior of a deviation counts as
-_FIRST_SD, _SHIFT_SD, _SLOPE_SD = 1.0, 0.5, 0.2  # these priors, in logits
+_FIRST_SD, _MISSED_SD, _SLOPE_SD = 2.0, 0.8, 0.2  # these priors, in logits
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Case:
 
 CASES = [
     *(
-        Case(source, MINILM, classes)
+        Case(source, DEFAULT, classes)
         for source, classes in (
             ("sample", 10),
             ("banking77", 20),
@@ -104,9 +105,9 @@ CASES = [
             ("banking77", None),
         )
     ),
-    *(Case(source, MINILM) for source in ("stackoverflow_titles", "snips", "medical_abstracts")),
+    *(Case(source, DEFAULT) for source in ("stackoverflow_titles", "snips", "medical_abstracts")),
     *(
-        Case(source, MINILM, None, variant)
+        Case(source, DEFAULT, None, variant)
         for variant, sources in (
             ("dominated", ("banking77", "stackoverflow_titles", "snips", "medquad")),
             ("codes", ("stackoverflow_titles", "snips")),
@@ -117,7 +118,7 @@ CASES = [
     ),
 ]
 
-GAINS = [Case("banking77", MINILM), Case("medquad", MINILM), Case("exams", HASHING)]
+GAINS = [Case("banking77", DEFAULT), Case("medquad", DEFAULT), Case("exams", HASHING)]
 AT = (60, 100, 150, 200, 250, 300, 400)  # labels, a run of each set; the last has no third set
 RUNS = 20
 
@@ -374,7 +375,7 @@ def fitted_growth(known: Sequence[Scenario]) -> Growth | None:
     after the other; see `left_out`.
     """
     firsts: list[Observation] = []
-    shifts: list[Observation] = []
+    missed: list[Observation] = []
     slopes: list[Observation] = []
     for scenario in known:
         source = scenario.source
@@ -384,18 +385,19 @@ def fitted_growth(known: Sequence[Scenario]) -> Growth | None:
         firsts.append(Observation(source, [1.0], at_100))
         for at, (labels, _, carried) in enumerate(scenario.points):
             if labels >= FEWEST:
-                shifts.append(Observation(source, [1.0], levels[at] - logit(carried)))
+                level = logit(carried)
+                missed.append(Observation(source, [1.0, level], levels[at] - level))
             for later in range(at + 1, len(counts)):
                 slope = (levels[later] - levels[at]) / math.log(counts[later] / labels)
                 slopes.append(Observation(source, room(labels, scenario.options), slope))
     if len({scenario.source for scenario in known}) < 2:
         return None
-    first, shift = left_out(firsts, _FIRST_SD), left_out(shifts, _SHIFT_SD)
+    first, correction = left_out(firsts, _FIRST_SD), left_out(missed, _MISSED_SD)
     coefficients, sd = left_out(slopes, _SLOPE_SD)
     return Growth(
         len({scenario.source for scenario in known}),
         Normal(float(first[0][0]), first[1]),
-        Normal(float(shift[0][0]), shift[1]),
+        (tuple(correction[0].tolist()), correction[1]),
         (tuple(coefficients.tolist()), sd),
     )
 
@@ -461,7 +463,7 @@ def forecasts(mine: Scenario, known: Growth) -> Iterator[tuple[str, Estimate, fl
     for n, accuracy, guess in mine.points:
         if n < 40:
             continue
-        level = Normal(logit(guess) + known.shift.mean, known.shift.sd)
+        level = level_of(known, guess)
         later = [m for m in (n, 2 * n, 4 * n) if m <= labels[-1]]
         for m in later:
             yield "training", expected(level, n, m), at(m)
@@ -480,7 +482,7 @@ def stops(rows: list[dict[str, Any]]) -> str:
         counts, reached, guesses = zip(*mine.points, strict=True)
         assert known is not None
         for n, accuracy, guess in zip(counts, reached, guesses, strict=True):
-            level = Normal(logit(guess) + known.shift.mean, known.shift.sd)
+            level = level_of(known, guess)
             if n < 40 or n + 200 > counts[-1]:
                 continue
             if gain(known, level, n, 200, mine.options).value < 0.01:
