@@ -3,7 +3,7 @@
 The labels are those of a weak classifier, at 70, 85 and 95% right: a logistic regression on word
 counts of ten test rows of each class, with noise, whose true class is raised until as many rows are
 right. So it errs along its own confusions, and on the rows that are hard for it. Rows are training
-rows, 5,000 at most, with frozen all-MiniLM-L6-v2.
+rows, 5,000 at most, with the default features.
 
 Wrong labels found are counted among the first 100 and 300 rows asked, of which people tell the
 truth: by the product, which is fitted again with what they said; by the same probabilities without
@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from audit_coverage import answers_of, second_look
+from plan_scenarios import DEFAULT
 
 from stacksl import __version__
 from stacksl.core.blocks import SharedBlock
@@ -69,7 +70,7 @@ def table_of(name: str, data: Path) -> Table:
     test = read(data / name / "test.csv", classes=train.classes)
     order = generator(0, "doubtful/rows").permutation(len(train.items))[:MOST]
     items = [train.items[row] for row in np.sort(order)]
-    features = make_features("sentences:minilm", classes=train.classes)
+    features = make_features(DEFAULT, classes=train.classes)
     features.fit(items)
     words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2)).fit([i.prompt for i in items])
     gold = np.array([test.answers[item.id] for item in test.items])

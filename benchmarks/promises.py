@@ -36,7 +36,7 @@ from doubtful_labels import SETS as WEAK
 from doubtful_labels import table_of as weak_table
 from floors import Case, arena_of
 from numpy.typing import NDArray
-from plan_scenarios import MINILM
+from plan_scenarios import DEFAULT
 from second_answers import answers_of
 
 from stacksl.core.blocks import SharedBlock
@@ -181,7 +181,7 @@ def played(source: str, error: float, seed: int, arm: str, data: Path, folder: P
     file = folder / f"{source}-{error}-{seed}-{arm}.npz"
     if file.exists():
         return
-    arena = arena_of(Case(source, MINILM, pool=LARGEST), data)
+    arena = arena_of(Case(source, DEFAULT, pool=LARGEST), data)
     pool = arena.pool(seed)
     people = answers_of(pool.gold, int(arena.about["classes"]), error, seed)
     models = products if arm == "product" else regressions
@@ -200,7 +200,7 @@ def keep(file: Path, models: Iterator[tuple[Stage, list[int]]], gold: Rows, peop
         wrong = int((stage.predicted != gold)[rest].sum())
         print(
             f"{file.stem} {stage.labels} of {len(gold)}: {wrong} wrong,"
-            f" {expectation(stage.held, stage.rest, error, Doubled())[0]:.1f} expected,"
+            f" {expectation(stage.held, stage.rest, error, Doubled()):.1f} expected,"
             f" {time.process_time() - start:.0f} s",
             flush=True,
         )
@@ -218,11 +218,11 @@ def keep(file: Path, models: Iterator[tuple[Stage, list[int]]], gold: Rows, peop
     )
 
 
-def expectation(held: Any, rest: Any, error: float, doubled: Doubled) -> tuple[float, float]:
-    """How many of the rest are expected to be wrong, and people's rate of errors."""
+def expectation(held: Any, rest: Any, error: float, doubled: Doubled) -> float:
+    """How many of the rest are expected to be wrong."""
     sure, right, weight = held.astype(np.float64)
-    known = doubled if error else None
-    return calibrated_wrong(sure, right, weight, rest.astype(np.float64), known)
+    rate = doubled.rate if error else 0.0
+    return calibrated_wrong(sure, right, weight, rest.astype(np.float64), rate)
 
 
 class Delivered(NamedTuple):
@@ -264,7 +264,7 @@ def expected_at(models: Mapping[str, NDArray[Any]], error: float) -> Any:
     others = np.concatenate([[0], np.cumsum(n - labels)])
 
     @lru_cache(maxsize=100_000)
-    def expected(place: int, doubled: Doubled) -> tuple[float, float]:
+    def expected(place: int, doubled: Doubled) -> float:
         held = models["held"][:, starts[place] : starts[place + 1]]
         rest = models["rest"][others[place] : others[place + 1]]
         return expectation(held, rest, error, doubled)
@@ -288,9 +288,8 @@ def delivered(
         return given if before is None else np.concatenate([before[None], given[1:]])
 
     for place, labels in enumerate(models["labels"].tolist()):
-        wrong_rows, errors = expected_of(place, doubled)
-        stages.append(Known(labels, round(wrong_rows, 1), round(errors, 3)))
-        rate = max(stages[-1].errors, round(doubled.rate, 3)) if error else None
+        stages.append(Known(labels, round(expected_of(place, doubled), 1)))
+        rate = round(doubled.rate, 3) if error else None
         if doubled.answers and WORTH * doubled.rate * labels > allowed:
             break
         if len(stages) < 3:

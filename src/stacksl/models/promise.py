@@ -172,48 +172,40 @@ class Doubled(NamedTuple):
 
 
 def calibrated_wrong(
-    sure: Array, right: Array, weight: Array, remaining: Array, doubled: Doubled | None = None
-) -> tuple[float, float]:
-    """How many of the model's rows are wrong, and people's rate of errors, from held-out labels.
+    sure: Array, right: Array, weight: Array, remaining: Array, errors: float = 0.0
+) -> float:
+    """How many of the model's rows are wrong, from held-out labels.
 
-    P(right) = (1 − ε)·σ(a + b·logit(sure)) is fitted to labels of rows that were bought. ε is the
-    share of labels that are wrong themselves, which does not count. Where several people answer,
-    the answers that are `doubled` count toward ε together with the guessed ones, and a model that
-    learned such labels is at most 1 − ε sure of one: what it says is sure/(1 − ε).
+    P(right) = (1 − ε)·σ(a + b·logit(sure)) is fitted to labels of rows that were bought, a share ε
+    of which are wrong themselves. A model that learned such labels is at most 1 − ε sure of one:
+    what it says is sure/(1 − ε). ε is not fitted, since it would take the model's errors for
+    people's: on titles of questions it was .11 where no answer was wrong.
 
     Args:
         sure: the probability of the model's answer to held-out rows, (n,).
         right: whether it was their label.
         weight: how many rows each represents.
         remaining: the probability of the model's answer to its own rows, (M,).
-        doubled: what is known of people's errors; None where the answers are the truth.
+        errors: ε; 0 where the answers count as the truth.
     """
     from scipy.optimize import minimize
     from scipy.special import expit, logit
 
-    def margins(values: Array, e: float) -> Array:
-        if doubled is None:
-            return np.asarray(logit(np.clip(values, 1e-4, 1 - 1e-4)))
-        return np.asarray(logit(np.clip(values / (1 - e), 1e-4, SUREST)))
+    surest = SUREST if errors else 1 - 1e-4
 
-    def unlikely(e: float) -> float:
-        if doubled is None:
-            return e / 0.02
-        known, rate = doubled.answers + WEIGHT, doubled.rate
-        return float(-known * (rate * np.log(e) + (1 - rate) * np.log(1 - e)))
+    def margins(values: Array) -> Array:
+        return np.asarray(logit(np.clip(values / (1 - errors), 1e-4, surest)))
 
-    share = weight * len(weight) / weight.sum()
+    share, along = weight * len(weight) / weight.sum(), margins(sure)
 
     def loss(given: Array) -> float:
-        a, b, e = given
-        likely = np.clip((1 - e) * expit(a + b * margins(sure, e)), 1e-9, 1 - 1e-9)
+        a, b = given
+        likely = np.clip((1 - errors) * expit(a + b * along), 1e-9, 1 - 1e-9)
         fit = share @ (right * np.log(likely) + (1 - right) * np.log(1 - likely))
-        return float(-fit + PULL * (b - 1) ** 2 + a * a / 50 + unlikely(e))
+        return float(-fit + PULL * (b - 1) ** 2 + a * a / 50)
 
-    start, least = (0.01, 0.0) if doubled is None else (min(0.3, doubled.rate), 1e-4)
-    bounds = ((None, None), (0.1, 5.0), (least, 0.3))
-    a, b, e = minimize(loss, [0.0, 1.0, start], method="L-BFGS-B", bounds=bounds).x
-    return float((1 - expit(a + b * margins(remaining, e))).sum()), float(e)
+    a, b = minimize(loss, [0.0, 1.0], method="L-BFGS-B", bounds=((None, None), (0.1, 5.0))).x
+    return float((1 - expit(a + b * margins(remaining))).sum())
 
 
 class Look(NamedTuple):
@@ -271,12 +263,10 @@ class Stage(NamedTuple):
     Attributes:
         labels: those that it learned.
         expected: how many of the other rows it expects to be wrong.
-        errors: people's rate of errors, as it is estimated.
     """
 
     labels: int
     expected: float
-    errors: float = 0.0
 
 
 def step_of(rows: int) -> int:
@@ -330,7 +320,7 @@ def look_now(
     """
     if len(stages) < 3 or not rows:
         return None
-    (first, before, _), (labels, now, _) = stages[max(0, len(stages) - 1 - BEFORE)], stages[-1]
+    (first, before), (labels, now) = stages[max(0, len(stages) - 1 - BEFORE)], stages[-1]
     step = max(step_of(people + rows), batch)
     fall = min(0.9, max(0.5, (now / max(before, 1e-9)) ** (step / (labels - first))))
     look = planned(factor * now, people, rows, allowed, errors)

@@ -171,7 +171,7 @@ def next_look(
     before, stages = looks(game.ledger), linear_trainer(game).stages
     if not stages:
         return None
-    factor, rate = 1.0, max(stages[-1].errors, doubled_of(game.ledger).rate)
+    factor, rate = 1.0, doubled_of(game.ledger).rate
     for look in {look["drawn"]: look for look in before}.values():
         expected = factor * look["expected"] * look["audit"] / max(1, look["rows"])
         factor *= min(4.0, max(1.0, (look["wrong"] + 1) / (expected + 1)))

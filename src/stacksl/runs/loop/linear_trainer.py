@@ -49,7 +49,7 @@ Bought = Sequence[tuple[int, int, int]]
 
 PREFIX, DOUBT = "head.", "doubt."
 COUNT = "refits"
-STAGES = "refits.stages"  # a row each: labels, rows expected wrong, people's rate of errors
+STAGES = "refits.stages"  # a row each: labels, rows expected wrong
 MIXTURE = "refits.mixture"  # a row each: number of the kind, weight, temperature, log-loss, C
 ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
@@ -181,9 +181,9 @@ class LinearTrainer:
         learned = len(bought), self.examples.relabeled
         self.mixture = ()
         if self.column is not None:
-            labels, unasked, doubled = self._of_column(bought), self._unasked(), self._doubled()
+            labels, unasked, errors = self._of_column(bought), self._unasked(), self._errors()
             self.doubt, self.head = self.background(
-                lambda: self._doubted(labels, unasked, doubled, tune=tune)
+                lambda: self._doubted(labels, unasked, errors, tune=tune)
             )
         elif not tune:
             self.head = self.background(self._as_final() if self.by_final else self._on_the_way)
@@ -241,12 +241,12 @@ class LinearTrainer:
         """The rows that nobody was asked about."""
         return self.examples.corpus.unbought(self.ledger.bought())
 
-    def _doubled(self) -> Doubled | None:
-        """The answers whose row has a second one, where people's errors count."""
-        return doubled_of(self.ledger) if self.erring else None
+    def _errors(self) -> float:
+        """People's rate of errors; 0 where they do not count."""
+        return doubled_of(self.ledger).rate if self.erring else 0.0
 
     def _doubted(
-        self, labels: Rows, unasked: Sequence[int], doubled: Doubled | None, *, tune: bool
+        self, labels: Rows, unasked: Sequence[int], errors: float, *, tune: bool
     ) -> tuple[Doubt, Head | None]:
         """The doubt about the column, and at the end the final model."""
         assert self.column is not None
@@ -256,7 +256,7 @@ class LinearTrainer:
         head = fitted_on(self.examples.block, labels, self.seed) if tune else None
         doubt = doubt_of(policies, texts, self.column, labels)
         if self.by_final and not tune and len(self.examples.bought) >= FEWEST:
-            self._note_doubt(policies, doubt, unasked, doubled)
+            self._note_doubt(policies, doubt, unasked, errors)
         return doubt, head
 
     def _note_doubt(
@@ -264,7 +264,7 @@ class LinearTrainer:
         policies: NDArray[np.float32],
         doubt: Doubt,
         unasked: Sequence[int],
-        doubled: Doubled | None,
+        errors: float,
     ) -> None:
         """Note how many labels of the rows `unasked` are expected to be wrong.
 
@@ -276,14 +276,14 @@ class LinearTrainer:
         sure = policies[rows, doubt.label[rows]].astype(np.float64)
         right = (doubt.label[rows] == gold).astype(np.float64)
         weight = represented(block, np.arange(len(block)), rows, self.seed)
-        self._note_stage(sure, right, weight, doubt.sure[unasked], doubled)
+        self._note_stage(sure, right, weight, doubt.sure[unasked], errors)
 
     def _note_stage(
-        self, sure: Array, right: Array, weight: Array, unasked: Array, doubled: Doubled | None
+        self, sure: Array, right: Array, weight: Array, unasked: Array, errors: float
     ) -> None:
         """Note a model on the way by its held-out answers, and those to the rows `unasked`."""
-        expected, errors = calibrated_wrong(sure, right, weight, unasked, doubled)
-        self.stages.append(Stage(len(self.examples.bought), expected, errors))
+        expected = calibrated_wrong(sure, right, weight, unasked, errors)
+        self.stages.append(Stage(len(self.examples.bought), expected))
 
     def over_names(self, labels: int) -> tuple[float, float] | None:
         """`lower_loss` of the first `labels` labels; None where class names take no part."""
@@ -295,7 +295,7 @@ class LinearTrainer:
         """The counts, the mixture of the last model and the arrays of the head, to be saved."""
         head = {} if self.head is None else self.head.state()
         mixture = [(KINDS.index(kind), *numbers) for kind, *numbers in self.mixture]
-        stages = np.array(self.stages, dtype=np.float64).reshape(-1, 3)
+        stages = np.array(self.stages, dtype=np.float64).reshape(-1, 2)
         return {
             **({STAGES: stages} if self.by_final else {}),
             COUNT: np.array([self.count, self.labels, self.final, self.relabeled]),
@@ -308,7 +308,7 @@ class LinearTrainer:
         """Restore what `state` returned."""
         self.count, self.labels, final, self.relabeled = map(int, arrays[COUNT])
         self.final = bool(final)
-        self.stages = [Stage(int(n), *stats) for n, *stats in arrays.get(STAGES, np.zeros((0, 3)))]
+        self.stages = [Stage(int(n), wrong) for n, wrong in arrays.get(STAGES, np.zeros((0, 2)))]
         table = arrays[MIXTURE].tolist()
         self.mixture = tuple(Component(KINDS[int(kind)], *numbers) for kind, *numbers in table)
         of_head = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
@@ -321,7 +321,7 @@ class LinearTrainer:
 
         What the ledger says is read now: answers may be entered while the model is made.
         """
-        examples, unasked, doubled = self.examples, self._unasked(), self._doubled()
+        examples, unasked, errors = self.examples, self._unasked(), self._errors()
         before = self.stages[-1].labels if self.stages else 0
         known, current = len(examples.bought), self.head is not None and self.labels >= 0
         if known < FEWEST or (known - before < step_of(known + len(unasked)) and current):
@@ -331,7 +331,7 @@ class LinearTrainer:
         def make() -> Head:
             mixture, held = held_out_answers(source, rows, gold)
             head = make_final(source, rows, gold, mixture)[0]
-            self._note_stage(*held, surest(head, examples.block, unasked), doubled)
+            self._note_stage(*held, surest(head, examples.block, unasked), errors)
             return head
 
         return make
