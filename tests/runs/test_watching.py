@@ -148,6 +148,9 @@ def test_other_rows_are_told_and_shown(audited: Run, tmp_path, capsys) -> None:
     (tmp_path / "new.csv").write_text("\n".join(["text", *new]) + "\n", encoding="utf-8")
     assert call(["evaluate", str(audited.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
     out = capsys.readouterr().out
+    rows = f"{audited.path} {tmp_path / 'new.csv'}"
+    assert f"\nNext:\n  stacksl evaluate {rows} --audit 60  # " in out
+    assert f"\n  stacksl predict {rows} --out labeled.csv  # " in out
     assert f"the rows differ from the run's, as the first {found['told_after']} show" in out
     assert found["groups"][0]["examples"][0]["text"] in out
     assert "not compared: it needs 50 held-out rows, and features not fitted" in out

@@ -15,7 +15,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
-from stacksl.cli.verbs.run import begin, with_header
+from stacksl.cli.verbs.run import begin, with_header, word
 from stacksl.engine import on_ray
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, excerpt, percent, plural
@@ -96,6 +96,11 @@ def evaluate(
         warn(dataset.warnings)
     shown = as_json if json else _compared if "told_after" in result else _shown
     print(shown(result))
+    if shown is _compared:
+        rows, audit = f"{word(run)} {word(file)}", min(60, result["n"] - 1)
+        buy = f"  stacksl evaluate {rows} --audit {audit}  # People say whether the accuracy fell\n"
+        table = f"  stacksl predict {rows} --out labeled.csv  # Label these rows"
+        print(f"\nNext:\n{buy * (dataset.classes is not None)}{table}")
 
 
 def _shown(result: dict[str, Any]) -> str:
