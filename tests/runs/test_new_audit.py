@@ -19,6 +19,7 @@ from .conftest import pair_items
 from .people_cases import (
     Say,
     begin,
+    erring,
     facts_of,
     play,
     read_rows,
@@ -72,7 +73,7 @@ def test_one_command_begins_it_and_its_status_compares(
         assert call(words) == 0
         assert f"the new accuracy is {fallen} (" in capsys.readouterr().out
     assert call(command) == 2
-    assert "holds another run: give another --out" in capsys.readouterr().err
+    assert "holds this run already: go on with" in capsys.readouterr().err
 
 
 def test_an_audit_begins_in_python_too(first: Run, march: Path, tmp_path: Path) -> None:
@@ -182,3 +183,57 @@ def test_the_audit_of_new_rows_names_the_judged_model_alone(first: Run, march: P
     assert "stacksl predict" in shown_run(first)
     for said in (shown_run(new), (new.path / "report.html").read_text()):
         assert "stacksl predict" not in said
+
+
+# What the run leaves -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run, Path]:
+    """A run and an audit of new rows, by two people who err, and the file of the new rows."""
+    folder = tmp_path_factory.mktemp("looked")
+    people = {"annotators": "anna,ben", "price": "2", "second_look": True}
+    first = play(begin(folder, count=150, budget=90, audit=40, **people), erring(0.1))
+    rows = [{"nr": f"N{n}", "desk": "mail", **row} for n, row in enumerate(read_rows(
+        write_pool(folder, 90, seed=5, first=500)))]  # fmt: skip
+    own = read_rows(first.folder.resolved()["data"])[:5]
+    rows[7:7] = [{"nr": f"O{n}", "desk": "phone", **row} for n, row in enumerate(own)]
+    march = write_rows(folder / "march.csv", rows)
+    assert call(["evaluate", str(first.path), str(march), *AUDIT, "--budget", "$100"]) == 0
+    return first, play(Run(folder / "run-march"), erring(0.2)), march
+
+
+def test_the_table_comes_back_as_it_was_with_the_models_labels(
+    looked: tuple[Run, Run, Path], tmp_path: Path
+) -> None:
+    first, new, march = looked
+    assert call(["export", str(new.path), "--table", str(tmp_path / "labels.csv")]) == 0
+    assert call(["predict", str(first.path), str(march), "--out", str(tmp_path / "said.csv")]) == 0
+    rows, said, given = (
+        read_rows(tmp_path / "labels.csv"),
+        read_rows(tmp_path / "said.csv"),
+        read_rows(march),
+    )
+    assert [{name: row[name] for name in given[0]} for row in rows] == given
+    by_model = [(row, other) for row, other in zip(rows, said, strict=True) if row["doubtful"]]
+    assert len(by_model) > 20
+    for row, other in by_model:
+        assert {name: row[name] for name in other} == other
+    own = [row for row in rows if row["nr"].startswith("O")]
+    assert {(row["label"], row["source"]) for row in own} == {("", "")}
+
+
+def test_a_sheet_that_is_named_comes_back_too(first: Run, march: Path, tmp_path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for name, rows in (("notes", [{"a": "b"}]), ("march", read_rows(march))):
+        sheet = book.create_sheet(name)
+        for row in (list(rows[0]), *(list(each.values()) for each in rows)):
+            sheet.append(row)
+    book.save(tmp_path / "book.xlsx")
+    command = ["evaluate", str(first.path), str(tmp_path / "book.xlsx"), *AUDIT]
+    assert call([*command, "--worksheet", "march"]) == 0
+    table = play(Run(tmp_path / "first-book")).table()
+    assert table.columns[:2] == ("id", "text")
+    assert [row["text"] for row in table.rows] == [row["text"] for row in read_rows(march)]

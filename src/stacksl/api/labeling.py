@@ -22,6 +22,7 @@ from stacksl.runs.items.stored import differing
 from stacksl.runs.loop.linear_trainer import DOUBT
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts, sealed, shown_facts
+from stacksl.runs.storage.status import evaluated
 from stacksl.types import Item
 
 if TYPE_CHECKING:
@@ -78,10 +79,10 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
 
     With the `frame` that the run was made from it is that frame with the added columns.
 
-    The `source` is `human` or `model`, or `column`: a label of the column that the run judges stays
-    where nobody answered, with its held-out probability. An answer that names no class leaves the
-    label empty, with the word for its source: `human: none`. Erased items are left out. A file that
-    has changed gives no other columns than ids and prompts.
+    The `source` is `human`, `model`, or `column`: a label of the column that the run judges stays
+    where nobody answered, with its held-out probability, or if it is another run's that one's. An
+    answer that names no class leaves the label empty, with the word for its source: `human: none`.
+    Erased items are left out. A changed file gives no other columns than ids and prompts.
 
     Raises:
         RunError: the run has not finished, so that its audit is still sealed.
@@ -96,6 +97,10 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
     spec = RunSpec.open(run.folder)
     columns, rows = _own_rows(spec)
     known = {**column_labels(run, spec), **human_labels(run, spec)}
+    if (other := evaluated(run.folder)) is not None:
+        kept = [item for item in spec.sources.usable.values() if "doubtful" in known[item.id]]
+        for id, cells in by_model(replace(run, path=other).model, kept, progress).items():
+            known[id] |= cells if cells["label"] == known[id]["label"] else {}
     asked = [item for _, item in rows if item is not None and item.id not in known]
     known = {**by_model(run.model, asked, progress), **known}
     return _labeled(columns, rows, known) if frame is None else own_rows(spec, frame, known, PREFIX)

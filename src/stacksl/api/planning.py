@@ -16,6 +16,7 @@ from stacksl.api.watching import not_of
 from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
 from stacksl.core.rng import unforeseen
 from stacksl.data import Classes, Dataset, as_written, table_of
+from stacksl.data.dataset import Rejected
 from stacksl.errors import DataError, SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
@@ -333,11 +334,13 @@ INHERITED = ("price", "annotators", "open_questions", "sheets.overlap", "sheets.
 
 
 def plan_audit(
-    run: Run, dataset: Dataset, wanted: Mapping[str, Any], out: Path, progress: Any = None
-) -> Plan:
+    run: Run, dataset: Dataset, wanted: Mapping[str, Any], out: Path, progress: Any = None,
+    file: str | Path = "",
+) -> Plan:  # fmt: skip
     """The plan of a run in which people audit the labels that the model of `run` gives new rows.
 
-    Its other settings are those of `run`, but for those `wanted`. Rows of `run` are left out.
+    Its other settings are those of `run`, but for those `wanted`. Rows of `run` are set aside. The
+    exported table has the columns of the `file` that the data set was read from, if it is named.
 
     Raises:
         SettingsError, DataError: such a run cannot be, or no row is new.
@@ -351,16 +354,23 @@ def plan_audit(
     new = not_of(spec.dataset.items, dataset)
     if not new:
         raise DataError(f"all rows of {dataset.name} are the run's own: name a file of new rows")
-    pool = replace(dataset, items=tuple(with_classes(new, classes.names)), answers={}, unknown={})
+    rows = sorted({*range(1, dataset.total + 1)} - {row.row for row in dataset.rejected})
+    left, placed = {*new}, zip(rows, dataset.items, strict=True)
+    own = [Rejected(n, i.id, "already in the evaluated run") for n, i in placed if i not in left]
+    pool = replace(dataset, items=tuple(with_classes(new, classes.names)), answers={}, unknown={},
+                   rejected=(*dataset.rejected, *own))  # fmt: skip
     said = [int(np.argmax(policy)) for policy in run.model.policies(pool.items, progress)]
     chosen = spec.folder.config()
     people = {"labeler": "file", "mode": "pool", "model_labels": PREDICTED, **wanted}
     kept = {name: chosen[name] for name in INHERITED if name in chosen}
     if spec.settings.labeler == "file" and not spec.terms.further:
         kept["second_look"] = False  # so that both audits count people's errors as the model's
+    worksheet, header, guessed = dataset.layout
+    kept |= {"read.worksheet": worksheet, "read.header": header}
     resolved = resolve(people, kept)
     sources = replace(Sources.of(pool, classes=classes), model_labels=tuple(said))
-    like = replace(spec, resolved=resolved, sources=sources, data="", test_source=None)
+    data = os.path.abspath(file) if file and (header is not None or not guessed) else ""
+    like = replace(spec, resolved=resolved, sources=sources, data=data, test_source=None)
     plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
     told = f"{run.path} has no audit of random rows: nothing will say whether its accuracy fell"
     if before is not None:
@@ -370,7 +380,8 @@ def plan_audit(
             f" rows were right until now) is found with a probability of {percent(found, 0)}"
         )
     way = os.path.relpath(run.path, out)
-    return replace(plan, spec=replace(plan.spec, evaluates=way), warnings=(*plan.warnings, told))
+    made = replace(plan.spec, evaluates=way, stamps=stamps_of([data]))
+    return replace(plan, spec=made, warnings=(*plan.warnings, told))
 
 
 # What settings and items must be to each other ----------------------------------------------------

@@ -86,7 +86,7 @@ def evaluate(
     if wanted:
         out = out or Path(os.path.normpath(run / ".."), f"{run.resolve().name}-{Path(file).stem}")
         with live(quiet=quiet) as show:
-            plan = plan_audit(opened, dataset, wanted, out, encoding(show))
+            plan = plan_audit(opened, dataset, wanted, out, encoding(show), file)
         begin(plan, dry_run=dry_run, yes=yes, quiet=quiet, json=json)
         return
     with live(quiet=quiet) as show:

@@ -95,20 +95,23 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         and facts.column
         and {**asdict(facts.column), "sentence": column_words(facts.column, facts.budget.price)},
         "stated": judged
-        and "evaluates" in table
-        and stated(
-            Path(os.path.normpath(folder.path / table["evaluates"])),
-            (judged.correct, judged.n - judged.unknown),
-        ),
+        and (path := evaluated(folder))
+        and stated(path, (judged.correct, judged.n - judged.unknown)),
     }
+
+
+def evaluated(folder: RunFolder) -> Path | None:
+    """The run whose model an audit of new rows judges; None of other runs, or if it is gone."""
+    path = Path(os.path.normpath(folder.path / folder.resolved().get("evaluates", "")))
+    return path if path != folder.path and (path / DATABASE).is_file() else None
 
 
 def stated(path: Path, now: tuple[int, int]) -> dict[str, Any] | None:
     """The audit of the run at `path`, and how many new rows are right `now`, of how many.
 
-    `p` is that of a fall. None where no row is known, or the run has no audit or was deleted.
+    `p` is that of a fall. None where no row is known, or the run has no audit.
     """
-    before = random_audit(RunFolder(path)) if (path / DATABASE).is_file() else None
+    before = random_audit(RunFolder(path))
     if before is None or not now[1]:
         return None
     p = float(fall_p(before, now))
