@@ -14,10 +14,13 @@ where the run's own rows take part in making features.
 
 `audits`: how often a fall of ten points is found, simulated, next to what `fall_found` says.
 
+`open`: how often a fall is reported although there is none, if people err and rows stay open.
+
     pip install river
     python benchmarks/watching.py streams --data $STACKSL_DATA --json results/watching.json
     python benchmarks/watching.py runs --data $STACKSL_DATA --json results/watching.json
     python benchmarks/watching.py audits --json results/watching.json
+    python benchmarks/watching.py open --json results/watching.json
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +43,8 @@ from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.models import watching
 from stacksl.models.metrics import wilson
+from stacksl.models.second_look import Verdict, looked, next_rows, settled, split
+from stacksl.report.quality import AuditResult
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
@@ -53,8 +59,33 @@ SHARES = (0.05, 0.1, 0.2)
 ROWS, DRAWS = 3_000, 2_000  # of a simulated table, from which audits are drawn
 FIRST_AUDITS, NEW_AUDITS = (50, 60, 100, 200, 400), (60, 100, 200, 300)
 RUN_POOL, RUN_NEW = 2_500, 1_500
+CLASSES = 20  # of audits whose rows people leave open
 
 Rows = np.ndarray
+Counts = tuple[int, int, int]
+
+
+class People(NamedTuple):
+    """How many people answer and err, so many times as often where the model errs.
+
+    There their error is the model's answer in a share `along`. Further answers are paid for a
+    share of rows.
+    """
+
+    count: int
+    err: float
+    times: float
+    along: float
+    again: float
+
+
+PEOPLE = (
+    *(People(count, 0.05, 3, 0.5, 0.4) for count in (2, 3)),
+    People(3, 0.1, 5, 0.7, 0.4),
+    People(3, 0.1, 3, 0.5, 0.15),
+    People(2, 0.15, 3, 0.5, 1.0),
+    People(6, 0.02, 1, 0.0, 0.4),
+)
 
 
 class World(NamedTuple):
@@ -274,6 +305,57 @@ def audits() -> Iterator[dict[str, Any]]:
                 yield {**row, "said": watching.fall_found(accuracy, first, new)}
 
 
+def judged(rng: np.random.Generator, rows: int, accuracy: float, people: People) -> Counts:
+    """An audit with a second look: the rows right and open, and right where first answers stand."""
+    truth, right = rng.integers(CLASSES, size=rows), rng.random(rows) < accuracy
+    other = (truth + rng.integers(1, CLASSES, size=rows)) % CLASSES
+    said = np.where(right, truth, other).tolist()
+
+    def answer(row: int) -> Verdict:
+        if rng.random() >= people.err * (1 if right[row] else people.times):
+            return "label", int(truth[row])
+        if not right[row] and rng.random() < people.along:
+            return "label", said[row]
+        return "label", int(truth[row] + rng.integers(1, CLASSES)) % CLASSES
+
+    answers, predicted = {row: [answer(row)] for row in range(rows)}, dict(enumerate(said))
+    parts, left = split(rng.permutation(rows).tolist(), predicted, answers, ()), people.again * rows
+    while due := next_rows(
+        parts, answers, {row: people.count - len(answers[row]) for row in answers}, round(left)
+    ):
+        left -= len(due)
+        for row in due:
+            answers[row].append(answer(row))
+    look = looked(parts, predicted, answers)
+    counts = AuditResult(rows, 0, 0, 0, None, 0.0, 1.0, 0.0, 1.0, second=look).counted()
+    stand = ((settled(given) or given[0])[1] == said[row] for row, given in answers.items())
+    return counts[0], counts[2], sum(stand)
+
+
+def open_rows() -> Iterator[dict[str, Any]]:
+    """How often a fall is reported although both audits have the same accuracy.
+
+    An open row counts against a fall (`false`), or as its first answer says (`stands`).
+    """
+    rng, fall_p = generator(0, "watching/open"), lru_cache(None)(watching.fall_p)
+    for first, new in ((60, 60), (60, 30), (200, 60), (60, 200)):
+        for accuracy in (0.97, 0.9, 0.75):
+            for people in PEOPLE:
+                before = people._replace(again=0.4)  # of the first audit all were paid
+                pairs = [
+                    (judged(rng, first, accuracy, before), judged(rng, new, accuracy, people))
+                    for _ in range(DRAWS // 2)
+                ]
+                false = [fall_p((a[0], first), (b[0] + b[1], new)) for a, b in pairs]
+                stands = [fall_p((a[2], first), (b[2], new)) for a, b in pairs]
+                yield {
+                    **{"first": first, "new": new, "accuracy": accuracy, **people._asdict()},
+                    "open": float(np.mean([a[1] + b[1] for a, b in pairs])),
+                    "false": float(np.mean(np.array(false) <= watching.LEVEL)),
+                    "stands": float(np.mean(np.array(stands) <= watching.LEVEL)),
+                }
+
+
 def table(record: dict[str, Any]) -> str:
     """The page's table of streams and whole runs; shares in percent, with intervals."""
     detectors = {"told": "reported", "adwin": "ADWIN, .002", "adwin .05": "ADWIN, .05"}
@@ -319,7 +401,7 @@ def power_table(record: dict[str, Any]) -> str:
 def main() -> None:
     """Measure and show; see the module's text."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("streams", "runs", "audits"))
+    parser.add_argument("part", choices=("streams", "runs", "audits", "open"))
     parser.add_argument("--data", type=Path, help="the folder of the sets")
     parser.add_argument("--false", type=int, default=500, help="streams without a change, a set")
     parser.add_argument("--true", type=int, default=50, help="streams of each change")
@@ -334,6 +416,7 @@ def main() -> None:
                 runs(given.data, given.runs, features) for features in (HASHING, DEFAULT)
             ),
             "audits": audits,
+            "open": open_rows,
         }
         for row in parts[given.part]():
             found.append(row)

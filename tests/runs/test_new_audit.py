@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,8 @@ from stacksl.api import Run, plan_audit, run
 from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import shown_run
 from stacksl.models.watching import fall_found, fall_p
+from stacksl.report.quality import AuditResult, SecondLook
+from stacksl.runs.storage import status
 from stacksl.runs.storage.status import random_audit
 
 from .conftest import pair_items
@@ -64,14 +68,21 @@ def test_one_command_begins_it_and_its_status_compares(
     play(new, say)
     stated = new.status()["stated"]
     before = facts_of(first).audit
-    assert (stated["n"], stated["correct"]) == (40, before.correct)
+    assert (stated["n"], stated["correct"], stated["open"]) == (40, before.correct, 0)
     right = 0 if say is wrong else 30
     assert facts_of(new).column.audit.correct == right
-    assert stated["p"] == pytest.approx(fall_p((before.correct, 40), (right, 30)))
+    assert stated["now"] == {"correct": right, "n": 30, "open": 0}
+    assert stated["p"] == stated["p_least"] == fall_p((before.correct, 40), (right, 30))
+    assert stated["fell"] is (say is wrong)
+    sentence = (
+        f"The new accuracy is {fallen} (one-sided p = {stated['p']:.3f}): {right} of 30 new rows"
+        f" are right; {before.correct} of 40 rows of the audit of {first.path} are right."
+    )
     capsys.readouterr()
     for words in (["status", str(new.path)], ["resume", str(new.path), "--quiet"]):
         assert call(words) == 0
-        assert f"the new accuracy is {fallen} (" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert re.search(rf"^New rows +{re.escape(sentence)}$", said, re.MULTILINE)
     assert call(command) == 2
     assert "holds this run already: go on with" in capsys.readouterr().err
 
@@ -115,8 +126,9 @@ def test_the_dry_run_names_the_fall_that_this_audit_finds(first: Run, march: Pat
     assert (told["labels"], told["audit"]) == (30, 30)
     right = facts_of(first).audit.correct
     sentence = (
-        f"a fall of ten points from the audit of {first.path} ({right} of 40 rows were right until"
-        f" now) is found with a probability of {100 * fall_found(right / 40, 40, 30):.0f}%"
+        f"a fall of ten points from the audit of {first.path} ({right} of 40 rows were right and"
+        f" 0 open until now) is found with a probability of"
+        f" {100 * fall_found(right / 40, 40, 30):.0f}%"
     )
     assert sentence in told["warnings"]
     assert call(command) == 0
@@ -183,6 +195,67 @@ def test_the_audit_of_new_rows_names_the_judged_model_alone(first: Run, march: P
     assert "stacksl predict" in shown_run(first)
     for said in (shown_run(new), (new.path / "report.html").read_text()):
         assert "stacksl predict" not in said
+
+
+# Open rows ---------------------------------------------------------------------------------------
+
+
+def judged(n: int, agreeing: int, right: int, still: int, **more: int) -> AuditResult:
+    """An audit in which two people agree on the differing rows, but for those `still` open."""
+    counts = {"sampled": 0, "wrong": 0, "sampled_open": 0, "first_right": 0, **more}
+    differing = {"differing": n - agreeing, "model_right": right, "differing_open": still}
+    second = SecondLook(n=n, agreeing=agreeing, **differing, **counts)
+    return AuditResult(n, agreeing, 0, 0, 0.8, 0.7, 0.9, 0.7, 0.9, second=second)
+
+
+def between(monkeypatch: pytest.MonkeyPatch, before: AuditResult, now: AuditResult) -> Any:
+    monkeypatch.setattr(status, "random_audit", lambda _: (before, 500_000))
+    return status.stated(Path("runs/first"), now, 1_500_000)
+
+
+def test_open_rows_favor_neither_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However they are settled, p is between the ends, and so no verdict is turned."""
+    before, now = judged(60, 50, 2, 3, sampled=10, sampled_open=1), judged(60, 40, 4, 8)
+    told = between(monkeypatch, before, now)
+    assert (told["correct"], told["n"], told["open"]) == (51, 60, 4)
+    assert told["now"] == {"correct": 44, "n": 60, "open": 8}
+    settled = {
+        (then, right): fall_p((then, 60), (right, 60))
+        for then in range(51, 56)
+        for right in range(44, 53)
+    }
+    assert told["p"] == max(settled.values()) == settled[51, 52]
+    assert told["p_least"] == min(settled.values()) == settled[55, 44] <= 0.05
+    assert told["fell"] is None
+    assert "The new accuracy may be lower (one-sided p from 0.00" in told["sentence"]
+    assert told["sentence"].endswith("This may change when open rows are settled.")
+    for still, fell in ((judged(60, 20, 4, 8), True), (judged(60, 53, 1, 2), False)):
+        assert between(monkeypatch, before, still)["fell"] is fell
+
+
+def test_the_output_says_what_settles_open_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = judged(60, 50, 2, 3), judged(60, 40, 4, 8)
+    now = replace(now, n=62, unknown=2, second=replace(now.second, askable=6))
+    assert between(monkeypatch, before, now)["sentence"].partition(": ")[2] == (
+        "44 of 60 new rows are right, and 2 more have no clear answer, with 8 open (no two people"
+        " agree, and 12 more labels for $18.00 may settle 6 of them); 52 of 60 rows of the audit of"
+        " runs/first are right, with 3 open (no two people agree, and nobody else is left to ask"
+        " unless you add an annotator, at most four answers a row). This may change when open rows"
+        " are settled."
+    )
+
+
+def test_first_answers_are_compared_where_one_audit_has_no_second_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else people's errors would count as the model's in one of the audits alone."""
+    before, agree = judged(60, 50, 8, 0), {"measures": "agreement with the annotator"}
+    now = AuditResult(60, 49, 0, 0, 0.8, 0.7, 0.9, 0.7, 0.9, **agree)
+    told = between(monkeypatch, before, now)
+    assert (told["correct"], told["now"]["correct"]) == (50, 49)
+    assert "50 of 60 rows of the audit of runs/first are right by first answers" in told["sentence"]
+    told = between(monkeypatch, before, replace(now, measures="accuracy"))
+    assert told["correct"] == 58, "answers of a file are right"
 
 
 # What the run leaves -----------------------------------------------------------------------------

@@ -208,7 +208,14 @@ def test_a_fall_is_found_as_often_as_told() -> None:
         found = np.mean([fall_p((int(a), 100), (int(b), 150)) <= 0.05 for a, b in pairs])
         assert abs(found - told) < 4 * np.sqrt(told * (1 - told) / 800)
     assert fall_found(0.9, 400, 300) > 0.95
-    assert fall_p((10, 10), (12, 12)) == 0.5
+    assert fall_found(0.8, 100, 150, open=0.1) == pytest.approx(fall_found(0.8, 100, 150, 0.0))
+    assert fall_p((10, 10), (12, 12)) == 1.0
+
+
+@pytest.mark.parametrize(("first", "new"), [(60, 60), (60, 30), (200, 60), (60, 300)])
+def test_a_fall_is_told_by_chance_in_5_percent_of_cases_at_most(first: int, new: int) -> None:
+    """Exactly so, at every accuracy; a test of two pooled proportions has up to 11%."""
+    assert max(fall_found(share / 100, first, new, 0.0) for share in range(1, 100)) <= 0.05
 
 
 def test_a_file_with_answers_is_compared_with_the_audit(audited: Run) -> None:
@@ -253,6 +260,19 @@ def test_the_page_names_the_accuracies_from_which_a_fall_is_seldom_found() -> No
         assert float(said[1]) == round(row["said"], 3)
         assert abs(row["found"] - row["said"]) < 0.02, "as often as in the simulation"
     assert f"{100 * min(row['false'] for row in rows):.1f} to" in page
+
+
+def test_the_page_says_how_seldom_a_fall_is_reported_that_is_none() -> None:
+    page = (Path(__file__).parents[2] / "docs/watching.md").read_text(encoding="utf-8")
+    false, stands = (
+        [row[name] for row in record("watching")["open"]] for name in ("false", "stands")
+    )
+    assert f"{100 * np.mean(false):.2f}% of pairs on average and in {100 * max(false):.1f}%" in page
+    assert max(false) <= 0.05
+    more = sum(share > 0.05 for share in stands)
+    assert (
+        f"{100 * max(stands):.1f}% at most, and more than 5%\nin {more} of the {len(false)}" in page
+    )
 
 
 def test_confidence_is_compared_where_no_row_made_the_features(tmp_path: Path) -> None:

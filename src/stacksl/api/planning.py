@@ -374,10 +374,11 @@ def plan_audit(
     plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
     told = f"{run.path} has no audit of random rows: nothing will say whether its accuracy fell"
     if before is not None:
-        found = fall_found(before[0] / before[1], before[1], plan.spec.audit)
+        right, n, still = before[0].counted()
+        found = fall_found(right / n, n, plan.spec.audit, open=still / n)
         told = (
-            f"a fall of ten points from the audit of {run.path} ({before[0]:,} of {before[1]:,}"
-            f" rows were right until now) is found with a probability of {percent(found, 0)}"
+            f"a fall of ten points from the audit of {run.path} ({right:,} of {n:,} rows were right"
+            f" and {still:,} open until now) is found with a probability of {percent(found, 0)}"
         )
     way = os.path.relpath(run.path, out)
     made = replace(plan.spec, evaluates=way, stamps=stamps_of([data]))

@@ -13,6 +13,7 @@ from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
+from stacksl.report.quality import AuditResult
 from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.reading import Reading, read_again
 from stacksl.runs.items.stored import how_read
@@ -290,8 +291,8 @@ class Run:
                 stacklevel=2,
             )
         outcome = evaluate(model, dataset, progress)
-        before = stated(self.path, (outcome.correct, outcome.scored))
-        return {**run, **outcome.row(), "stated": before}
+        as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
+        return {**run, **outcome.row(), "stated": stated(self.path, as_audit, None)}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.

@@ -131,7 +131,7 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("Final model" if column else "By the audit", measured(result["audit"])),
         ("Labels you had", column and column["sentence"]),
         ("Right in the table", table and table["sentence"]),
-        ("Right in the audit", (result["stated"] or {}).get("sentence")),
+        ("New rows", (result["stated"] or {}).get("sentence")),
         ("Stop rule", result["stopped"] or result["stop_when"]),
     ]
 

@@ -138,6 +138,14 @@ class AuditResult:
     look: int = 0
     second: SecondLook | None = None
 
+    def counted(self, *, first: bool = False) -> tuple[int, int, int]:
+        """The rows that are right, that have a clear answer, and on which no two people agree."""
+        if (look := self.second) is None:
+            return self.correct, self.n - self.unknown, 0
+        known, still = look.agreeing + look.differing, look.sampled_open + look.differing_open
+        right = look.agreeing + look.model_right - look.wrong - look.sampled_open
+        return (look.agreeing, known, 0) if first else (right, known, still)
+
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class TableRight:

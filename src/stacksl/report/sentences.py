@@ -137,6 +137,27 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
     return words
 
 
+def in_counts(rows: str, audit: AuditResult, price: int | None, settle: bool, first: bool) -> str:
+    """How many `rows` of an audit are right and open, and what would `settle` open ones."""
+    right, known, still = audit.counted(first=first)
+    words = f"{count(right)} of {count(known)} {rows} are right"
+    words += " by first answers" * (first and audit.second is not None)
+    words += f", and {count(audit.n - known)} more have no clear answer" * (audit.n > known)
+    asked = audit.second.askable if audit.second else 0
+    cost = f" for {money(2 * asked * price)}" if price else ""
+    way = f"{2 * asked} more labels{cost} may settle {count(asked)} of them"
+    ways = f" (no two people agree, and {way if asked else FURTHER})" * settle
+    return words + f", with {count(still)} open{ways}" * bool(still)
+
+
+def compared(fell: bool | None, least: float, p: float, *sides: str) -> str:
+    """Whether the accuracy of new rows is lower, with the ends of the p-value and both counts."""
+    verdict = {True: "is lower", False: "is not lower beyond chance", None: "may be lower"}[fell]
+    ends = f"p = {p:.3f}" if least == p else f"p from {least:.3f} to {p:.3f}"
+    words = f"The new accuracy {verdict} (one-sided {ends}): {'; '.join(sides)}."
+    return words + " This may change when open rows are settled." * (fell is None)
+
+
 def in_table(facts: Facts) -> str:
     """How many labels of the exported table are right; empty where that is not known."""
     if (table := facts.table) is None or (audit := facts.audit) is None:
@@ -291,6 +312,7 @@ AGREEMENT = (
     " is another."
 )
 SOON = "Its accuracy is reported when further people have looked at some of these items."
+FURTHER = "nobody else is left to ask unless you add an annotator, at most four answers a row"
 OPEN = (
     "The second look left so many of its rows without two people who agree that the accuracy is"
     " only known to lie between {} and {} (95% interval)."

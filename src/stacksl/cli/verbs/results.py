@@ -113,7 +113,7 @@ def _shown(result: dict[str, Any]) -> str:
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
             ("Accuracy on other rows", share(result.get("accuracy_kept"))),
-            ("Right in the audit", (result["stated"] or {}).get("sentence")),
+            ("New rows", (result["stated"] or {}).get("sentence")),
             ("Items", count(result["n"])),
             ("Right answer no candidate, counted as wrong", unknown or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),

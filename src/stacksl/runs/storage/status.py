@@ -18,7 +18,8 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import TERMS
 from stacksl.models.watching import LEVEL, fall_p
 from stacksl.report.facts import Facts
-from stacksl.report.sentences import column_words, in_table
+from stacksl.report.quality import AuditResult
+from stacksl.report.sentences import column_words, compared, in_counts, in_table
 from stacksl.report.wording import MICRO, of_run
 from stacksl.runs.items.stored import differing
 from stacksl.runs.settings.budget import promised_share
@@ -94,9 +95,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "column": facts
         and facts.column
         and {**asdict(facts.column), "sentence": column_words(facts.column, facts.budget.price)},
-        "stated": judged
-        and (path := evaluated(folder))
-        and stated(path, (judged.correct, judged.n - judged.unknown)),
+        "stated": stated(evaluated(folder), judged, done.budget.price if done else None),
     }
 
 
@@ -106,30 +105,37 @@ def evaluated(folder: RunFolder) -> Path | None:
     return path if path != folder.path and (path / DATABASE).is_file() else None
 
 
-def stated(path: Path, now: tuple[int, int]) -> dict[str, Any] | None:
-    """The audit of the run at `path`, and how many new rows are right `now`, of how many.
+def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dict[str, Any] | None:
+    """The audit of the run at `path`, and whether the accuracy of new rows is lower `now`.
 
-    `p` is that of a fall. None where no row is known, or the run has no audit.
+    `p` counts open rows against a fall, so that its level holds however they are settled, and
+    `p_least` for one. If people gave either audit no second look, first answers alone count.
     """
-    before = random_audit(RunFolder(path))
-    if before is None or not now[1]:
+    shown = path and now and not now.waits and now.counted()[1]
+    if not shown or path is None or now is None or (known := random_audit(RunFolder(path))) is None:
         return None
-    p = float(fall_p(before, now))
-    fallen = "lower" if p <= LEVEL else "not lower beyond chance"
-    right = f"{before[0]:,} of {before[1]:,} rows of {path}"
-    sentence = f"{right}; the new accuracy is {fallen} (one-sided p = {p:.3f})"
-    return {"correct": before[0], "n": before[1], "p": p, "sentence": sentence}
+    first = any(a.second is None and a.measures != "accuracy" for a in (now, known[0]))
+    (right, n, still), (then, of, unsure) = (a.counted(first=first) for a in (now, known[0]))
+    p = float(fall_p((then, of), (right + still, n)))
+    least = float(fall_p((then + unsure, of), (right, n)))
+    fell = True if p <= LEVEL else None if least <= LEVEL else False
+    sides = ("new rows", now, price), (f"rows of the audit of {path}", *known)
+    counts = (in_counts(*side, settle=fell is None, first=first) for side in sides)
+    return {
+        **{"run": str(path), "correct": then, "n": of, "open": unsure},
+        "now": {"correct": right, "n": n, "open": still},
+        **{"p": p, "p_least": least, "fell": fell, "sentence": compared(fell, least, p, *counts)},
+    }
 
 
-def random_audit(folder: RunFolder) -> tuple[int, int] | None:
-    """How many rows of a run's audit were right, of those with a clear answer; None without one.
+def random_audit(folder: RunFolder) -> tuple[AuditResult, int | None] | None:
+    """A run's audit, if rows of it have a clear answer, and the price of a label; None without one.
 
     The looks of a promise are none: their rows are those left after the doubtful ones were bought.
     """
     facts, rule = shown_facts(folder), folder.resolved().get("stop_when")
     audit = facts.audit if facts and promised_share(rule) is None else None
-    known = audit.n - audit.unknown if audit else 0
-    return (audit.correct, known) if audit and known else None
+    return (audit, facts.budget.price) if facts and audit and audit.counted()[1] else None
 
 
 def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) -> dict[str, Any]:
