@@ -328,7 +328,7 @@ def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_p
     still = column["audit"]["second"]["differing_open"] + column["audit"]["second"]["sampled_open"]
     assert still > 0
     assert sum(row["open"] for row in column["classes"]) == still
-    wanted = f"{2 * still} more labels for ${still}.00 may settle {still} of them."
+    wanted = f"and {2 * still} more labels for ${still}.00 may settle {still} of them)."
     assert wanted in done.status()["column"]["sentence"]
     done.change(budget=str(budget["labels"] + 2 * still))
     play(done, truth)
@@ -357,13 +357,13 @@ def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
     second = facts_of(done)["column"]["audit"]["second"]
     assert 0 < second["askable"] < second["differing_open"] + second["sampled_open"]
     askable = second["askable"]
-    wanted = f"; {2 * askable} more labels may settle {askable} of them."
+    wanted = f"and {2 * askable} more labels may settle {askable} of them)."
     assert wanted in done.status()["column"]["sentence"]
     column = read_facts(done.folder).column
     assert column is not None
     assert column.audit is not None
     nobody = replace(column.audit, second=SecondLook(**(second | {"askable": 0})))
-    assert "(at most four answers per row, the first included)." in column_words(
+    assert "unless you add an annotator, at most four answers a row)." in column_words(
         replace(column, audit=nobody), None
     )
     check = next(call for why, call in commands(read_facts(done.folder)) if "check" in why)

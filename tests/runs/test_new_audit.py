@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def test_one_command_begins_it_and_its_status_compares(
         assert call(words) == 0
         said = capsys.readouterr().out
         assert re.search(rf"^New rows +{re.escape(sentence)}$", said, re.MULTILINE)
+        assert "Final model" not in said
     assert call(command) == 2
     assert "holds this run already: go on with" in capsys.readouterr().err
 
@@ -310,3 +312,26 @@ def test_a_sheet_that_is_named_comes_back_too(first: Run, march: Path, tmp_path:
     table = play(Run(tmp_path / "first-book")).table()
     assert table.columns[:2] == ("id", "text")
     assert [row["text"] for row in table.rows] == [row["text"] for row in read_rows(march)]
+
+
+def test_the_report_begins_with_the_answer_and_counts_each_row_once(
+    looked: tuple[Run, Run, Path],
+) -> None:
+    first, new, _ = looked
+    stated, column = new.status()["stated"], facts_of(new).column
+    right, known, still = column.audit.counted()
+    assert still > 0
+    assert stated["now"] == {"correct": right, "n": known, "open": still}
+    counts = f"{right} of {known} audited rows are right, with {still} open"
+    assert counts in new.status()["column"]["sentence"]
+    assert sum(row.right for row in column.classes) == right
+    assert sum(row.open for row in column.classes) == still
+    told = stated["sentence"].replace(str(first.path), "the run before")
+    for name in ("report.html", "README.md"):
+        words = unescape((new.path / name).read_text())
+        words = words.partition('<p class="lead">' if name == "report.html" else "# march\n\n")[2]
+        assert words.replace("\\", "").startswith(told[:60])
+        assert words.count(counts) == 1
+        assert "he final model answers" not in words
+        assert "he final model agrees" not in words
+    assert str(first.path.parent) not in new.report(text=False).read_text()

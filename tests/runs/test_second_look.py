@@ -172,7 +172,9 @@ def test_the_range_holds_the_estimate(waits: Waits) -> None:
     words = {row.name: row.value for row in sentences.audit_rows(audit)}
     (case,) = (value for name, value in words.items() if name.startswith("Worst to best"))
     assert case == f"{100 * worst:.2f}% to {100 * best:.2f}%"
-    assert f"{audit.correct} of 24" in words["Right by what two people said, else the first"]
+    right, known, still = audit.counted()
+    assert (words["Right"], known) == (f"{right} of 24", 24)
+    assert words["Open: no two people agree"] == str(still)
 
 
 def test_second_answers_buy_no_label_of_the_audit_or_its_second_look(tmp_path: Path) -> None:
@@ -391,11 +393,9 @@ def test_a_second_look_that_had_nobody_left_goes_on(waits: Waits, way: str) -> N
     assert 0 < second["sampled_open"] < second["sampled"]
     assert second["nobody"] == second["sampled_open"] + second["differing_open"]
     words, page = settled_rows(made), (made.path / "report.html").read_text()
-    told = f"{second['wrong']} of {second['sampled'] - second['sampled_open']}"
-    assert words["Agreeing rows seen again: both wrong"] == told
-    told = f"{second['model_right']} of {second['differing'] - second['differing_open']}"
-    assert words["Differing rows: person wrong"] == told
-    assert words["Not in these counts: no two people agree"] == f"{second['nobody']}"
+    right = second["agreeing"] - second["wrong"] - second["sampled_open"] + second["model_right"]
+    assert words["Right"] == f"{right} of {second['agreeing'] + second['differing']}"
+    assert words["Open: no two people agree"] == f"{second['nobody']}"
     assert "People's errors" not in words
     assert f"Nobody is left to ask about {second['nobody']} rows of the second look" in page
     assert "stacksl change run --add-annotator NAME" in page

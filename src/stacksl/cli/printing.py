@@ -124,14 +124,14 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
 
 
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """What the status of a run says of its model, then in three rows of the labels in its table."""
-    column, table = result["column"], result["table"]
+    """What the status of a run says of its model, then in two rows of the labels in its table."""
+    column, table, fell = result["column"], result["table"], result["stated"]
     return [
+        ("New rows", fell and fell["sentence"]),
         ("Accuracy on the test set", measured(result["test"])),
-        ("Final model" if column else "By the audit", measured(result["audit"])),
+        ("Final model" if column else "By the audit", None if fell else measured(result["audit"])),
         ("Labels you had", column and column["sentence"]),
         ("Right in the table", table and table["sentence"]),
-        ("New rows", (result["stated"] or {}).get("sentence")),
         ("Stop rule", result["stopped"] or result["stop_when"]),
     ]
 

@@ -189,6 +189,7 @@ class Facts:
         test, audit: of the final model.
         table: the labels in the exported table; None where a promise or a column's audit tells.
         column: labels that the data had, which the audit judges as it judges the model.
+        stated: of an audit of new rows, as its pages are written: whether the accuracy fell.
         curve: accuracy against labels, in order of labels; may be empty.
         own: the model on the run's own items; None for an adapted language model.
         more: what more labels would add; None for an adapted language model.
@@ -215,6 +216,7 @@ class Facts:
     audit: AuditResult | None = None
     table: TableRight | None = None
     column: ColumnFacts | None = None
+    stated: str = ""
     asking: Asking
     curve: tuple[CurvePoint, ...] = ()
     own: OwnItems | None = None

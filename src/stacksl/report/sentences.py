@@ -78,7 +78,7 @@ def outcome(facts: Facts) -> str:
     sentences = [] if facts.audit is None else [audited(facts.audit, facts.run), outside(facts)]
     sentences[1:1] = [in_table(facts)]
     if facts.column is not None:
-        sentences[:1] = [column_words(facts.column, facts.budget.price)]
+        sentences[:1] = [facts.stated, column_words(facts.column, facts.budget.price)]
     if (test := facts.test) is not None:
         sentences.append(
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
@@ -95,22 +95,18 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
     """
     audit, words = column.audit, f"How many labels in '{column.name}' are right is not known."
     if audit is not None and audit.accuracy is not None:
-        rows = clear_of(audit.n, audit.unknown, "audited row")
-        wide = f"95% interval {interval(audit.low, audit.high)}, {rows}"
+        rows = f", {clear_of(audit.n, audit.unknown, 'audited row')}" * (audit.second is None)
+        wide = f"95% interval {interval(audit.low, audit.high)}{rows}"
         what = "are right" if audit.measures == "accuracy" else "agree with the annotator"
         where = f"labels in the column '{column.name}'"
         if audit.passed_over:  # the most doubtful were mended before
             where = "table's labels that people had not been asked about"
         words = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
-    words += (
-        f" Of {plural(column.unasked, 'row')} that nobody answered {count(column.flagged)} have"
-    )
-    words += " a doubtful label; the exported table marks them."
+    words += f" Of {plural(column.unasked, 'row')} that nobody answered {count(column.flagged)}"
+    words += " have a doubtful label; the exported table marks them."
     if column.asked:
-        words += (
-            f" People named a class for {count(column.asked)} of the most doubtful, and changed"
-        )
-        words += f" {count(column.changed)} of them."
+        words += f" People named a class for {count(column.asked)} of the most doubtful,"
+        words += f" and changed {count(column.changed)} of them."
     if column.mended > column.changed:
         words += f" In all, with the audit, people found {count(column.mended)} labels to be wrong."
     if audit is not None and audit.accuracy is not None and not audit.passed_over:
@@ -119,21 +115,11 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
             words += f" So at most {percent(most)} of all are right, unless people erred there: the"
             words += " audit's rows were better than the others."
     if audit is not None and (second := audit.second) is not None:
+        words += f" {in_counts('audited rows', audit, price, not audit.passed_over, first=False)}."
         if second.errors is not None:
             rate, low, high = second.errors
             words += f" People err in an estimated {percent(rate)} of answers"
             words += f" (95% interval {interval(low, high)})."
-        still = second.differing_open + second.sampled_open
-        if still and not audit.passed_over:  # those of a look stay open
-            words += f" The interval allows for {plural(still, 'audited row')} that two people have"
-            words += " not agreed on"
-            if more := 2 * second.askable:
-                cost = f" for {money(more * price)}" if price else ""
-                words += f"; {more} more labels{cost} may settle {count(second.askable)} of them"
-            else:
-                words += "; nobody else is left to ask, unless you add an annotator (at most four"
-                words += " answers per row, the first included)"
-            words += "."
     return words
 
 
@@ -321,16 +307,15 @@ OPEN = (
 
 def audit_rows(audit: AuditResult) -> list[Named]:
     """The audit in numbers."""
-    known = audit.n - audit.unknown
-    seen = audit.second if audit.measures == "accuracy" else None
-    ends, by, how, which = (audit.worst, audit.best), "", "", "of these"
+    (right, known, still), second = audit.counted(), audit.second
+    seen = second if audit.measures == "accuracy" else None
+    ends, how = (audit.worst, audit.best), " by first answers" * bool(second)
     if seen is not None:
-        ends, by = seen.ends, " by what two people said, else the first"
-        how = ", corrected for errors of people; a row without two who agree counts half"
-        which = "without two who agree or a clear answer"
+        ends, how = seen.ends, ", corrected for errors of people; an open row counts half"
     rows = [
         Named("Items of the audit", count(audit.n)),
-        Named(f"Right{by}", f"{count(audit.correct)} of {count(known)}"),
+        Named("Right", f"{count(right)} of {count(known)}"),
+        *[Named("Open: no two people agree", count(still))] * bool(second),
         Named(f"Audited {audit.measures}{how}", percent(audit.accuracy, 2)),
     ]
     if audit.look:
@@ -344,20 +329,10 @@ def audit_rows(audit: AuditResult) -> list[Named]:
     if audit.unknown:
         rows.append(Named("Ambiguous, broken or unanswered", count(audit.unknown)))
     if audit.unknown or (seen is not None and ends[0] < ends[1]):
-        case = f"Worst to best case, all rows {which} wrong or all right"
-        rows.append(Named(case, interval(*ends, 2)))
-    if (second := audit.second) is not None:
-        open_rows = second.differing_open + second.sampled_open
-        differing = count(second.differing - second.differing_open)
-        sampled = count(second.sampled - second.sampled_open)
-        rows += [
-            Named("Differing rows: person wrong", f"{count(second.model_right)} of {differing}"),
-            Named("Agreeing rows seen again: both wrong", f"{count(second.wrong)} of {sampled}"),
-            Named("Not in these counts: no two people agree", count(open_rows)),
-        ]
-        if second.errors is not None:
-            rate, low, high = second.errors
-            rows.append(Named("People's errors", f"{percent(rate)} ({interval(low, high)})"))
+        rows.append(Named("Worst to best case of open and unclear rows", interval(*ends, 2)))
+    if second is not None and second.errors is not None:
+        rate, low, high = second.errors
+        rows.append(Named("People's errors", f"{percent(rate)} ({interval(low, high)})"))
     return rows
 
 
@@ -573,6 +548,7 @@ def total_words(row: ClassTotal) -> str:
 def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
     """(what for, command) of the next steps, with the run's `path` or else its folder's name."""
     path, budget, column = path or facts.run, facts.budget, facts.column
+    new = column is not None and column.name == PREDICTED
     run, python = shlex.quote(path), facts.method.python
     waits = facts.audit is not None and facts.audit.waits
     kind = facts.data.format.partition(":")[0]
@@ -584,7 +560,7 @@ def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
         ]
     else:
         steps = [("Write the labeled table", f"stacksl export {run} --table labels.{kind}")]
-    if column is None or column.name != PREDICTED:  # there the model of another run is judged
+    if not new:  # there the model of another run is judged
         steps += [("Label new items", f"stacksl predict {run} new.{kind} --out labeled.{kind}")]
     if (rows := facts.asking.disputed) and not waits:
         settle = f"Correct {plural(rows, 'answer')} where no two people agree and the first stands"
@@ -602,7 +578,7 @@ def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
         wanted = {"budget": budget.labels + added + kept}
         more = f"Buy {added} more" if column is None else check
         steps.append((more, change_call(path, wanted, python=python)))
-    if facts.audit and not (waits or facts.audit.trained_on or facts.language or promised):
+    if facts.audit and not (waits or facts.audit.trained_on or facts.language or promised or new):
         steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     steps.append(("Forward this page without texts", f"stacksl report {run} --no-text"))
     return steps

@@ -363,7 +363,7 @@ def _summary(run: Run, result: dict[str, Any]) -> str:
             *notices(result),
             *quality(result),
             ("Report", result["report"]),
-            ("Model", result["model"]),
+            ("Model", result["model"] if result["stated"] is None else None),
         ]
     )
     first = next(iter(run.folder.resolved().get("files", {})), "")

@@ -253,7 +253,7 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
         if (row := game.corpus.row[item]) < len(labels) and labels[row] >= 0:
             own = answers.get(item, []) if item in spec.sources.usable else []
             given[labels[row]].append([(answer.said, answer.index) for answer in own])
-    second = audited.second if audited.measures == "accuracy" else None
+    second = audited.second
     kept = (row["item"] for row in game.ledger.export() if row["state"] in ("answered", "open"))
     unasked = game.corpus.unbought(
         map(str, kept)

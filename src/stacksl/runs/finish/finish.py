@@ -24,6 +24,7 @@ from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, note_derived
 from stacksl.runs.storage.folder import FACTS, NO_TEXT, RunFolder, read_facts
+from stacksl.runs.storage.status import evaluated, stated
 from stacksl.runs.storage.status import now as time_now
 
 
@@ -141,6 +142,9 @@ def write_pages(
     from stacksl.report import card, render
 
     facts = read_facts(folder)
+    judged = facts.column.audit if facts.column else None
+    if told := stated(evaluated(folder), judged, facts.budget.price):  # as the other run is now
+        facts = replace(facts, stated=told["sentence"].replace(told["run"], "the run before"))
     place = folder.path if text else folder.path / NO_TEXT
     if not text:
         make_private(place)
