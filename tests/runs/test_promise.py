@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from stacksl.api import Run, prepare, run
 from stacksl.api.labeling import TO_PERSON, label_file, write_own
 from stacksl.cli.app import app
+from stacksl.cli.verbs.dry_run import print_plan
 from stacksl.cli.verbs.run import shown_run
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import RunError, SettingsError
@@ -35,7 +36,6 @@ from stacksl.models.promise import (
     at_most,
     audit_size,
     calibrated_wrong,
-    expected_look,
     first_look,
     left_wrong,
     look_now,
@@ -213,7 +213,7 @@ def test_a_look_is_taken_while_it_can_be_paid() -> None:
     assert look_now(*rows, 100, reach=True, looked=True) is None
 
 
-def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
+def test_a_budget_before_a_first_look_is_told(tmp_path: Path, capsys) -> None:
     first = [first_look(0.85, 400, several=several) for several in (False, True)]
     assert first[0] is not None
     assert first[1] is not None
@@ -227,11 +227,20 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path) -> None:
     cost = f"{first[1]} labels for ${2 * first[1]}.00 ({low} to {high}, ${2 * low:,}.00 to"
     assert any(cost in warning for warning in plan.warnings)
     assert cost in expected_promise(plan.spec, 0.85)
+    half = "fewer than half of the runs with such a budget ended with the promise"
+    assert f"{half};" in expected_promise(plan.spec, 0.85), "3 times as many are no budget"
+    low = first_look(0.7, 400, several=True)
+    assert low is not None
+    sure = expected_promise(plan.spec, 0.7)
+    assert f"{half}, and nine of ten with one of {round(RANGE[2] * low)};" in sure
+    print_plan(prepare(pool, settings={**given, "stop_when": "right=70%"}), json=False)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "look" in line]
+    assert lines == [f"Promise   {sure}"], "an audit has no sentence of its own"
     rich = prepare(pool, settings={**given, "budget": first[1]})
     assert not any("before a look" in warning for warning in rich.warnings)
     less = prepare(pool, settings={**given, "budget": first[1] - 1})
     [told] = (said for said in less.warnings if "before a look" in said)
-    named = re.search(r"; right=(\d+)% is likelier with this budget", told)
+    named = re.search(r"\. With this budget right=(\d+)% is likelier$", told)
     assert named
     assert int(named[1]) < 85
     lower = prepare(pool, settings={**given, "budget": first[1], "stop_when": f"right={named[1]}%"})
@@ -262,6 +271,7 @@ def test_a_first_look_and_a_promise_take_what_is_named_in_most_benchmarks() -> N
         shares.append(row["labels"] / first)
     inside = sum(RANGE[0] - 0.005 <= share <= RANGE[2] for share in shares)
     assert (inside, len(shares)) == (75, 78)
+    assert sum(share <= RANGE[1] for share in shares) == 20, "fewer than half"
     assert max(shares) < 3.35
 
 
@@ -301,21 +311,6 @@ def test_a_budget_may_have_commas_between_thousands() -> None:
     for text in ("$1,5", "1,20", "1,2000"):
         with pytest.raises(SettingsError, match="the budget"):
             parse_budget(text, 5_000, "1.50")
-
-
-def test_a_dry_run_names_the_audit_and_its_price() -> None:
-    said = expected_look(0.97, 5_000, 1_500, 2_500_000)
-    assert (
-        "(4,700 here) are right: in 4 of 5 cases it takes 139 rows for $347.50 if none of" in said
-    )
-    twice = expected_look(0.97, 5_000, 1_500, 2_500_000, 2)
-    assert "139 rows for $695.00 if none of them is wrong" in twice
-    assert "each audited row takes two answers" in twice
-    poor = expected_look(0.97, 5_000, 200)
-    assert poor.endswith("half of this budget could show 95.8% at most")
-    n = audit_size(35, 4_700, 141)
-    assert f"{n:,} if 35 of them are wrong" in expected_look(0.97, 5_000, 1_500)
-    assert ", 30 if 1 of them is wrong" in expected_look(0.9, 60, 50)
 
 
 # Answers of the file --------------------------------------------------------------------------
@@ -553,6 +548,13 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
     if len(bought(made)) == 60:
         assert "may end before a look" in str(made.change(budget=80, dry_run=True))
         assert made.change(budget="all", dry_run=True).labels == 400, "one for each row, as is said"
+    takes = [int(n) for n in re.findall(r"takes about (\d+) more labels", said)]
+    if len(takes) == 2:  # a look at a lower share, which the rest pays, and one at a larger budget
+        assert takes[0] <= made.status()["left"] < takes[1]
+    if takes:
+        assert command is not None
+        assert takes[-1] == int(command[1]) - made.status()["spent"]
+        assert said.endswith("Such a look shows its share in about 4 of 5 cases.")
     if command is not None:
         assert made.status()["spent"] < int(command[1]) <= 800
         made.change(budget=int(command[1]), stop_when=command[2])

@@ -90,21 +90,16 @@ def _test(spec: RunSpec) -> dict[str, Any] | None:
 
 
 def expected_audit(spec: RunSpec) -> str:
-    """The expected precision of the audit, and its share of the budget."""
+    """The expected precision of the audit, and its share of the budget; or that of a promise."""
     from stacksl.models.audit import expected_width
-    from stacksl.models.promise import expected_look
-    from stacksl.runs.finish.promising import doubted
+    from stacksl.runs.finish.promising import expected_promise
     from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
     from stacksl.runs.settings.budget import promised_share
 
+    if (share := promised_share(spec.settings.stop_when)) is not None:
+        return expected_promise(spec, share)
     if asks_model(spec.settings) or asks_local(spec.settings):
         return NO_AUDIT
-    if (share := promised_share(spec.settings.stop_when)) is not None:
-        price = None if spec.budget.cost is None else spec.budget.price
-        answers = 2 if doubted(spec.settings) else 1
-        return expected_look(
-            share, len(spec.sources.pool.items), spec.budget.labels, price, answers
-        )
     agreement = spec.settings.labeler == "file" and not spec.further
     what = f"{'agreement with the annotator' if agreement else 'accuracy'} on new items"
     if (column := spec.settings.column) is not None:
@@ -131,7 +126,6 @@ def _request(spec: RunSpec) -> dict[str, Any] | None:
 
 
 def _bought(spec: RunSpec) -> str:
-    from stacksl.runs.finish.promising import expected_promise
     from stacksl.runs.settings.budget import promised_share
 
     test, owned, further = _test(spec), len(spec.sources.owned), spec.further
@@ -155,8 +149,8 @@ def _bought(spec: RunSpec) -> str:
         [
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
             ("Labels", f"{count(spec.budget.labels)} at most{some}"),
-            ("Promise", expected_promise(spec, promised) if promised is not None else None),
-            ("Audit", expected_audit(spec) if test is None else None),
+            ("Promise", None if promised is None else expected_audit(spec)),
+            ("Audit", expected_audit(spec) if test is None and promised is None else None),
             ("Second look", asking if further else None),
             (
                 "Overlap",

@@ -133,9 +133,10 @@ def begin(
         print_plan(plan, json=json)
         return
     if not quiet:
-        audit_lines = [] if plan.spec.test is not None else [expected_audit(plan.spec)]
-        for line in (*columns_line(plan.spec.sources.pool), *audit_lines):
-            print(visible(line), file=sys.stderr)
+        audit = "" if plan.spec.test is not None else expected_audit(plan.spec)
+        for line in (*columns_line(plan.spec.sources.pool), audit):
+            if line and not any(line in warning for warning in plan.warnings):
+                print(visible(line), file=sys.stderr)
     budget = plan.spec.budget
     if budget.cost is not None:
         agree([f"{count(budget.labels)} labels for {dollars(budget.cost)} at most"], yes)

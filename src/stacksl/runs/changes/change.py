@@ -236,8 +236,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         none_yet &= ledger.accounts.asked < 3 * step_of(spec.sources.available)
     short = before_a_look(wanted, terms.labels, ledger.accounts) if none_yet else ""
     if promised_share(wanted.settings.stop_when) is not None:
-        measures = looks_left(ledger)
-        measures = f"{measures}; {short}" if short else measures
+        measures = f"{short}. {looks_left(ledger)}" if short else looks_left(ledger)
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)

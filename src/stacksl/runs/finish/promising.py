@@ -200,15 +200,15 @@ def looks_left(ledger: LedgerReader) -> str:
     """What is said before a run that promises a share goes on."""
     drawn, before = last_drawn(ledger), looks(ledger)
     left = LOOKS if drawn is None else LOOKS - drawn.number
-    more = "after a look labels are bought only while another that may show the share can be paid"
-    said = f"{left} of {LOOKS} looks at the table are left; {more if left else 'nothing is bought'}"
+    more = "After a look, labels are bought only while another that may show the share can be paid"
+    said = f"{left} of {LOOKS} looks at the table are left. {more if left else 'Nothing is bought'}"
     if before and not ledger.accounts.reached and ledger.accounts.asked == before[-1]["asked"]:
-        said += f"; {_shown_by(before[-1])} can be promised only until a label is bought"
+        said += f". The run can promise {_shown_by(before[-1])} only until a label is bought"
     return said
 
 
 def expected_promise(spec: RunSpec, share: float, accounts: Accounts | None = None) -> str:
-    """A sentence on the labels that a first look at the `share` takes, and their price."""
+    """The labels that a first look at the `share` takes, their price, and how sure that is."""
     rows, price = len(spec.sources.pool.items), spec.budget.price
     if not (named := first_budgets(spec, share, rows, accounts)):
         return (
@@ -219,11 +219,15 @@ def expected_promise(spec: RunSpec, share: float, accounts: Accounts | None = No
     paid = spec.budget.money is not None
     cost = f" for {money(likely * price)}" * paid
     ends = f", {money(least * price)} to {money(most * price)}" * paid
+    sure = f", and nine of ten with one of {most:,}" * (
+        most < labels_per_item(spec.settings) * rows
+    )
     return (
         f"with the labels before it, the first look that may show {percent(share)} takes about"
-        f" {likely:,} labels{cost} ({least:,} to {most:,}{ends}), depending on how"
-        f" often the model errs; one answer to each row takes {rows:,}"
-        f"{f' for {money(rows * price)}' * paid}"
+        f" {likely:,} labels{cost} ({least:,} to {most:,}{ends}), depending on how often the model"
+        " errs. In simulations on public sets fewer than half of the runs with such a budget ended"
+        f" with the promise{sure}; labels that the promise does not need are not bought. One answer"
+        f" to each row takes {rows:,}{f' for {money(rows * price)}' * paid}"
     )
 
 
@@ -240,7 +244,7 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
     if fits(share):
         return ""
     lower = largest_below(share, fits)
-    hint = f"; right={100 * lower:.0f}% is likelier with this budget" if lower else ""
+    hint = f". With this budget right={100 * lower:.0f}% is likelier" if lower else ""
     return (
         f"a budget of {plural(labels, 'label')} may end before a look at the table, and nothing is"
         f" promised then: {expected_promise(spec, share, accounts)}{hint}"
@@ -447,6 +451,7 @@ def _next_budget(
     """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
     accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
     most = labels_per_item(spec.settings) * table.rows
+    price = spec.budget.price if spec.budget.money is not None else 0
     shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
     if len(linear_trainer(game).stages) < 3:
         named = first_budgets(spec, share, table.rows, accounts)
@@ -455,20 +460,26 @@ def _next_budget(
         call = change_call("RUN", {"budget": _budget(spec, named[1])}, **own)
         known = "it is estimated better after three refits"
         return f" A first look probably takes at least `{call}`; {known}."
+    more = most - accounts.spent - accounts.left  # that a larger budget could buy
+
+    def look_at(wanted: float, more: int = more) -> Look | None:
+        return next_look(spec, game, more, reach=True, share=wanted)
+
+    def takes(labels: int) -> str:
+        cost = f" for {money(labels * price)}" * bool(price)
+        return f"takes about {plural(labels, 'more label')}{cost}"
+
+    asked, spent = look_at(share), ", and what earlier looks cost is spent" * bool(before)
     if accounts.left and unpayable(spec, game):
         kept = (
             f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."
         )
-        rest = largest_below(share, lambda s: next_look(spec, game, reach=True, share=s), shown)
-        if rest:
+        rest = largest_below(share, lambda s: look_at(s, 0), shown)
+        cheaper = look_at(rest, 0) if rest else None
+        if rest and cheaper and (asked is None or cheaper.labels < asked.labels):
             call = change_call("RUN", {"stop_when": f"right={100 * rest:.0f}%"}, **own)
-            kept += f" They are probably enough for a lower share: `{call}`."
-    more = most - accounts.spent - accounts.left  # that a larger budget could buy
-
-    def look_at(wanted: float) -> Look | None:
-        return next_look(spec, game, more, reach=True, share=wanted)
-
-    payable = share if look_at(share) else largest_below(share, look_at, shown)
+            kept += f" A look at {100 * rest:.0f}% {takes(cheaper.labels)}{spent}: `{call}`."
+    payable = share if asked else largest_below(share, look_at, shown)
     if payable and (look := look_at(payable)):
         wanted = {"budget": _budget(spec, accounts.spent + look.labels)}
         may = "after more labels a look may" if look.before else "a look can"
@@ -479,7 +490,10 @@ def _next_budget(
                 " No budget pays a look that may show it, even if people label all other rows;"
                 f" at {100 * payable:.0f}% {may} be paid with"
             )
-        return f"{kept}{what} `{change_call('RUN', wanted, **own)}`."
+        return (
+            f"{kept}{what} `{change_call('RUN', wanted, **own)}`, which {takes(look.labels)}."
+            " Such a look shows its share in about 4 of 5 cases."
+        )
     return (
         f"{kept} Too few rows are left to pay for {'another' if before else 'a'} look: the table"
         " can be exported without a promise, or people label the other rows."
