@@ -141,6 +141,7 @@ class FakeApi:
             "money": None,
             "mode": "stream",
             "gate": "margin",
+            "last_report": None,
             "sentence": None,
             "resume": None,
             "stopped": "",

@@ -404,6 +404,30 @@ def test_another_share_is_judged_by_what_was_shown(tmp_path: Path, promised: Run
     expect_sound(made)
 
 
+def test_a_run_that_goes_on_says_so_and_gives_the_table_of_its_last_end(
+    tmp_path: Path, three: tuple[Run, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also once the rows of the next look are drawn, some of which people have answered before."""
+    monkeypatch.setattr(forecasting, "unpayable", lambda spec, game: False)
+    (never, ended), made = three, copy_of(three[1], tmp_path)
+    with pytest.raises(RunError, match="is waiting: its table can be written once it has ended"):
+        write_own(never, tmp_path / "never.csv")
+    write_own(made, tmp_path / "before.csv")
+    assert never.status()["last_report"] is made.status()["last_report"] is None
+    spent = made.status()["spent"]
+    made.change(budget=790, stop_when="right=93%")
+    while made.status()["spent"] < 2 * spent and made.status()["state"] == "waiting":
+        told = made.status()["last_report"]
+        assert f"with {spent} labels: accuracy, model and table are of then; the run goes" in told
+        answer_all(made, erring(0.03))
+        export = ["export", str(made.path), "--table", str(tmp_path / "now.csv")]
+        for words in (["status", str(made.path)], export):
+            assert f" {told}\n" in CliRunner().invoke(app, words).stdout
+        assert (tmp_path / "now.csv").read_bytes() == (tmp_path / "before.csv").read_bytes()
+    drawn = [row.payload["look"] for row in rows_of(made, "settings") if "look" in row.payload]
+    assert len(drawn) > len(looks(ended))
+
+
 def test_what_would_change_the_model_is_refused(tmp_path: Path, promised: Run) -> None:
     made = copy_of(promised, tmp_path)
     with pytest.raises(RunError, match="another model would need a look of its own"):

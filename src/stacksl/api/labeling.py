@@ -21,7 +21,7 @@ from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
 from stacksl.runs.loop.linear_trainer import DOUBT
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import read_facts, sealed, shown_facts
+from stacksl.runs.storage.folder import FACTS, anchors, read_facts, sealed, shown_facts
 from stacksl.runs.storage.status import evaluated
 from stacksl.types import Item
 
@@ -82,21 +82,27 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
     The `source` is `human`, `model`, or `column`: a label of the column that the run judges stays
     where nobody answered, with its held-out probability, or if it is another run's that one's. An
     answer that names no class leaves the label empty, with the word for its source: `human: none`.
-    Erased items are left out. A changed file gives no other columns than ids and prompts.
+    Erased items are left out. A changed file gives no other columns than ids and prompts. A run
+    that goes on after a change has the labels of its last end.
 
     Raises:
-        RunError: the run has not finished, so that its audit is still sealed.
+        RunError: the run has never finished, so that its audit is still sealed.
         DataError: the rows of `frame` are other items than the run's.
     """
-    state = run.folder.read_state()["state"]
-    if state != "finished":
+    state, status = run.folder.read_state()["state"], run.status()
+    ended = status["last_report"] and state in ("waiting", "stopped")  # nothing is being written
+    if not (ended or state == "finished"):
         raise RunError(
             "expected a finished run, whose answers may all be shown, got one that is"
-            f" {state}: `{run.status()['resume'] or f'stacksl status {run.path}'}`"
+            f" {state}: its table can be written once it has ended"
+            f" (`{status['resume'] or f'stacksl status {run.path}'}`)"
         )
     spec = RunSpec.open(run.folder)
     columns, rows = _own_rows(spec)
-    known = {**column_labels(run, spec), **human_labels(run, spec)}
+    known = {
+        **column_labels(run, spec),
+        **human_labels(run, spec, now=state == "finished"),
+    }
     if (other := evaluated(run.folder)) is not None:
         kept = [item for item in spec.sources.usable.values() if "doubtful" in known[item.id]]
         for id, cells in by_model(replace(run, path=other).model, kept, progress).items():
@@ -233,14 +239,16 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     return tuple(columns), sourced
 
 
-def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
+def human_labels(run: Run, spec: RunSpec, *, now: bool = True) -> dict[str, dict[str, Any]]:
     """What people said of each item that was bought or owned, but those who are set aside.
 
-    Of several answers it is what two people said, else the first.
+    Of several answers it is what two people said, else the first. If not `now`, only questions
+    count that were asked before the last report.
     """
     items, labels = spec.sources.usable, {}
     with run.ledger as ledger:
-        said = answers_by_item(spec, ledger, EVERY)
+        until = None if now else ledger.place(anchors(run.folder)[FACTS])
+        said = answers_by_item(spec, ledger, EVERY, until)
     for id, given in said.items():
         kind, index = in_table(given)
         label = None if index is None else items[id].candidates[index]
@@ -389,7 +397,7 @@ def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, Map
     Raises:
         SettingsError: the name ends in no known kind, or is that of a file of the run.
         DataError: it cannot be written.
-        RunError: the run has not finished.
+        RunError: the run has never finished.
     """
     kind_of_table(path)
     expect_other(path, run.folder.resolved().get("files", {}))

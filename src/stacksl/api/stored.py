@@ -248,7 +248,7 @@ class Run:
         `frame`, this is the frame with these columns, else an object like that of `labels()`.
 
         Raises:
-            RunError: the run has not finished.
+            RunError: the run has never finished; while it goes on, the table is of its last end.
             DataError: the rows of `frame` are other items than the run's.
         """
         from stacksl.api.labeling import label_own

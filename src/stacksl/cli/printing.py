@@ -124,9 +124,10 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
 
 
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """What the status of a run says of its model, then in two rows of the labels in its table."""
+    """What a status says: an earlier report, the model, and in two rows the table's labels."""
     column, table, fell = result["column"], result["table"], result["stated"]
     return [
+        ("Last report", result["last_report"]),
         ("New rows", fell and fell["sentence"]),
         ("Accuracy on the test set", measured(result["test"])),
         ("Final model" if column else "By the audit", None if fell else measured(result["audit"])),

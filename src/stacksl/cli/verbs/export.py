@@ -188,7 +188,7 @@ def _summary(result: dict[str, Any], status: dict[str, Any] | None) -> str:
         with_labels = f", {count(table['blank'])} of them without a label: {', '.join(why)}"
     rows = [
         ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')}{with_labels}"),
-        *(quality(status)[-2:] if status else ()),
+        *([quality(status)[0], *quality(status)[-2:]] if status else ()),
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),
         ("Model", result["model"]),

@@ -23,12 +23,20 @@ EVERY: tuple[Purpose, ...] = get_args(Purpose)
 
 
 def answers_by_item(
-    spec: RunSpec, ledger: LedgerReader, purposes: Sequence[Purpose] = ("train",)
+    spec: RunSpec,
+    ledger: LedgerReader,
+    purposes: Sequence[Purpose] = ("train",),
+    until: int | None = None,
 ) -> Answers:
-    """The answers that count now to each usable item, by one person each, by slot."""
-    answers: Answers = {}
+    """The answers that count now to each usable item, by one person each, by slot.
+
+    Those to questions that were asked after row `until` of the chain are left out.
+    """
+    rows = [] if until is None else ledger.rows(until, only=("reserved",))
+    later, answers = {(row.item, row.slot) for row in rows}, Answers()
     for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
         counts = row["state"] == "answered" and row["labeler"] not in ledger.set_aside
+        counts &= (row["item"], row["slot"]) not in later
         if counts and row["purpose"] in purposes and row["item"] in spec.sources.usable:
             index = row["answer"]
             answer = str(row["said"]), index if isinstance(index, int) else None

@@ -20,7 +20,7 @@ from stacksl.models.watching import LEVEL, fall_p
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult
 from stacksl.report.sentences import column_words, compared, in_counts, in_table
-from stacksl.report.wording import MICRO, of_run
+from stacksl.report.wording import MICRO, of_run, plural
 from stacksl.runs.items.stored import differing
 from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
@@ -63,6 +63,9 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             for name, more in zip(AFTER, (items, items, classes), strict=True):
                 audit[name] += more
     judged = done.column.audit if done and done.column else None
+    last = None  # what was shown before the run went on
+    if facts and not done and not (facts.audit and facts.audit.waits):
+        last = f"{facts.finished}, with {plural(facts.budget.spent, 'label')}"
     page, stopped = folder.page() or None, state.get("stopped") if done is None else done.stopped
     waits = state.get("sheets") if labels["out"] or table["labeler"] == "file" else None
     written = any(sheet["file"] != CLOSED for sheet in waits or ())
@@ -80,6 +83,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "labeler": state.get("labeler", table["labeler"]),
         "created": state.get("created"),
         "finished": state.get("finished"),
+        "last_report": last and f"{last}: accuracy, model and table are of then; the run goes on",
         "sentence": state.get("sentence"),
         "page": page,
         "resume": None if page else step,
