@@ -128,14 +128,25 @@ def test_the_rows_bought_are_the_doubtful_ones_in_that_order(made: Any) -> None:
     wrong = [labels[each.item]["gpt"] != labels[each.item]["truth"] for each in asked]
     assert sum(wrong[:10]) == 10
     column = facts_of(run)["column"]
-    assert (column["asked"], column["changed"]) == (40, sum(wrong))
-    assert column["changed"] < column["asked"]  # the rest was in less doubt
+    assert column["asked"] == 40 > sum(wrong)  # the rest was in less doubt
     table = label_own(run, None).rows
-    mended = sum(row["source"] == "human" and row["label"] != row["gpt"] for row in table)
-    assert column["mended"] == mended > column["changed"], "the audit's rows are people's, too"
-    words = f"In all, with the audit, people found {mended} labels to be wrong."
+    changed = sum(row["label"] != row["gpt"] for row in table)
+    assert column["mended"] == column["changed"] == changed
+    assert changed > sum(wrong), "the audit's rows are people's, too"
+    words = f"those of the audit, changed {changed} labels of the exported table."
     assert words in run.status()["column"]["sentence"]
     assert run.replay()["labels"] == 40
+
+
+def test_the_mended_table_has_a_number_of_its_own(made: Any, audited: stacksl.Run) -> None:
+    run = made[0]
+    right = np.mean([row["label"] == row["truth"] for row in label_own(run, None).rows])
+    column, table = facts_of(run)["column"], run.status()["table"]
+    assert (table["people"], table["model"]) == (80, column["unasked"]) == (80, COUNT - 80)
+    assert column["audit"]["high"] < table["low"] <= right <= table["high"]
+    assert "(80 by people, 80 by the column) an estimated" in table["sentence"]
+    assert f"Right in the table  {table['sentence']}" in shown_run(run)
+    assert audited.status()["table"] is None, "the column's own number tells"
 
 
 def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) -> None:
@@ -476,10 +487,11 @@ def test_labels_that_people_changed_are_held_against_the_estimate(made: Any) -> 
     few = replace(column, asked=1, changed=1, mended=1)
     assert "unless people erred there" not in column_words(few, None)
     wrong = round((1 - column.audit.accuracy) * column.labeled) + 1
-    said = column_words(replace(column, asked=wrong, changed=wrong, mended=wrong + 5), None)
-    most = f"{100 * (1 - (wrong + 5) / column.labeled):.1f}%"
+    said = column_words(replace(column, asked=wrong, changed=wrong + 5, mended=wrong), None)
+    most = f"{100 * (1 - wrong / column.labeled):.1f}%"
     assert (
-        f"people found {wrong + 5} labels to be wrong. So at most {most} of all are right" in said
+        f"changed {wrong + 5} labels of the exported table: {wrong} were found to be wrong, and the"
+        f" others are unclear. So at most {most} of all are right" in said
     )
 
 
@@ -619,7 +631,8 @@ def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> 
         return TOPICS[(right + (random.Random(row["key"]).random() < 0.02)) % 4]
 
     play(run, says)
-    expect_promised(run, 0.85, lambda row: truth({"prompt": str(row["text"])}))
+    rows = expect_promised(run, 0.85, lambda row: truth({"prompt": str(row["text"])}))
+    assert facts_of(run)["column"]["changed"] == sum(row["label"] != row["gpt"] for row in rows)
     assert looks_of(run)[-1]["sample"] >= 30
     assert "of the column and" in run.status()["stopped"]
     assert run.status()["spent"] < 380

@@ -21,6 +21,7 @@ from stacksl.report.quality import TableRight
 from stacksl.report.sentences import in_table, outcome
 from stacksl.report.wording import percent
 from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.finish.facts import right_when_mended
 
 from ..ledgers import bought
 from .changing_cases import audits, finished, labeled
@@ -63,6 +64,31 @@ def test_the_interval_of_two_shares_holds(
     assert low + high > 0.01, "an interval that always holds is too wide"
     if people > 4 * model:
         assert left_out > 2 * (low + high), "people's errors are known from few rows"
+
+
+@pytest.mark.parametrize("errors", [0.0, 0.05])
+@pytest.mark.parametrize("right", [0.7, 0.85, 0.95])
+@pytest.mark.parametrize("asked", [30, 150, 300])
+def test_the_interval_of_a_mended_column_holds(errors: float, right: float, asked: int) -> None:
+    """People are asked about a random audit and about the most doubtful labels, and err."""
+    rng, draws, count, n = np.random.default_rng(3), 400, 600, 100
+    low = high = 0
+    for _ in range(draws):
+        wrong, err = rng.random(count) > right, rng.random(count) < errors
+        doubt = rng.normal(size=count) + 2 * wrong
+        rest = np.arange(n, count)  # the rows are in no order
+        doubtful = rest[np.argsort(-doubt[rest])[:asked]]
+        kept = np.setdiff1d(rest, doubtful)
+        found = int((wrong ^ (err & ~wrong))[doubtful].sum())
+        bad = int(rng.binomial(n, errors))
+        known = 1 - wrong[:n].mean(), *wilson(n - int(wrong[:n].sum()), n)
+        rates = (bad / n, *wilson(bad, n)) if errors else (0.0, 0.0, 0.0)
+        people = n + asked
+        _, least, most = right_when_mended(people, len(kept), asked, found, known, rates, n)
+        truth = 1 - (err[:n].sum() + err[doubtful].sum() + wrong[kept].sum()) / count
+        low, high = low + (truth < least), high + (truth > most)
+    assert low / draws < 0.04
+    assert (low + high) / draws < 0.085
 
 
 def test_it_is_the_part_of_the_model_where_peoples_labels_count_as_right() -> None:

@@ -151,7 +151,7 @@ class AuditResult:
 class TableRight:
     """The `share` of right labels in the exported table, with its 95% interval.
 
-    So many are `people`'s and the `model`'s, without rows of the model that were added after the
+    So many are `people`'s and the `model`'s, or a column's, without rows that were added after the
     audit was drawn. Of people's the share `errors` is wrong; None where all count as right.
     """
 
@@ -214,8 +214,9 @@ class ColumnFacts:
     """The labels that the data had in a column, as people judged them.
 
     Nobody answered `unasked` of them, of which so many as are `flagged` are doubtful. People named
-    a class for so many in doubt that were `asked`, and `changed` some; with the audit's rows
-    they found so many wrong as are `mended`.
+    a class for so many in doubt that were `asked`. Their answers, with those of audits, `changed`
+    so many labels of the exported table; so many as are `mended` were found to be wrong, while on
+    the others no two people agree, or no class was named.
     """
 
     name: str

@@ -105,10 +105,11 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
     words += f" Of {plural(column.unasked, 'row')} that nobody answered {count(column.flagged)}"
     words += " have a doubtful label; the exported table marks them."
     if column.asked:
-        words += f" People named a class for {count(column.asked)} of the most doubtful,"
-        words += f" and changed {count(column.changed)} of them."
-    if column.mended > column.changed:
-        words += f" In all, with the audit, people found {count(column.mended)} labels to be wrong."
+        words += f" People named a class for {count(column.asked)} of the most doubtful."
+    if column.changed:
+        words += f" People's answers, with those of the audit, changed {count(column.changed)}"
+        found = f": {count(column.mended)} were found to be wrong, and the others are unclear"
+        words += f" labels of the exported table{found * (column.mended < column.changed)}."
     if audit is not None and audit.accuracy is not None and not audit.passed_over:
         most = 1 - column.mended / column.labeled
         if most < audit.accuracy:
@@ -146,7 +147,10 @@ def compared(fell: bool | None, least: float, p: float, *sides: str) -> str:
 
 def in_table(facts: Facts) -> str:
     """How many labels of the exported table are right; empty where that is not known."""
-    if (table := facts.table) is None or (audit := facts.audit) is None:
+    audit, by = facts.audit, "the model"
+    if facts.column is not None:
+        audit, by = facts.column.audit, "the column"
+    if (table := facts.table) is None or audit is None:
         return ""
     agree = audit.measures != "accuracy"
     people = f"counting people's labels as {'agreeing' if agree else 'right'}"
@@ -155,7 +159,7 @@ def in_table(facts: Facts) -> str:
     later = ", without its labels of rows added later" * bool(audit.rows_after)
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
-        f" ({count(table.people)} by people, {count(table.model)} by the model{later}) an estimated"
+        f" ({count(table.people)} by people, {count(table.model)} by {by}{later}) an estimated"
         f" {percent(table.share)} {'agree with the annotator' if agree else 'are right'}"
         f" ({spread(table.low, table.high, audit.look)}), {people}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import fields, replace
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.data import Dataset
-from stacksl.models.audit import Audited, right_in_table
+from stacksl.models.audit import Audited, Estimate, right_in_table
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
 from stacksl.models.second_look import Verdict, of_class, settled
@@ -61,6 +62,7 @@ def facts_of(
         items = len(spec.dataset.items) - len(spec.sources.excluded | spec.sources.erased)
         audit = replace(audit, rows=items, rows_after=after, classes_after=classes)
     head = "{} rows, last {}".format(*game.ledger.told_head)
+    column = None if tested.column is None else column_facts(spec, game, tested, disputed)
     return f.Facts(
         title=spec.dataset.name,
         run=spec.folder.path.name,
@@ -82,8 +84,8 @@ def facts_of(
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
         audit=audit,
-        table=None if audit is None else table_fact(spec, game, audit),
-        column=None if tested.column is None else column_facts(spec, game, tested, disputed),
+        table=None if audit is None else table_fact(spec, game, audit, column),
+        column=column,
         asking=replace(
             asking_of(game.ledger, priced=spec.budget.money is not None),
             disagreements=disagreements(game),
@@ -220,14 +222,20 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
     )
 
 
-def table_fact(spec: RunSpec, game: Game, audit: AuditResult) -> TableRight | None:
+def table_fact(
+    spec: RunSpec, game: Game, audit: AuditResult, column: ColumnFacts | None = None
+) -> TableRight | None:
     """How many labels of the exported table are right; see `Facts.table`."""
-    told = promised_share(spec.settings.stop_when) is not None or spec.settings.column is not None
     sources, said = spec.sources, answers_by_item(spec, game.ledger, EVERY)
-    ids = game.corpus.ids
+    ids, after = game.corpus.ids, audit.classes_after
     pool = [ids[row] for rows in sources.segments for row in rows]
     model = len(sources.usable.keys() - said - {*pool[len(pool) - audit.rows_after :]})
-    if told or audit.accuracy is None or audit.classes_after or not model:
+    told = promised_share(spec.settings.stop_when) is not None
+    if column is not None:  # else the column's own number tells, or nothing does
+        told |= column.audit is None or not column.asked or column.unasked != model
+        audit = column.audit or audit
+        told |= audit.passed_over > 0
+    if told or audit.accuracy is None or after or not model:
         return None
     people = sum(in_table(given)[1] is not None for given in said.values())
     known, rate, least, most = (audit.accuracy, audit.low, audit.high), None, 0.0, 0.0
@@ -235,8 +243,35 @@ def table_fact(spec: RunSpec, game: Game, audit: AuditResult) -> TableRight | No
         # of first answers, of which those are mended that two others overruled
         mended = sum(in_table(given) != given[0] for given in said.values()) / max(1, people)
         rate, least, most = (max(0.0, end - mended) for end in second.errors)
-    right = right_in_table(people, model, known, (rate or 0.0, least, most), audit.n)
+    errors = rate or 0.0, least, most
+    if column is None:
+        right = right_in_table(people, model, known, errors, audit.n)
+    else:
+        asked = len(answers_by_item(spec, game.ledger))
+        wrong = column.mended - (audit.n - audit.unknown - audit.correct)
+        right = right_when_mended(people, model, asked, wrong, known, errors, audit.n)
     return TableRight(people, model, *right, rate)
+
+
+def right_when_mended(
+    people: int, model: int, asked: int, wrong: int, known: Estimate, errors: Estimate, n: int
+) -> Estimate:
+    """`right_in_table` of a column whose doubtful labels people were `asked` about.
+
+    Its accuracy is `known` of these and of those that stay; so many of these were found `wrong`,
+    some by an error. Such an error counts twice, so that the distances of the ends are added.
+
+    >>> right_when_mended(200, 300, 100, 50, (0.75, 0.75, 0.75), (0.0, 0.0, 0.0), 100)
+    (0.9, 0.9, 0.9)
+    """
+
+    def right(share: float, rate: float) -> float:
+        share = known[0] + math.sqrt(1 + n / (model + asked)) * (share - known[0])
+        kept = share * (model + asked) - asked + max(0.0, wrong - rate * asked) / (1 - rate)
+        return (people * (1 - rate) + max(0.0, min(model, kept))) / (people + model)
+
+    (value, low, high), (rate, least, most) = known, errors
+    return right(value, rate), right(low, most), right(high, least)
 
 
 def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) -> ColumnFacts:
@@ -261,20 +296,21 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
     unasked = [row for row in unasked if row < len(labels) and labels[row] >= 0]
     had = {game.corpus.ids[row]: label for row, label in enumerate(labels) if label >= 0}
     said = answers_by_item(spec, game.ledger, EVERY)
-    agreed = [(had[item], in_table(said[item])) for item in said.keys() & had.keys() - disputed]
+    table = ((item, *in_table(said[item])) for item in said.keys() & had.keys())
+    changed = {item: word for item, word, at in table if (word, at) != ("label", had[item])}
     return ColumnFacts(
         name=str(spec.settings.column),
         labeled=sum(label >= 0 for label in spec.sources.model_labels),
         unasked=len(unasked),
         flagged=int(doubt.flagged[unasked].sum()),
         asked=len(asked),
-        changed=sum(int(doubt.label[row] != label) for row, label in asked),
+        changed=len(changed),
         audit=audit_fact(audited),
         classes=tuple(
             ColumnClass(names[at], len(rows), *of_class(at, rows, second))
             for at, rows in given.items()
         ),
-        mended=sum(word in ("label", "none") and at != label for label, (word, at) in agreed),
+        mended=sum(changed[item] in ("label", "none") for item in changed.keys() - disputed),
     )
 
 
