@@ -511,6 +511,7 @@ def test_the_next_command_corrects_the_column_as_long_as_labels_are_doubtful(
         left = replace(facts, column=replace(facts.column, flagged=flagged))
         assert any("check 3 labels" in name for name, _ in commands(left)) == offered
         assert not any("Buy 100 more" in name for name, _ in commands(left))
+        assert ("none has a doubtful label" in column_words(left.column, None)) != offered
 
 
 def test_page_and_card_speak_of_the_column_and_not_of_a_model(made: Any) -> None:

@@ -42,7 +42,7 @@ def evaluation() -> Evaluation:
 def test_recall_of_the_audit_has_wilsons_interval() -> None:
     tested = Tested(audited=audited())
     assert source(tested) == "audit"
-    rows = {row.name: row for row in class_rows(DATA, EXAMPLES, tested)}
+    rows = {row.name: row for row in class_rows(DATA, EXAMPLES, tested, set())}
     bread, sea, night = (rows[name] for name in CLASSES)
     assert (bread.bought, sea.bought) == (0, 2)
     assert (bread.test_n, bread.precision, bread.recall) == (2, 1.0, 0.5)
@@ -55,15 +55,17 @@ def test_recall_of_the_audit_has_wilsons_interval() -> None:
 def test_a_test_file_measures_the_classes_and_the_audit_the_calibration() -> None:
     tested = Tested(evaluation(), audited=audited())
     assert source(tested) == "test"
-    assert class_rows(DATA, EXAMPLES, tested)[2].recall == pytest.approx(2 / 3)
-    found = calibration(tested)
+    assert class_rows(DATA, EXAMPLES, tested, set())[2].recall == pytest.approx(2 / 3)
+    found = calibration(tested, set())
     assert (found.source, found.n) == ("audit", 4)
-    alone = calibration(Tested(evaluation()))
+    alone = calibration(Tested(evaluation()), {"item-1"})
     assert (alone.source, alone.n) == ("test", 3)
 
 
-def test_a_row_on_which_no_two_people_agree_is_no_confusion() -> None:
+def test_a_row_on_which_no_two_people_agree_tells_nothing_of_the_model() -> None:
     tested = Tested(audited=audited())
+    assert calibration(tested, {"item-1"}).n == 3
+    assert [row.test_n for row in class_rows(DATA, EXAMPLES, tested, {"item-1"})] == [1, 1, 0]
     (found,) = confusion_rows(DATA, tested, {"item-2"})
     assert (found.gold, found.predicted) == (CLASSES[0], CLASSES[1])
     assert not confusion_rows(DATA, tested, {"item-1"})

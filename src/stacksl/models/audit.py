@@ -142,7 +142,7 @@ def expected_width(
         return (
             f"{size:,} of the {budget:,} {reserved or RESERVED}: it will measure the {what}"
             f" to within {half[0]:.0f} points where it is near 50%, and within"
-            f" {half[1]:.0f} where it is near 90% (half of a 95% interval)"
+            f" {half[1]:.0f} where it is near 90% (half of a 95% interval; more where people err)"
         )
     why = f" (under {SMALLEST} labels there is no audit)" if budget < SMALLEST else ""
     return (

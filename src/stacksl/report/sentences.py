@@ -102,8 +102,11 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
         if audit.passed_over:  # the most doubtful were mended before
             where = "table's labels that people had not been asked about"
         words = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
-    words += f" Of {plural(column.unasked, 'row')} that nobody answered {count(column.flagged)}"
-    words += " have a doubtful label; the exported table marks them."
+    words += f" Of {plural(column.unasked, 'row')} that nobody answered"
+    if column.flagged:
+        words += f" {count(column.flagged)} have a doubtful label; the exported table marks them."
+    else:
+        words += " none has a doubtful label: if some are wrong, the texts do not show which."
     if column.asked:
         words += f" People named a class for {count(column.asked)} of the most doubtful."
     if column.changed:

@@ -74,6 +74,7 @@ def export(
     task: TaskOut = None,
     labels: Labels = None,
     names: Names = False,
+    quiet: options.Quiet = False,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
@@ -114,7 +115,7 @@ def export(
     if merge is not None:
         expect_empty(merge)
     if table is not None:
-        with live(quiet=json) as show:
+        with live(quiet=quiet or json) as show:
             n, blank = write_own(opened, table, encoding(show))
         status, total = opened.status(), {"rows": n, "blank": sum(blank.values())}
         more = {"blank_by_source": dict(blank), "right": status["table"]}

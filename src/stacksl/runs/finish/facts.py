@@ -98,10 +98,10 @@ def facts_of(
             ),
         ),
         curve=tested.curve,
-        classes=class_rows(spec.dataset, game.examples, tested),
+        classes=class_rows(spec.dataset, game.examples, tested, disputed),
         confusions=confusion_rows(spec.dataset, tested, disputed),
         measured_on=source(tested),
-        calibration=calibration(tested),
+        calibration=calibration(tested, disputed),
         refit=ending.refitted,
         settings=_settings(spec, game),
         versions=tuple(
@@ -185,9 +185,18 @@ def source(tested: Tested) -> str:
     return "audit" if tested.evaluation is None and tested.audited is not None else "test"
 
 
-def _judged(tested: Tested) -> Evaluation | Audited | None:
+def _judged(tested: Tested, disputed: Set[str]) -> Evaluation | Audited | None:
     audited = tested.audited if tested.column is None else tested.column
-    return audited if source(tested) == "audit" else tested.evaluation
+    return _settled(audited, disputed) if source(tested) == "audit" else tested.evaluation
+
+
+def _settled(audited: Audited | None, disputed: Set[str]) -> Audited | None:
+    """The answered rows of an audit, but for the `disputed` ones, whose truth is not known."""
+    if audited is None:
+        return None
+    clear = np.array([item not in disputed for item in audited.items], dtype=np.bool_)
+    rows = {name: getattr(audited, name)[clear] for name in ("gold", "predicted", "confidence")}
+    return replace(audited, **rows)
 
 
 def tested_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResult | None:
@@ -314,10 +323,12 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
     )
 
 
-def class_rows(dataset: Dataset, examples: Examples, tested: Tested) -> tuple[ClassRow, ...]:
+def class_rows(
+    dataset: Dataset, examples: Examples, tested: Tested, disputed: Set[str]
+) -> tuple[ClassRow, ...]:
     """The classes, with the labels bought of each; empty where items have their own options."""
     bought = Counter(label for _, label, _ in examples.bought)
-    judged = _judged(tested)
+    judged = _judged(tested, disputed)
     names = dataset.classes or ()
     return tuple(_class_row(name, at, bought[at], judged) for at, name in enumerate(names))
 
@@ -341,18 +352,16 @@ def _class_row(name: str, index: int, bought: int, judged: Evaluation | Audited 
 
 def confusion_rows(dataset: Dataset, tested: Tested, disputed: Set[str]) -> tuple[Confusion, ...]:
     """What the final model mistakes for what, most frequent first, but for `disputed` rows."""
-    judged, names = _judged(tested), dataset.classes
+    judged, names = _judged(tested, disputed), dataset.classes
     if names is None or judged is None:
         return ()
-    items = judged.items if isinstance(judged, Audited) else [""] * len(judged.gold)
-    clear = [item not in disputed for item in items]
-    pairs = confusions(judged.gold[clear].tolist(), judged.predicted[clear].tolist())[:CONFUSIONS]
+    pairs = confusions(judged.gold.tolist(), judged.predicted.tolist())[:CONFUSIONS]
     return tuple(Confusion(names[gold], names[predicted], n) for gold, predicted, n in pairs)
 
 
-def calibration(tested: Tested) -> Calibration | None:
-    """Of the audit alone where there is one, else of the test file."""
-    judged = tested.audited or tested.evaluation
+def calibration(tested: Tested, disputed: Set[str]) -> Calibration | None:
+    """Of the audit alone where there is one, but for `disputed` rows, else of the test file."""
+    judged = _settled(tested.audited, disputed) or tested.evaluation
     if judged is None or not len(judged.gold):
         return None
     bins, error = judged.calibration
