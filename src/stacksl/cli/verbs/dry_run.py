@@ -185,7 +185,7 @@ def shown_forecast(forecast: dict[str, Any], how: str = "") -> str:
     """The accuracy to expect from more labels, what it rests on, and `how` these were counted."""
     lines = []
     if forecast["expected"]:
-        header = ["Labels", "To buy", "Accuracy", "90% interval"]
+        header = ["Training labels", "To buy", "Accuracy", "90% interval"]
         priced = forecast["expected"][0]["cost"] is not None
         rows = [
             [count(row["labels"]), count(row["more"]), share(row["accuracy"]), _between(row)]
