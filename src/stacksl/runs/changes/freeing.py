@@ -110,6 +110,11 @@ def free_rows(
             raise RunError(
                 f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}"
             )
+        if present := [name for name in back if name not in before]:
+            raise RunError(
+                f"expected --back with an annotator who is away, got '{present[0]}': away"
+                f" {'is nobody' if not before else 'are ' + ', '.join(sorted(before))}"
+            )
         if drop and not (away or set_aside or free or keys):
             raise RunError(
                 "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
