@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from plan_scenarios import DEFAULT, HASHING, MINILM, dataset, rows_of, write_csv
+from plan_scenarios import DEFAULT, HASHING, dataset, rows_of, write_csv
 
 import stacksl
 from stacksl.core.blocks import SharedBlock
@@ -60,6 +60,7 @@ ROWS, DRAWS = 3_000, 2_000  # of a simulated table, from which audits are drawn
 FIRST_AUDITS, NEW_AUDITS = (50, 60, 100, 200, 400), (60, 100, 200, 300)
 RUN_POOL, RUN_NEW = 2_500, 1_500
 CLASSES = 20  # of audits whose rows people leave open
+FIXED = 384  # the columns of the encoder, the first ones, which new rows are compared by
 
 Rows = np.ndarray
 Counts = tuple[int, int, int]
@@ -115,12 +116,12 @@ def world(name: str, data: Path, without: int | None) -> World:
     kept = dataset(
         [*own, *other], np.array([*order[POOL:], *range(len(own), len(own) + len(other))]), classes
     )
-    arena, _ = make_arena(rest, kept, resolve({"features": MINILM}).settings, POOL, LABELS)
+    arena, _ = make_arena(rest, kept, resolve({"features": DEFAULT}).settings, POOL, LABELS)
     pool = arena.pool(0)
     bought = np.array(ours.bought(pool, COVERAGE, LABELS))
     head, _ = make_final(Source(pool.block, pool.names, frozenset(), 0), bought, pool.gold[bought])
     assert isinstance(arena.test, SharedBlock)
-    h, policies = np.asarray(arena.test.h), np.asarray(head.probabilities(arena.test))
+    h, policies = np.asarray(arena.test.h)[:, :FIXED], np.asarray(head.probabilities(arena.test))
     cut = len(order) - POOL
     strange = h[cut:], policies[cut:]
     return World(h[:cut], policies[:cut], np.asarray(arena.test_gold)[:cut], strange)
@@ -228,7 +229,7 @@ def streams(data: Path, false: int, true: int) -> Iterator[dict[str, Any]]:
     """A row for each set and kind of stream."""
     for name in SETS:
         base = world(name, data, None)
-        about = {"set": name, "features": MINILM}
+        about = {"set": name, "features": DEFAULT}
         found = [measured(alike(base, draw), draw) for draw in range(false)]
         yield summary({**about, "change": "none"}, found)
         for share in SHARES:
@@ -377,7 +378,8 @@ def table(record: dict[str, Any]) -> str:
         return ends + (f", {cell['rows']:.0f} rows" if cell.get("rows") else "")
 
     for row in (*record["streams"], *record["runs"]):
-        name = row["set"] + {HASHING: ", hashing", DEFAULT: ", default"}.get(row["features"], "")
+        whole = {HASHING: ", hashing", DEFAULT: ", default"} if "runs" in row else {}
+        name = row["set"] + whole.get(row["features"], "")
         count = str(row.get("streams", row.get("runs")))
         parts = (row.get(key) for key in ("strange told", "told are strange"))
         rates = ["" if part is None else f"{100 * part:.0f}%" for part in parts]
