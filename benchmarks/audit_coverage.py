@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from plan_scenarios import DEFAULT, MINILM
 
 import stacksl
 from stacksl.core.rng import generator
@@ -55,8 +56,8 @@ LARGEST_BLOCK = 3000
 AUDITS = 2000
 BUDGET = "0.1"
 SETS = {
-    "banking77": "sentences:minilm",
-    "openbookqa": "sentences:minilm",
+    "banking77": DEFAULT,
+    "openbookqa": MINILM,
     "sample": "hashing",
 }
 MEAN_BAR, LEAST_BAR = (0.93, 0.98), 0.91
@@ -240,7 +241,7 @@ def people_model(name: str, dataset: Dataset) -> Answered:
     rest, block = split(dataset, 0)
     with tempfile.TemporaryDirectory() as folder:
         run = stacksl.run(
-            rest, budget=LABELS, audit=0, seed=0, mode="pool", features="sentences:minilm",
+            rest, budget=LABELS, audit=0, seed=0, mode="pool", features=DEFAULT,
             out=Path(folder) / "run",
         )  # fmt: skip
         rows = list(run.predict(block.items))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from _rows import read, words_of, write
 from _variants import coded
-from plan_scenarios import MINILM, Row, dataset, rows_of
+from plan_scenarios import DEFAULT, Row, dataset, rows_of
 
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
@@ -63,7 +63,7 @@ def models(name: str, data: Path) -> Iterator[Model]:
     kept, rest = (
         dataset(rows, part, rows[0][1]) for part in (order[:cut], order[cut : cut + 1500])
     )
-    settings = resolve({"features": MINILM}).settings
+    settings = resolve({"features": DEFAULT}).settings
     arena, _ = make_arena(rest, kept, settings, min(POOL, len(rest.items)), LABELS[-1])
     pool = arena.pool(0)
     bought = np.array(ours.bought(pool, COVERAGE, LABELS[-1]))

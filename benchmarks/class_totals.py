@@ -1,6 +1,6 @@
 """How far the report's table of classes is from the truth, with and without a correction.
 
-Training rows of three sets with frozen sentence features: a logistic regression on so many random
+Training rows of three sets with the default features: a logistic regression on so many random
 labels answers the others, an audit is drawn from these again and again, and `class_totals` counts
 the classes. The error is the mean over classes of the absolute difference to the true number of
 items. `full` is the correction without shrinkage, as it was before; `holds` the share of intervals
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from plan_scenarios import DEFAULT
 from sklearn.linear_model import LogisticRegression
 
 from stacksl.core.threads import one_thread
@@ -54,7 +55,7 @@ def measure(folder: Path, draws: int) -> list[dict[str, Any]]:
     for name in SETS:
         data = read(folder / name / "train.csv")
         names = data.classes or ()
-        features = make_features("sentences:minilm", classes=names)
+        features = make_features(DEFAULT, classes=names)
         features.fit(data.items)
         with one_thread():
             h = np.asarray(features.transform(data.items).h)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from _rows import Row, read, words_of, write
 from floors import Case, arena_of, difference, judged
-from plan_scenarios import MINILM
+from plan_scenarios import DEFAULT
 
 from stacksl.core.threads import one_thread
 from stacksl.models.metrics import reference_size
@@ -35,7 +35,7 @@ def run(data: Path, seeds: int) -> list[Row]:
     """A row for each variant, seed, arm and budget, with the test rows that were right."""
     rows: list[Row] = []
     for variant in VARIANTS:
-        whole = arena_of(Case("banking77", MINILM, variant, POOL), data)
+        whole = arena_of(Case("banking77", DEFAULT, variant, POOL), data)
         aside = reference_size(whole.size, max(BUDGETS))
         for seed in range(seeds):
             for arm, arena in (("all", whole), ("aside", replace(whole, size=whole.size - aside))):
