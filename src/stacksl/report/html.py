@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report import figures, sentences, wording
+from stacksl.report import adapted, figures, sentences, wording
 from stacksl.report.facts import Facts, SettingRow
 from stacksl.report.quality import Asking, ClassRow, ClassTotal, Named
 
@@ -144,7 +144,7 @@ def environment() -> jinja2.Environment:
     )
     source = environment.loader.get_source(environment, "style.css")[0]  # type: ignore[union-attr]
     environment.globals["style"] = Markup(source)  # our own file
-    environment.globals.update(wording=wording, say=sentences)
+    environment.globals.update(wording=wording, say=sentences, adapted=adapted)
     environment.filters.update(
         count=wording.count,
         percent=wording.percent,

@@ -14,10 +14,10 @@ from stacksl.lm.prompt.format import AnswerFormat, PmiContext, PromptFormat
 from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.quantized import unquantized
 from stacksl.lm.scoring.normalize import Normalization
+from stacksl.report.adapted import scoring_rows
 from stacksl.report.facts import Facts
 from stacksl.report.html import environment
 from stacksl.report.language import Scoring
-from stacksl.report.sentences import scoring_rows
 from stacksl.types import copied
 
 
