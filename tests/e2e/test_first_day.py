@@ -30,6 +30,7 @@ finally:
 
 SOMETIMES = {"Warning", "Abstains on", "Accuracy on other rows"}  # not printed of every model
 SOMETIMES |= {"Labels learned", "Accuracy now", "Rests on", "N"}  # a forecast: not of so few items
+SOMETIMES |= {"Training labels"}  # its table
 SOMETIMES |= {"N rows"}  # classes that a run proposes
 SCALE = first_day.SMALL
 BUDGET = int(SCALE.money / first_day.PRICE)
