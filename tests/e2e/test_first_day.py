@@ -29,8 +29,8 @@ finally:
     sys.path.remove(str(ROOT / "scripts"))
 
 SOMETIMES = {"Warning", "Abstains on", "Accuracy on other rows"}  # not printed of every model
-SOMETIMES |= {"Labels learned", "Accuracy now", "Rests on", "N"}  # a forecast: not of so few items
-SOMETIMES |= {"Training labels"}  # its table
+SOMETIMES |= {"Labels learned", "Accuracy now", "Rests on"}  # a forecast: not of so few items
+SOMETIMES |= {"Training labels", "N"}  # its table
 SOMETIMES |= {"N rows"}  # classes that a run proposes
 SCALE = first_day.SMALL
 BUDGET = int(SCALE.money / first_day.PRICE)

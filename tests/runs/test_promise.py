@@ -36,6 +36,7 @@ from stacksl.models.promise import (
     at_most,
     audit_size,
     calibrated_wrong,
+    expected_look,
     first_look,
     left_wrong,
     look_now,
@@ -234,8 +235,9 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path, capsys) -> None:
     sure = expected_promise(plan.spec, 0.7)
     assert f"{half}, and nine of ten with one of {round(RANGE[2] * low)};" in sure
     print_plan(prepare(pool, settings={**given, "stop_when": "right=70%"}), json=False)
-    lines = [line for line in capsys.readouterr().out.splitlines() if "look" in line]
-    assert lines == [f"Promise   {sure}"], "an audit has no sentence of its own"
+    lines = capsys.readouterr().out.splitlines()
+    assert f"Promise   {sure}" in lines
+    assert any(line.startswith("Audit     each look has an audit") for line in lines)
     rich = prepare(pool, settings={**given, "budget": first[1]})
     assert not any("before a look" in warning for warning in rich.warnings)
     less = prepare(pool, settings={**given, "budget": first[1] - 1})
@@ -311,6 +313,19 @@ def test_a_budget_may_have_commas_between_thousands() -> None:
     for text in ("$1,5", "1,20", "1,2000"):
         with pytest.raises(SettingsError, match="the budget"):
             parse_budget(text, 5_000, "1.50")
+
+
+def test_a_dry_run_names_the_audit_and_its_price() -> None:
+    said = expected_look(0.97, 5_000, 1_500, 2_500_000)
+    assert "(4,700 here) are right: that alone takes 139 rows for $347.50 if none of" in said
+    twice = expected_look(0.97, 5_000, 1_500, 2_500_000, 2)
+    assert "139 rows for $695.00 if none of them is wrong" in twice
+    assert "each audited row takes two answers" in twice
+    poor = expected_look(0.97, 5_000, 200)
+    assert poor.endswith("half of this budget could show 95.8% at most")
+    n = audit_size(35, 4_700, 141)
+    assert f"{n:,} if 35 of them are wrong" in expected_look(0.97, 5_000, 1_500)
+    assert ", 30 if 1 of them is wrong" in expected_look(0.9, 60, 50)
 
 
 # Answers of the file --------------------------------------------------------------------------

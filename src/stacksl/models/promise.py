@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacksl.core.blocks import Array
+from stacksl.report.wording import money
 
 LOOKS = 3  # models that are looked at, at most
 MODEL, PEOPLE = 0.04, 0.01  # chance that one of all looks errs, of the model's part and of people's
@@ -107,6 +108,44 @@ def first_look(share: float, rows: int, *, several: bool) -> int | None:
     part, errors = rows - before, GUESSED if several else None
     look = planned(allowed / 2 * part / rows, before, part, allowed, errors) if part else None
     return None if look is None else before + look.labels
+
+
+def expected_look(
+    share: float, rows: int, labels: int, price: int | None = None, answers: int = 1
+) -> str:
+    """The sentence before a run: how large an audit of the model's part shows the `share`.
+
+    The model's part is taken to be the `rows` but those of three refits, and but half of the
+    `labels` that can be paid if these are fewer, at a `price` in micro-units, with no error, a
+    quarter and half of those allowed. Each audited row takes so many `answers`.
+    """
+    part = max(1, rows - min(labels // 2, 3 * step_of(rows)))
+    most = max(1, labels // 2 // answers)
+    allowed = allowed_wrong(share, part)
+    errors = sorted({0, allowed // 4, allowed // 2})
+    audits = [(wrong, audit_size(wrong, part, allowed)) for wrong in errors]
+
+    def so_many(n: int) -> str:
+        return f"{n:,}" if price is None else f"{n:,} rows for {money(n * price * answers)}"
+
+    wanted = (
+        f"each look has an audit, to show that {100 * share:.4g}% of the rows that people do not"
+        " label"
+    )
+    if (left := left_wrong(0, min(most, part), part, MODEL)) > allowed:
+        shown = 1 - left / part
+        return f"{wanted} are right: half of this budget could show {100 * shown:.1f}% at most"
+    sizes = [
+        f"{so_many(n)} if {f'{wrong:,}' if wrong else 'none'} of them"
+        f" {'are' if wrong > 1 else 'is'} wrong"
+        for wrong, n in audits
+        if n
+    ]
+    return (
+        f"{wanted} ({part:,} here) are right: that alone takes {', '.join(sizes)} (in 4 of 5 cases)"
+        + "; each audited row takes two answers, and rows of people are asked again, too"
+        * (answers > 1)
+    )
 
 
 def left_wrong(wrong: int, n: int, rows: int, level: float) -> int:

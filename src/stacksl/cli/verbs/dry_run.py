@@ -79,6 +79,18 @@ def understood(dataset: Dataset) -> str:
     return visible("\n".join(check(dataset)))
 
 
+def _audit(spec: RunSpec, promised: float | None) -> str:
+    """The expected precision of the audit, or how large one of a promise is."""
+    from stacksl.models.promise import expected_look
+    from stacksl.runs.finish.promising import doubted
+
+    if promised is None:
+        return expected_audit(spec)
+    price, answers = spec.budget.price if spec.budget.cost else None, 1 + doubted(spec.settings)
+    rows = len(spec.sources.pool.items)
+    return expected_look(promised, rows, spec.budget.labels, price, answers)
+
+
 def _test(spec: RunSpec) -> dict[str, Any] | None:
     from stacksl.data import overlap
 
@@ -150,7 +162,7 @@ def _bought(spec: RunSpec) -> str:
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
             ("Labels", f"{count(spec.budget.labels)} at most{some}"),
             ("Promise", None if promised is None else expected_audit(spec)),
-            ("Audit", expected_audit(spec) if test is None and promised is None else None),
+            ("Audit", _audit(spec, promised) if test is None or promised is not None else None),
             ("Second look", asking if further else None),
             (
                 "Overlap",
