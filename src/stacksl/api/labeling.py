@@ -103,7 +103,7 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
         **column_labels(run, spec),
         **human_labels(run, spec, now=state == "finished"),
     }
-    if (other := evaluated(run.folder)) is not None:
+    if (other := evaluated(run.path, run.folder.resolved())) is not None:
         kept = [item for item in spec.sources.usable.values() if "doubtful" in known[item.id]]
         for id, cells in by_model(replace(run, path=other).model, kept, progress).items():
             known[id] |= cells if cells["label"] == known[id]["label"] else {}

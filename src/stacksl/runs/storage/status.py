@@ -99,14 +99,16 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "column": facts
         and facts.column
         and {**asdict(facts.column), "sentence": column_words(facts.column, facts.budget.price)},
-        "stated": stated(evaluated(folder), judged, done.budget.price if done else None),
+        "stated": stated(
+            evaluated(folder.path, table), judged, done.budget.price if done else None
+        ),
     }
 
 
-def evaluated(folder: RunFolder) -> Path | None:
+def evaluated(folder: Path, settings: Mapping[str, Any]) -> Path | None:
     """The run whose model an audit of new rows judges; None of other runs, or if it is gone."""
-    path = Path(os.path.normpath(folder.path / folder.resolved().get("evaluates", "")))
-    return path if path != folder.path and (path / DATABASE).is_file() else None
+    path = Path(os.path.normpath(folder / settings.get("evaluates", "")))
+    return path if path != folder and (path / DATABASE).is_file() else None
 
 
 def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dict[str, Any] | None:
