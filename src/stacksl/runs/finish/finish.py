@@ -143,9 +143,8 @@ def write_pages(
 
     facts = read_facts(folder)
     judged = facts.column.audit if facts.column else None
-    if told := stated(
-        evaluated(folder.path, folder.resolved()), judged, facts.budget.price
-    ):  # as the other run is now
+    other = evaluated(folder.path, folder.resolved())
+    if told := stated(other, judged, facts.budget.price):  # as the other run is now
         facts = replace(facts, stated=told["sentence"].replace(told["run"], "the run before"))
     place = folder.path if text else folder.path / NO_TEXT
     if not text:
