@@ -139,7 +139,7 @@ def test_rows_of_the_same_source_are_alike(audited: Run) -> None:
     assert found["confidence"] is None, "hashing was fitted on the rows held out"
 
 
-def test_other_rows_are_told_and_shown(audited: Run, tmp_path, capsys) -> None:
+def test_other_rows_are_told_and_shown(audited: Run, tmp_path, capsys, monkeypatch) -> None:
     new = texts(200, 2, strange=0.4)
     found = audited.evaluate(new)
     assert 32 < found["told_after"] < 200
@@ -149,11 +149,15 @@ def test_other_rows_are_told_and_shown(audited: Run, tmp_path, capsys) -> None:
     assert call(["evaluate", str(audited.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
     out = capsys.readouterr().out
     rows = f"{audited.path} {tmp_path / 'new.csv'}"
-    assert f"\nNext:\n  stacksl evaluate {rows} --audit 60  # " in out
+    buy = f"\nNext:\n  stacksl evaluate {rows} --audit 60  # People say"
+    assert f"{buy} whether the accuracy fell\n" in out
     assert f"\n  stacksl predict {rows} --out labeled.csv  # " in out
     assert f"the rows differ from the run's, as the first {found['told_after']} show" in out
     assert found["groups"][0]["examples"][0]["text"] in out
     assert "not compared: it needs 50 held-out rows, and features not fitted" in out
+    monkeypatch.setattr("stacksl.runs.storage.status.random_audit", lambda _: None)
+    assert call(["evaluate", str(audited.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
+    assert f"{buy} how many are right\n" in capsys.readouterr().out, "nothing to compare with"
 
 
 def test_rows_of_the_run_itself_are_left_out(audited: Run) -> None:

@@ -77,6 +77,7 @@ def evaluate(
         stacksl evaluate runs/first march.csv --audit 60 --budget '$150'
     """
     from stacksl.api import plan_audit
+    from stacksl.runs.storage.status import random_audit
 
     opened = options.open_run(run)
     wanted = {name: context.obj[name] for name in _BUYING if name in context.obj}
@@ -98,7 +99,8 @@ def evaluate(
     print(shown(result))
     if shown is _compared:
         rows, audit = f"{word(run)} {word(file)}", min(60, result["n"] - 1)
-        buy = f"  stacksl evaluate {rows} --audit {audit}  # People say whether the accuracy fell\n"
+        why = "whether the accuracy fell" if random_audit(opened.folder) else "how many are right"
+        buy = f"  stacksl evaluate {rows} --audit {audit}  # People say {why}\n"
         table = f"  stacksl predict {rows} --out labeled.csv  # Label these rows"
         print(f"\nNext:\n{buy * (dataset.classes is not None)}{table}")
 

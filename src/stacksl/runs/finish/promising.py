@@ -481,7 +481,9 @@ def _next_budget(
             kept += f" A look at {100 * rest:.0f}% {takes(cheaper.labels)}{spent}: `{call}`."
     payable = share if asked else largest_below(share, look_at, shown)
     if payable and (look := look_at(payable)):
-        wanted = {"budget": _budget(spec, accounts.spent + look.labels)}
+        room = look.labels // 10 if look.before else 0  # the model that it is about is another then
+        labels = min(look.labels + room, most - accounts.spent)
+        wanted = {"budget": _budget(spec, accounts.spent + labels)}
         may = "after more labels a look may" if look.before else "a look can"
         what = f" For {percent(share)} {may} be paid with"
         if payable < share:
@@ -491,7 +493,7 @@ def _next_budget(
                 f" at {100 * payable:.0f}% {may} be paid with"
             )
         return (
-            f"{kept}{what} `{change_call('RUN', wanted, **own)}`, which {takes(look.labels)}."
+            f"{kept}{what} `{change_call('RUN', wanted, **own)}`, which {takes(labels)}."
             " Such a look shows its share in about 4 of 5 cases."
         )
     return (
