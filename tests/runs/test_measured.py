@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,7 +13,15 @@ from scipy.stats import binomtest
 from stacksl.data import Dataset
 from stacksl.models.audit import Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested
-from stacksl.runs.finish.facts import calibration, class_rows, confusion_rows, source
+from stacksl.report.quality import SecondLook
+from stacksl.runs.finish.answers import Answers
+from stacksl.runs.finish.facts import (
+    calibration,
+    class_rows,
+    confusion_rows,
+    open_rows,
+    source,
+)
 from stacksl.runs.loop.game import Examples
 
 from .conftest import CLASSES, class_items
@@ -70,3 +79,12 @@ def test_a_row_on_which_no_two_people_agree_tells_nothing_of_the_model() -> None
     assert (found.gold, found.predicted) == (CLASSES[0], CLASSES[1])
     assert not confusion_rows(DATA, tested, {"item-1"})
     assert len(confusion_rows(DATA, Tested(evaluation()), {"item-1"})) == 1, "of a test file"
+
+
+def test_an_audited_row_that_a_second_look_could_not_ask_about_again_is_open() -> None:
+    """Item 1 differs from the model and has one answer; item 0 agrees with it."""
+    said: Answers = {f"item-{n}": [("label", 0)] for n in range(2)}
+    said |= {"item-2": [("label", 1)] * 2}
+    assert open_rows(said, audited()) == set(), "first answers count without a second look"
+    assert open_rows(said, replace(audited(), second=cast("SecondLook", object()))) == {"item-1"}
+    assert open_rows({"item-9": [("label", 0), ("label", 1)]}, None) == {"item-9"}

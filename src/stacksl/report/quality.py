@@ -423,7 +423,7 @@ class Asking:
         late: answers to rows that somebody else answered or that were no longer asked; the same.
         agreement: of two annotators; None where no row went to two.
         disagreements: some of the rows on which they disagreed.
-        disputed: rows of any purpose that several people answered, no two of whom agree.
+        disputed: rows of any purpose on which no two people agree; see `open_rows`.
         costs: in order of the labelers' names.
         changes: what changed on the way, in its order.
         abstaining: a sentence on what the none-of-these trained; empty where there were none.

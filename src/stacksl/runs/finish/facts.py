@@ -14,7 +14,7 @@ from stacksl.data import Dataset
 from stacksl.models.audit import Audited, Estimate, right_in_table
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
-from stacksl.models.second_look import Verdict, of_class, settled
+from stacksl.models.second_look import Answers, Verdict, of_class, settled
 from stacksl.report import facts as f
 from stacksl.report.quality import (
     AuditResult,
@@ -53,8 +53,7 @@ def facts_of(
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
     language = ending.language(tested, state)
     audit = audit_fact(tested.audited, tested.audited_now)
-    said = answers_by_item(spec, game.ledger, EVERY).items()
-    disputed = {item for item, given in said if len(given) > 1 and settled(given) is None}
+    disputed = open_rows(answers_by_item(spec, game.ledger, EVERY), tested.column or tested.audited)
     if audit is not None:
         leased = [r for r in game.ledger.rows(only=("reserved",)) if r.purpose == "audit"]
         drawn = max(row.seq for row in leased if row.token == 1 and not row.slot)
@@ -185,6 +184,19 @@ def source(tested: Tested) -> str:
     return "audit" if tested.evaluation is None and tested.audited is not None else "test"
 
 
+def open_rows(said: Answers, audited: Audited | None) -> set[str]:
+    """Rows on which no two people agree, and audited ones that a second look had no label for."""
+    once: set[str] = set()
+    if audited is not None and audited.second is not None:
+        rows = zip(audited.items, audited.gold.tolist(), audited.predicted.tolist(), strict=True)
+        once = {item for item, label, own in rows if label != own}
+    return {
+        item
+        for item, given in said.items()
+        if settled(given) is None and (len(given) > 1 or item in once)
+    }
+
+
 def _judged(tested: Tested, disputed: Set[str]) -> Evaluation | Audited | None:
     audited = tested.audited if tested.column is None else tested.column
     return _settled(audited, disputed) if source(tested) == "audit" else tested.evaluation
@@ -257,7 +269,8 @@ def table_fact(
         right = right_in_table(people, model, known, errors, audit.n)
     else:
         asked = len(answers_by_item(spec, game.ledger))
-        wrong = column.mended - (audit.n - audit.unknown - audit.correct)
+        found, clear, still = audit.counted()
+        wrong = column.mended - (clear - found - still)
         right = right_when_mended(people, model, asked, wrong, known, errors, audit.n)
     return TableRight(people, model, *right, rate)
 
