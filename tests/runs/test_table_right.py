@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run
-from stacksl.models.audit import right_in_table
+from stacksl.models.audit import right_in_table, right_when_mended
 from stacksl.models.metrics import wilson
 from stacksl.models.second_look import looked, settled, split
 from stacksl.report import render
@@ -21,7 +21,6 @@ from stacksl.report.quality import TableRight
 from stacksl.report.sentences import in_table, outcome
 from stacksl.report.wording import percent
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.finish.facts import right_when_mended
 
 from ..ledgers import bought
 from .changing_cases import audits, finished, labeled

@@ -212,7 +212,7 @@ def test_a_fall_is_found_as_often_as_told() -> None:
         found = np.mean([fall_p((int(a), 100), (int(b), 150)) <= 0.05 for a, b in pairs])
         assert abs(found - told) < 4 * np.sqrt(told * (1 - told) / 800)
     assert fall_found(0.9, 400, 300) > 0.95
-    assert fall_found(0.8, 100, 150, open=0.1) == pytest.approx(fall_found(0.8, 100, 150, 0.0))
+    assert fall_found(0.8, 100, 150, unsettled=0.1) == pytest.approx(fall_found(0.8, 100, 150, 0.0))
     assert fall_p((10, 10), (12, 12)) == 1.0
 
 

@@ -375,7 +375,7 @@ def plan_audit(
     told = f"{run.path} has no audit of random rows: nothing will say whether its accuracy fell"
     if before is not None:
         right, n, still = before[0].counted()
-        found = fall_found(right / n, n, plan.spec.audit, open=still / n)
+        found = fall_found(right / n, n, plan.spec.audit, unsettled=still / n)
         told = (
             f"a fall of ten points from the audit of {run.path} ({right:,} of {n:,} rows were right"
             f" and {still:,} open until now) is found with a probability of {percent(found, 0)}"

@@ -160,10 +160,12 @@ def fall_p(before: tuple[Any, int], now: tuple[Any, int]) -> Any:
     return hypergeom.cdf(later, n + m, right + later, m)
 
 
-def fall_found(accuracy: float, first: int, new: int, fall: float = 0.1, open: float = 0) -> float:
+def fall_found(
+    accuracy: float, first: int, new: int, fall: float = 0.1, unsettled: float = 0
+) -> float:
     """The exact probability that `fall_p` of `first` and `new` rows is 5% at most after a fall.
 
-    The share `open` of both counts against a fall: as wrong before, and as right now.
+    The share `unsettled` of both counts against a fall: as wrong before, and as right now.
 
     >>> [round(fall_found(0.9, first, 300), 2) for first in (50, 100, 200, 400)]
     [0.47, 0.74, 0.91, 0.98]
@@ -172,5 +174,5 @@ def fall_found(accuracy: float, first: int, new: int, fall: float = 0.1, open: f
 
     before, now = np.arange(first + 1), np.arange(new + 1)
     rejects = fall_p((before[:, None], first), (now, new)) <= LEVEL
-    later = max(0.0, accuracy + open - fall)
+    later = max(0.0, accuracy + unsettled - fall)
     return float(binom.pmf(before, first, accuracy) @ rejects @ binom.pmf(now, new, later))

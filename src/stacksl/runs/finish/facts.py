@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import fields, replace
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.data import Dataset
-from stacksl.models.audit import Audited, Estimate, right_in_table
+from stacksl.models.audit import Audited, right_in_table, right_when_mended
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
 from stacksl.models.second_look import Answers, Verdict, of_class, settled
@@ -273,27 +272,6 @@ def table_fact(
         wrong = column.mended - (clear - found - still)
         right = right_when_mended(people, model, asked, wrong, known, errors, audit.n)
     return TableRight(people, model, *right, rate)
-
-
-def right_when_mended(
-    people: int, model: int, asked: int, wrong: int, known: Estimate, errors: Estimate, n: int
-) -> Estimate:
-    """`right_in_table` of a column whose doubtful labels people were `asked` about.
-
-    Its accuracy is `known` of these and of those that stay; so many of these were found `wrong`,
-    some by an error. Such an error counts twice, so that the distances of the ends are added.
-
-    >>> right_when_mended(200, 300, 100, 50, (0.75, 0.75, 0.75), (0.0, 0.0, 0.0), 100)
-    (0.9, 0.9, 0.9)
-    """
-
-    def right(share: float, rate: float) -> float:
-        share = known[0] + math.sqrt(1 + n / (model + asked)) * (share - known[0])
-        kept = share * (model + asked) - asked + max(0.0, wrong - rate * asked) / (1 - rate)
-        return (people * (1 - rate) + max(0.0, min(model, kept))) / (people + model)
-
-    (value, low, high), (rate, least, most) = known, errors
-    return right(value, rate), right(low, most), right(high, least)
 
 
 def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) -> ColumnFacts:
