@@ -26,6 +26,10 @@ Each job has a process of its own, so that one that fails leaves the others be:
   item fits: packed and padded next to `naive`, and the time of each.
 - `options`: items of 70 options, whose path is checked: passes and seconds of a first command, and
   of one that has its verdict.
+- `kinds`: small models of ten architectures in three dtypes: the path that scoring takes, how far
+  it is off `naive`, and a refit.
+- `sample`: runs of the sample model, which is pretrained, on its own questions, on the CPU and on
+  the GPU.
 - `steps`: how often the host waits for the GPU in a step of a refit, and in which lines.
 - `kernels`: which kernels scoring and a refit run, and their shares of the GPU's time.
 - `compiled`: scoring and refits with the layers under `torch.compile`, next to them without.
@@ -40,13 +44,11 @@ failed or a resumed run bought other labels.
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib.metadata
 import json
 import operator
 import os
 import platform
-import random
 import signal
 import subprocess
 import sys
@@ -55,34 +57,28 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from _gpu_cases import (
+    KINDS,
+    Case,
+    case_of,
+    free,
+    lessons,
+    make,
+    make_kind,
+    off,
+    opened,
+    peak,
+    questions,
+    recipe,
+    values,
+)
 from _gpu_tables import KERNELS, Row, failed, tables
 
-SHAPES: dict[str, dict[str, int]] = {
-    "0.6B": {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
-             "num_attention_heads": 16},
-    "4B": {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
-           "num_attention_heads": 32},
-    "tiny": {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-             "num_attention_heads": 4, "head_dim": 8, "vocab_size": 256},
-}  # fmt: skip
-COMMON: dict[str, Any] = {
-    "vocab_size": 151_936, "num_key_value_heads": 8, "head_dim": 128,
-    "max_position_embeddings": 32_768, "tie_word_embeddings": True,
-}  # fmt: skip
-_TEXT = """
-time year people way day man thing woman life child world school state family student group
-country problem hand part place case week company system program question work government
-number night point home water room mother area money story fact month lot right study book eye
-job word business issue side kind head house service friend father power hour game line end
-member law car city community name president team minute idea body information back parent
-face level office door health person art war history party result change morning
-"""
-WORDS = tuple(_TEXT.split())
 LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "numpy")
 RECIPE: dict[str, Any] = {
     "mode": "pool", "open_questions": 5, "lm.refit_at": "0.5,1", "lm.normalization": "token_mean",
@@ -93,114 +89,12 @@ OTHER: dict[str, Any] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Case:
-    """A model, where its files are, and how much is done with it.
-
-    Attributes:
-        name: as the tables have it.
-        model: a folder, or a name on the hub.
-        work: a folder for questions and runs.
-        words: of a question's prompt; an option has ten.
-        scored, learned: items that are scored for the time, and labels of the timed refit.
-        window: tokens of the sliding window of the job `window`.
-        questions, budget: of a run.
-        settings: of a run, next to the recipe.
-    """
-
-    name: str
-    model: str
-    work: str
-    words: int = 467
-    scored: int = 512
-    learned: int = 32
-    window: int = 512
-    questions: int = 60
-    budget: int = 20
-    settings: tuple[tuple[str, Any], ...] = ()
-
-
-def case_of(size: str, work: Path, *, hub: bool) -> Case:
-    """The model of a size, made of random weights unless the `hub` has it."""
-    name = f"Qwen3-{size}"
-    work.mkdir()
-    if size == "tiny":
-        small = {
-            "words": 12,
-            "scored": 4,
-            "learned": 4,
-            "questions": 16,
-            "budget": 12,
-            "window": 32,
-        }
-        made = make(size, work / "model")
-        settings = (("batch_size", 4), ("epochs", 1), ("lora_rank", 2), ("state_dim", 8))
-        return Case(name, made, str(work), **small, settings=settings)
-    if hub:
-        from stacksl.errors import StackslError
-        from stacksl.lm.loading import open_base
-
-        try:
-            _ = open_base(f"Qwen/{name}-Base").weights
-            return Case(name, f"Qwen/{name}-Base", str(work))
-        except StackslError as error:
-            print(f"random weights of its shape stand for {name}: {error}", flush=True)
-    return Case(f"{name}, random", make(size, work / "model"), str(work))
-
-
-def make(size: str, folder: Path, window: int | None = None) -> str:
-    """Leave random weights in bfloat16 and a tokenizer of words in `folder`.
-
-    With a sliding `window` they are of Mistral's kind.
-    """
-    import tokenizers as tk
-    import torch
-    import transformers as tf
-
-    from stacksl.lm.loading import place_of
-
-    torch.manual_seed(0)
-    shape = COMMON | SHAPES[size]
-    if window is None:
-        config = tf.Qwen3Config(**shape)
-    else:
-        config = tf.MistralConfig(**shape, sliding_window=window)
-    if size == "tiny":
-        config.num_key_value_heads, config.initializer_range = 2, 0.3
-    with torch.device(place_of("auto")):  # four billion normal numbers take minutes on a CPU
-        model = tf.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    model.save_pretrained(folder)
-    known = {word: n for n, word in enumerate(["<end>", "Answer", *":.ABCD", *WORDS])}
-    made = tk.Tokenizer(tk.models.WordLevel(known, unk_token="<end>"))
-    made.pre_tokenizer = tk.pre_tokenizers.Whitespace()
-    tf.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>").save_pretrained(folder)
-    return str(folder)
-
-
-def questions(case: Case, name: str, count: int, seed: int, options: int = 4) -> Path:
-    """A file of questions of random words with four `options` each, or another number."""
-    path, draw = Path(case.work) / f"{name}.jsonl", random.Random(seed)
-
-    def some(size: int) -> str:
-        return " ".join(draw.choice(WORDS) for _ in range(size))
-
-    rows = [
-        {
-            "id": f"{name}{n}",
-            "prompt": some(case.words),
-            "candidates": [some(10) for _ in range(options)],
-            "answer": draw.randrange(options),
-        }
-        for n in range(count)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 # --- jobs: each a function of a case and words that yields rows -----------------------------------
 
 
-def runs(case: Case, out: str, kind: str, *, beside: str | None = None) -> Iterator[Row]:
+def runs(
+    case: Case, out: str, kind: str, *, beside: str | None = None, dtype: str = "auto"
+) -> Iterator[Row]:
     """Play a run to its end, or to a kill; or take up one that was killed."""
     import stacksl
     from stacksl.data import read
@@ -225,7 +119,8 @@ def runs(case: Case, out: str, kind: str, *, beside: str | None = None) -> Itera
         given = OTHER if kind == "other" else RECIPE
         run = stacksl.run(
             str(data), test=str(test), out=place, budget=case.budget, labeler=labeler,
-            **given | {f"lm.{name}": value for name, value in case.settings} | {"lm": case.model},
+            **given | {f"lm.{name}": value for name, value in case.settings},
+            **{"lm": case.model, "lm.dtype": dtype},
         )  # fmt: skip
     row = {"job": "runs", "model": case.name, "run": out, "kind": kind}
     row["seconds"] = time.monotonic() - begun
@@ -320,26 +215,6 @@ def paths(case: Case, cpu: bool) -> Iterator[Row]:
             yield row
 
 
-def values(likelihood: Any, items: list[Any]) -> Row:
-    """Nats a token of every option in one list, and their standard deviation within an item."""
-    import torch
-
-    with torch.no_grad():
-        sums = [each.double().cpu() for each in likelihood.sums(items)]
-    means = [
-        each / torch.tensor([len(option) for option in item.options])
-        for each, item in zip(sums, items, strict=True)
-    ]
-    spread = sum(float(each.std()) for each in means) / len(means)
-    return {"nats": torch.cat(means).tolist(), "spread": spread}
-
-
-def off(mine: list[float], others: list[float], name: str) -> Row:
-    """The largest and the mean difference of two lists."""
-    gaps = [abs(a - b) for a, b in zip(mine, others, strict=True)]
-    return {f"{name}_largest": max(gaps), f"{name}_mean": sum(gaps) / len(gaps)}
-
-
 def window(case: Case, size: str) -> Iterator[Row]:
     """How far apart packed and padded rows are through a sliding window, and their times."""
     from stacksl.lm.scoring.likelihood import Likelihood
@@ -378,6 +253,58 @@ def options(case: Case, count: int = 70) -> Iterator[Row]:
                "passes": len(seen), "seconds": time.monotonic() - begun}  # fmt: skip
         verdict = likelihood.verdict
     handle.remove()
+
+
+def kinds(case: Case) -> Iterator[Row]:
+    """What path other architectures are scored by, how far it is off, and whether a refit ends."""
+    from stacksl.errors import StackslError
+    from stacksl.lm.scoring.likelihood import Likelihood
+
+    for kind in KINDS:
+        folder = Path(case.work) / kind
+        model = make_kind(kind, folder, case.window, tiny=case.scored < 16)
+        for dtype in ("float32", "bfloat16", "float16"):
+            row = {"job": "kinds", "model": kind, "dtype": dtype}
+            try:
+                worker, items = opened(
+                    replace(case, model=model), min(16, case.scored), dtype=dtype
+                )
+                done = worker.train(lessons(items[:8]), recipe(case), 0, 0)
+                own = worker.adapter.model
+                plain = values(Likelihood(own, path="naive"), items)
+                row |= off(values(worker.likelihood, items)["nats"], plain["nats"], "naive")
+                row |= {"path": worker.likelihood.path_for(items), "spread": plain["spread"]}
+                yield row | {"steps": done.steps, "loss": done.loss}
+                del worker, own
+            except StackslError as error:
+                yield row | {"fault": str(error)}
+            free()
+
+
+def sample(case: Case, shares: tuple[float, ...] = (0.1,)) -> Iterator[Row]:
+    """Runs of the sample model, which is pretrained, on its questions: on the CPU and the GPU."""
+    import torch
+
+    import stacksl
+
+    places = [("cpu", "float32")]
+    if torch.cuda.is_available():
+        places += [("cuda", "float32"), ("cuda", "bfloat16")]
+    first: Row = {}
+    for share in shares:
+        for device, dtype in places:
+            place, begun = Path(case.work) / f"sample-{share}-{device}-{dtype}", time.monotonic()
+            run = stacksl.run(
+                out=place, budget=share,
+                **{"lm": "sample", "lm.device": device, "lm.dtype": dtype},
+            )  # fmt: skip
+            mine = ended(run)
+            first = first if device == "cuda" else mine
+            same = len(set(mine["labels"]) & set(first["labels"]))
+            yield {"job": "sample", "model": "sample", "device": device, "dtype": dtype,
+                   "seconds": time.monotonic() - begun, "labels": [same, len(first["labels"])],
+                   "base": mine["tested"][0]["accuracy"],
+                   "accuracy": mine["tested"][-1]["accuracy"]}  # fmt: skip
 
 
 def steps(case: Case) -> Iterator[Row]:
@@ -507,59 +434,10 @@ def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
         yield timed(what, len(some), done.tokens, done.seconds, needs.training.total)
 
 
-def recipe(case: Case) -> Any:
-    """The settings of a refit."""
-    from stacksl.lm import TrainSettings
-
-    known = TrainSettings.__dataclass_fields__
-    return TrainSettings(**{k: v for k, v in case.settings if k in known})
-
-
-def opened(case: Case, count: int, options: int = 4, **choices: Any) -> tuple[Any, list[Any]]:
-    """The model of a case, its weights not read yet, and token rows of `count` questions."""
-    from stacksl.data import read
-    from stacksl.lm import Limits, ModelChoices, PromptFormat, Tokenizing
-    from stacksl.lm.worker import Worker
-
-    worker = Worker()
-    worker.open(ModelChoices(case.model, training=recipe(case), **choices), 0)
-    items = read(questions(case, "items", count, 3, options)).items
-    prompts = [PromptFormat().render(item) for item in items]
-    return worker, Tokenizing(worker.base.tokenizer, Limits()).items(prompts)
-
-
-def lessons(items: list[Any]) -> list[Any]:
-    """Items with their first option as the label."""
-    from stacksl.lm.training.objectives import Example
-
-    return [Example(item, None, 0, tuple(range(4)), (0.0,) * 4) for item in items]
-
-
-def peak() -> int | None:
-    """The peak of torch's tensors on the GPU in bytes since it was last asked for."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    torch.cuda.synchronize()
-    found = torch.cuda.max_memory_allocated()
-    free()
-    torch.cuda.reset_peak_memory_stats()
-    return int(found)
-
-
-def free() -> None:
-    """Give back the memory of what is no longer used."""
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
 JOBS: dict[str, Callable[..., Iterator[Row]]] = {
     "runs": runs, "handed": handed, "paths": paths, "window": window, "options": options,
-    "steps": steps, "kernels": kernels, "compiled": compiled, "passes": passes,
+    "kinds": kinds, "sample": sample, "steps": steps, "kernels": kernels, "compiled": compiled,
+    "passes": passes,
 }  # fmt: skip
 
 
@@ -576,10 +454,12 @@ def plan(size: str, dtypes: list[str]) -> list[tuple[str, Row]]:
         ("runs", {"out": "other", "kind": "other"}),
     ]
     if size == "4B":
-        return [("passes", {"dtype": each}) for each in ("bfloat16", "nf4") if each in dtypes]
+        each = [dtype for dtype in ("bfloat16", "nf4") if dtype in dtypes]
+        own = [("runs", {"out": dtype, "kind": "play", "dtype": dtype}) for dtype in each]
+        return [*own, *(("passes", {"dtype": dtype}) for dtype in each)]
     whole: list[tuple[str, Row]] = [
         *played, ("paths", {"cpu": True}), ("window", {"size": size}), ("options", {}),
-        ("steps", {}), ("kernels", {}), ("compiled", {}),
+        ("kinds", {}), ("sample", {}), ("steps", {}), ("kernels", {}), ("compiled", {}),
     ]  # fmt: skip
     if size == "tiny":
         return [*whole, ("passes", {"dtype": "bfloat16"})]

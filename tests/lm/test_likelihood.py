@@ -115,10 +115,12 @@ def test_adapter_changes_scores_and_is_scored(
             assert_same([scores(adapted, items, "packed")], [before])
 
 
+@pytest.mark.parametrize("kind", ["qwen3", "opt"])
 def test_bfloat16_agrees_roughly_and_scores_are_float32(
-    make_model: Any, items: list[TokenItem]
+    make_model: Any, kind: str, items: list[TokenItem]
 ) -> None:
-    model = make_model("qwen3", initializer_range=0.05).bfloat16()
+    changes = {} if kind == "opt" else {"initializer_range": 0.05}
+    model = make_model(kind, **changes).bfloat16()
     with torch.no_grad():
         likelihood = Likelihood(model)
         values = torch.cat(likelihood.sums(items))

@@ -133,9 +133,9 @@ def naive(
         items: the items.
         states: whether states are read.
         widened: with tokens behind the option, which nothing before them sees.
-        masked: with the causal mask given, which a model of full attention alone takes. Either way
-            the numbers are the same but for rounding, since other kernels make them: the
-            difference is what rounding does here.
+        masked: with the causal mask and positions given, as packed rows have them. Either way the
+            numbers are the same but for rounding, since other kernels make them: the difference is
+            what rounding does here.
 
     Raises:
         FeatureError: the model's decoder gives no hidden states.
@@ -151,6 +151,7 @@ def naive(
             if masked:
                 size = ids.shape[1]
                 keywords["attention_mask"] = _mask(model, np.tri(size, dtype=np.bool_)[None, None])
+                keywords["position_ids"] = torch.arange(size, device=model.device)[None]
             logits, hidden = _forward(model, ids, states=states, **keywords)
             logits = logits[0, len(item.prompt) - 1 : len(tokens) - 1]
             target = ids[0, len(item.prompt) : len(tokens), None]
