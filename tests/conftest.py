@@ -15,6 +15,7 @@ from typing import Any
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before NumPy is imported: it reads them once
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a GPU has benchmarks/gpu_check.py; its numbers differ
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["STACKSL_FEATURES"] = "hashing"  # of runs over files: encoders take seconds to load
 os.environ["HF_DATASETS_OFFLINE"] = "1"

@@ -141,3 +141,22 @@ def test_an_adapter_takes_part_in_scoring_once_it_moved(folder: Path, tmp_path: 
     stage.adapter.save(tmp_path / "start")
     other = opened(folder, lora=LoraSettings(rank=2, start=str(tmp_path / "start")))
     assert np.array_equal(other.states(items)[0][0], moved[0][0])
+
+
+def test_a_refit_by_a_fused_optimizer_takes_part_in_scoring(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The optimizer of a GPU: its kernel writes weights, and torch counts no write."""
+
+    def fused(*args: Any, **settings: Any) -> Any:
+        return AdamW(*args, **settings | {"fused": True})
+
+    AdamW = torch.optim.AdamW
+    monkeypatch.setattr(torch.optim, "AdamW", fused)
+    stage, items = opened(folder), many(3)
+    before = stage.sums(items)
+    stage.train(examples(), TrainSettings(learning_rate=2e-2), 0, 1)
+    assert stage.moved
+    assert not np.array_equal(stage.sums(items)[0], before[0])
+    stage.reset()
+    assert np.array_equal(stage.sums(items)[0], before[0])

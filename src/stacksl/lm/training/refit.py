@@ -404,4 +404,6 @@ class Optimizer:
         for group in self._adam.param_groups:
             group["lr"] = self._peak * rate(step, self.total, self._warmup)
         self._adam.step()
+        # the fused kernel counts no write, and scoring leaves out an adapter that was not written
+        load_torch().autograd.graph.increment_version(self._moving)
         self._adam.zero_grad(set_to_none=True)
