@@ -51,11 +51,13 @@ def tables(found: Row) -> str:
             cells = [r["dtype"], r["path"], *pairs, f"{r['gradient']:.1e}"]
         lines.append("| " + " | ".join(cells) + " |")
     lines += own_tables(by)
-    names = "run, compared with, same labels, same adapters, same feature files, same test results"
-    lines += ["", head(f"{names}, replayed")]
+    names = "model, run, dtype, seconds, peak GB, compared with, same labels, same adapters"
+    lines += ["", head(f"{names}, same feature files, same test results, replayed")]
     for r in by["runs"]:
         what = f"{r['run']}, resumed" if r["kind"] == "resume" else r["run"]
-        cells = [what, r.get("beside", "")]
+        peak = r["peak_memory"]  # None on a CPU
+        cells = [r["model"], what, r["dtype"], f"{r['seconds']:.0f}",
+                 f"{peak / 1e9:.1f}" if peak else "", r.get("beside", "")]  # fmt: skip
         cells += ["{} of {}".format(*r[name]) if name in r else "" for name in ALIKE]
         cells += ["", f"{r['replayed']} labels"]
         if "tested" in r:
@@ -66,7 +68,7 @@ def tables(found: Row) -> str:
 
 
 def own_tables(by: Mapping[str, list[Row]]) -> list[str]:
-    """The tables of windows, checks of a path and waits, as far as they were measured."""
+    """The tables of the other jobs, as far as they were measured."""
     lines = []
     if by["window"]:
         lines += ["", head("window, dtype, path, off `naive`, items a second")]
@@ -77,6 +79,19 @@ def own_tables(by: Mapping[str, list[Row]]) -> list[str]:
         lines += ["", head("options of an item, command, passes, seconds")]
     for r in by["options"]:
         cells = [str(r["options"]), r["kind"], f"{r['passes']:,}", f"{r['seconds']:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    if by["kinds"]:
+        lines += ["", head("architecture, dtype, path, off `naive`, loss of a refit")]
+    for r in by["kinds"]:
+        cells = [r["model"], r["dtype"], r.get("fault", r.get("path", ""))]
+        cells += [f"{r['naive_largest']:.1e}, {r['naive_mean']:.1e}", f"{r['loss']:.2f}"] if (
+            "path" in r) else ["", ""]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    if by["sample"]:
+        lines += ["", head("sample model on, dtype, seconds, same labels as on the CPU, base, run")]
+    for r in by["sample"]:
+        cells = [r["device"], r["dtype"], f"{r['seconds']:.0f}", "{} of {}".format(*r["labels"])]
+        cells += [f"{r['base']:.3f}", f"{r['accuracy']:.3f}"]
         lines.append("| " + " | ".join(cells) + " |")
     if by["steps"]:
         lines += ["", head("steps of a refit, seconds, waits of the host")]

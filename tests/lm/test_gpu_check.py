@@ -37,7 +37,17 @@ def test_the_jobs_of_a_tiny_model_give_their_rows(tmp_path: Path) -> None:
     first, kept = (row for row in rows if row["job"] == "options")
     assert first["passes"] > 128 > 16 >= kept["passes"]
     shown = script.tables({"device": "CPU", "versions": {}, "rows": rows})
-    assert "| plain | plain | 12 of 12 | 2 of 2 |" in shown
+    assert "| plain | 12 of 12 | 2 of 2 |" in shown
+
+
+@pytest.mark.slow
+def test_every_architecture_of_the_check_scores_and_trains(tmp_path: Path) -> None:
+    script = benchmark("gpu_check")
+    with torch.random.fork_rng():
+        rows = list(script.kinds(script.case_of("tiny", tmp_path / "tiny", hub=False)))
+    assert {row["path"] for row in rows} == {"packed", "padded"}, "no fault"
+    assert len(rows) == 3 * len(script.KINDS)
+    assert max(row["naive_largest"] for row in rows if row["dtype"] == "float32") < 1e-5
 
 
 def test_the_page_has_the_tables_of_the_record() -> None:
