@@ -527,7 +527,7 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
-    """What the last look found, and whose errors limit it, after what is told of one now."""
+    """What the last look found, and what limits it, after what is told of one now."""
     part = "the column" if spec.settings.column else "the model"
     begun, before = _begun(spec, ledger, part), looks(ledger)
     if not before:
@@ -540,8 +540,30 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         f"Look {last['drawn']} of {LOOKS} showed that at least {_shown_by(last)[6:]} of the"
         f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
         f" {count(model)} errors of {part} and {count(last['left'] - model)} of people (or unclear)"
-        f" are left. What limits the share most: {part if 2 * model > last['left'] else 'people'}."
+        f" are left. {_limit(ledger, last, part)}"
     )
+
+
+def _limit(ledger: LedgerReader, look: Mapping[str, Any], part: str) -> str:
+    """What limits the share of a look most: by the rows that would be left wrong without it.
+
+    If its size were no limit, the rows drawn would show the share of wrong ones exactly.
+    """
+    drawn = [row.payload for row in ledger.rows(only=("settings",)) if "look" in row.payload]
+    names = ("wrong", "audit", "rows", "differ", "sample", "left")
+    wrong, n, rows, differ, sample, left = (look[name] for name in names)
+    frame = drawn[look["drawn"] - 1]["look"][2] if sample else 0
+    model, right = (left_wrong(bad, n, rows, MODEL) for bad in (wrong, 0))
+    people, agreed = (left_wrong(bad, sample, frame, PEOPLE) for bad in (differ, 0))
+    known = wrong * (rows - n) / n + differ * (frame - sample) / max(1, sample)
+    without = {
+        "the size of the look": left - model - people + known,
+        f"the errors of {part}": left - model + right,
+        "people's errors and unclear rows": model + agreed,
+    }
+    limit = min(without, key=without.__getitem__)
+    shown = percent(1 - without[limit] / max(1, look["of"]))
+    return f"What limits the share most: {limit}. Without it the share would be about {shown}."
 
 
 def _shown_by(look: Mapping[str, Any]) -> str:
