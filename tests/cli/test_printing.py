@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.cli.printing import as_json, dollars, measured
+from stacksl.cli.printing import as_json, dollars, measured, quality
 from stacksl.cli.verbs import ls
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.runs.finish.forecasting import EVERY
@@ -53,6 +53,22 @@ def test_an_audit_drawn_late_is_said_to_be_of_the_other_rows() -> None:
     assert late == f"{early}, of rows that nobody had been asked about"
 
 
+@pytest.mark.parametrize(
+    ("still", "measures", "told"), [(1, "accuracy", 1), (0, "accuracy", 0), (1, "agreement", 0)]
+)
+def test_the_accuracy_says_how_open_items_count(still: int, measures: str, told: int) -> None:
+    """1 of 68 rows is open and the others are right: that is .993, and no row is wrong."""
+    second = {"sampled_open": 0, "differing_open": still}
+    audit = {"accuracy": 0.9926, "interval": [0.9, 1.0], "n": 68, "measures": measures}
+    result = dict.fromkeys(
+        ("column", "table", "stated", "last_report", "test", "stopped", "stop_when")
+    )
+    shown = dict(quality({**result, "audit": {**audit, "second": second}}))["By the audit"]
+    assert str(shown).startswith(f"{measures} 0.993 (95% interval 0.900 to 1.000, 68 items)")
+    open_item = ", with 1 open (no two people agree): an open item counts half"
+    assert str(shown).count(open_item) == told
+
+
 def test_what_became_of_the_labels_adds_up() -> None:
     result = {"state": "finished", "spent": 160, "budget": 160, "asked": 110, "answered": 109}
     assert ls._labels({**result, "left": 0}) == (
@@ -63,7 +79,8 @@ def test_what_became_of_the_labels_adds_up() -> None:
 
 def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() -> None:
     found = {"expected": [], "now": None, "labels": 25, "rests_on": "", "reason": ""}
-    assert f"in steps of {EVERY}: smaller ones would show" in shown_forecast(found, ls.STEPS)
+    why = f"The number moves in steps of {EVERY}, because smaller steps would show which"
+    assert f"Labels learned  25 so far. {why}" in shown_forecast(found, ls.STEPS)
     assert "steps" not in shown_forecast(found)
 
 

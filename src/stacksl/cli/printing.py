@@ -126,11 +126,16 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
     """What a status says: an earlier report, the model, and in two rows the table's labels."""
     column, table, fell = result["column"], result["table"], result["stated"]
+    audit, shown = result["audit"], measured(result["audit"])
+    second = audit["second"] if audit and audit["measures"] == "accuracy" else None
+    if second and (still := second["sampled_open"] + second["differing_open"]):
+        shown = f"{shown}, with {count(still)} open (no two people agree): an open item counts half"
+        shown += ", or as others like it that were asked again"
     return [
         ("Last report", result["last_report"]),
         ("New rows", fell and fell["sentence"]),
         ("Accuracy on the test set", measured(result["test"])),
-        ("Final model" if column else "By the audit", None if fell else measured(result["audit"])),
+        ("Final model" if column else "By the audit", None if fell else shown),
         ("Labels you had", column and column["sentence"]),
         ("Right in the table", table and table["sentence"]),
         ("Stop rule", result["stopped"] or result["stop_when"]),

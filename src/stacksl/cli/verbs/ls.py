@@ -47,7 +47,10 @@ NoText = Annotated[
 ClassNames = Annotated[
     bool, typer.Option("--class-names", help="With --no-text: keep the names of the classes.")
 ]
-STEPS = " so far, of those to train on, in steps of 25: smaller ones would show the audit's answers"
+STEPS = (
+    " so far. The number moves in steps of 25, because smaller steps would show which answers are"
+    " those of the audit."
+)
 
 
 def status(
