@@ -146,7 +146,10 @@ def test_the_mended_table_has_a_number_of_its_own(made: Any, audited: stacksl.Ru
     assert column["audit"]["high"] < table["low"] <= right <= table["high"]
     assert "(80 by people, 80 by the column) an estimated" in table["sentence"]
     assert f"Right in the table  {table['sentence']}" in shown_run(run)
-    assert audited.status()["table"] is None, "the column's own number tells"
+    table = audited.status()["table"]
+    assert (table["people"], table["model"]) == (40, COUNT - 40), "nobody mended a doubtful label"
+    own = facts_of(audited)["column"]["audit"]["accuracy"]
+    assert table["share"] == pytest.approx((40 + own * (COUNT - 40)) / COUNT)
 
 
 def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) -> None:

@@ -67,7 +67,7 @@ def test_the_interval_of_two_shares_holds(
 
 @pytest.mark.parametrize("errors", [0.0, 0.05])
 @pytest.mark.parametrize("right", [0.7, 0.85, 0.95])
-@pytest.mark.parametrize("asked", [30, 150, 300])
+@pytest.mark.parametrize("asked", [0, 30, 150, 300])
 def test_the_interval_of_a_mended_column_holds(errors: float, right: float, asked: int) -> None:
     """People are asked about a random audit and about the most doubtful labels, and err."""
     rng, draws, count, n = np.random.default_rng(3), 400, 600, 100

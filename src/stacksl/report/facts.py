@@ -187,8 +187,7 @@ class Facts:
         created, finished: times as they are to be shown (UTC).
         interruptions: one sentence for each time the run was stopped and taken up again.
         test, audit: of the final model.
-        table: the labels in the exported table; None where a promise tells, or nobody was asked
-            about the labels of a column but for its audit.
+        table: the labels in the exported table; None where a promise tells, or nothing does.
         column: labels that the data had, which the audit judges as it judges the model.
         stated: of an audit of new rows, as its pages are written: whether the accuracy fell.
         curve: accuracy against labels, in order of labels; may be empty.

@@ -251,8 +251,8 @@ def table_fact(
     pool = [ids[row] for rows in sources.segments for row in rows]
     model = len(sources.usable.keys() - said - {*pool[len(pool) - audit.rows_after :]})
     told = promised_share(spec.settings.stop_when) is not None
-    if column is not None:  # else the column's own number tells, or nothing does
-        told |= column.audit is None or not column.asked or column.unasked != model
+    if column is not None:  # else nothing tells
+        told |= column.audit is None or column.unasked != model
         audit = column.audit or audit
         told |= audit.passed_over > 0
     if told or audit.accuracy is None or after or not model:
