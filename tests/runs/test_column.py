@@ -288,7 +288,7 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
     assert audit["low"] <= np.mean([truth({"prompt": r["text"]}) == r["gpt"] for r in rows])
     assert facts_of(done)["budget"]["asked"] == 0
     model = facts_of(done)["audit"]
-    assert (model["measures"], model["second"]) == ("agreement with the annotator", None)
+    assert (model["measures"], model["second"]) == ("agreement with the annotators", None)
     for page in ("report.html", "README.md"):
         text = unescape((done.path / page).read_text())
         assert "There was no second look at the model's answers" in text

@@ -45,7 +45,7 @@ from .people_cases import (
     wrong,
 )
 
-AGREEMENT = "agreement with the annotator"
+AGREEMENT = "agreement with the annotators"
 WANTED: dict[str, Any] = {
     "count": 160,
     "budget": 90,
@@ -124,7 +124,7 @@ def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(waits: Wa
     assert status["audit"]["waits"]
     assert status["asked"] == 90 - 24 - 10, "ten labels are kept for it from the start"
     page = (made.path / "report.html").read_text()
-    assert "Audited agreement with the annotator" in page
+    assert f"Audited {AGREEMENT}" in page
     assert "95 of 100" not in page + (made.path / "README.md").read_text()
     assert len(list(made.predict(["a text"]))) == 1
     first = {
@@ -232,14 +232,15 @@ OFF: dict[str, dict[str, Any]] = {
 def test_without_a_second_look_it_is_agreement(tmp_path: Path, name: str) -> None:
     made = play(begin(tmp_path, **{**WANTED, "open_questions": 150, **OFF[name]}))
     status = made.status()
-    assert status["audit"]["measures"] == AGREEMENT
+    agreement = AGREEMENT.removesuffix("s" * (name == "one annotator"))
+    assert status["audit"]["measures"] == agreement
     assert status["audit"]["second"] is None
     assert status["left"] == 0
     for page in ("report.html", "README.md"):
         text = (made.path / page).read_text()
         assert "95 of 100" not in text
         assert "Nobody is left" not in text
-        assert "agreement with the annotator" in text
+        assert f"{agreement}<" in text or f"{agreement} " in text
     assert "further_labels" not in made.folder.resolved()
 
 
@@ -518,7 +519,7 @@ def test_the_sentence_before_a_run_says_what_it_costs(tmp_path: Path, capsys: An
     assert entry.call([*map(str, words), "--no-second-look", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["second_look"] == 0
     assert entry.call([*map(str, words), "--no-second-look"]) == 0
-    assert "it will measure the agreement with the annotator on" in capsys.readouterr().out
+    assert f"it will measure the {AGREEMENT} on" in capsys.readouterr().out
 
 
 def test_the_sheets_of_a_second_look_show_nothing_of_it(waits: Waits) -> None:

@@ -314,7 +314,7 @@ def test_agreement_alone_stops_nothing(tmp_path: Path) -> None:
     play(made)
     assert looks(made)
     assert not any(reached for _, _, reached in looks(made))
-    assert made.status()["audit"]["measures"] == "agreement with the annotator"
+    assert made.status()["audit"]["measures"] == "agreement with the annotators"
     assert made.status()["audit"]["interval"][0] > 0.6
     expect_sound(made)
 

@@ -187,7 +187,7 @@ def test_labels_of_people_who_err_are_told_as_agreement(tmp_path: Path) -> None:
     (table, words), found = expect_counts(done), sources(done)
     assert found["human: none"] + found["human: ambiguous"] > 0
     assert table.people + table.model + found["human: none"] + found["human: ambiguous"] == 60
-    assert "agree with the annotator (95% interval" in words
+    assert "agree with the annotators (95% interval" in words
     assert words.endswith("counting people's labels as agreeing.")
 
 

@@ -166,7 +166,7 @@ class Audited:
         confidence: (n − unknown,) its probabilities of these choices.
         passed_over: the share of the source's items that the audit could not be drawn from, since
             they had been bought; 0 for an audit drawn before the first purchase.
-        measures: the `accuracy`, or the `agreement with the annotator` of people who err.
+        measures: the `accuracy`, or the `agreement with the annotators` (or one `annotator`).
         powered: the accuracy with its interval by the model's own probabilities of a number of rows
             that were set aside (`reference`), where there are some.
         second: what a second look found, once it is done: an `accuracy` is estimated from it.

@@ -103,7 +103,7 @@ class AuditResult:
         accuracy_now, interval_now: accuracy and interval with these; None where there are none.
         reference: rows set aside whose probabilities made the accuracy and its interval closer
             (`models.metrics`); 0 without any.
-        measures: the `accuracy`, or the `agreement with the annotator` of people who err.
+        measures: the `accuracy`, or the `agreement with the annotators` (or one `annotator`).
         waits: whether a second look waits for answers.
         look: how many looks at it decided whether the run was to stop, this one included; 0 without
             such a rule. `low` is then a bound that holds at all of them, and `high` is 1.

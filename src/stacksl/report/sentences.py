@@ -90,7 +90,7 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
     if audit is not None and audit.accuracy is not None:
         rows = f", {clear_of(audit.n, audit.unknown, 'audited row')}" * (audit.second is None)
         wide = f"95% interval {interval(audit.low, audit.high)}{rows}"
-        what = "are right" if audit.measures == "accuracy" else "agree with the annotator"
+        what = _are_right(audit)
         where = f"labels in the column '{column.name}'"
         if audit.passed_over:  # the most doubtful were mended before
             where = "table's labels that people had not been asked about"
@@ -118,6 +118,11 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
             words += f" People err in an estimated {percent(rate)} of answers"
             words += f" (95% interval {interval(low, high)})."
     return words
+
+
+def _are_right(audit: AuditResult) -> str:
+    """What the audited share of labels is said to do: of people who err, to agree with them."""
+    return audit.measures.replace("agreement", "agree").replace("accuracy", "are right")
 
 
 def in_counts(rows: str, audit: AuditResult, price: int | None, settle: bool, first: bool) -> str:
@@ -156,7 +161,7 @@ def in_table(facts: Facts) -> str:
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
         f" ({count(table.people)} by people, {count(table.model)} by {by}{later}) an estimated"
-        f" {percent(table.share)} {'agree with the annotator' if agree else 'are right'}"
+        f" {percent(table.share)} {_are_right(audit)}"
         f" ({spread(table.low, table.high, audit.look)}), {people}."
     )
 
@@ -219,8 +224,8 @@ def audited(audit: AuditResult, run: str = "RUN") -> str:
             why = OPEN.format(*map(percent, audit.second.accuracy[1:]))
             why += f" {unasked(audit.second.nobody, run)}" * bool(audit.second.nobody)
         return (
-            f"{subject} with the annotator on {percent(audit.accuracy)} of {clear}"
-            f" ({wide}){end}. {why}"
+            f"{subject} with the {audit.measures.split()[-1]} on {percent(audit.accuracy)} of"
+            f" {clear} ({wide}){end}. {why}"
         )
     if audit.second is not None or audit.reference:
         by = f"{percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{end}"

@@ -113,10 +113,10 @@ def expected_audit(spec: RunSpec) -> str:
     if asks_model(spec.settings) or asks_local(spec.settings):
         return NO_AUDIT
     agreement = spec.settings.labeler == "file" and not spec.further
-    what = f"{'agreement with the annotator' if agreement else 'accuracy'} on new items"
+    who = f"with the annotator{'s' * (',' in spec.settings.annotators)}"
+    what = f"{f'agreement {who}' if agreement else 'accuracy'} on new items"
     if (column := spec.settings.column) is not None:
-        right = "the annotator agrees with" if agreement else "are right"
-        what = f"share of labels in '{column}' that {right}"
+        what = f"share of labels in '{column}' that {f'agree {who}' if agreement else 'are right'}"
     return expected_width(spec.audit, spec.budget.labels, what)
 
 

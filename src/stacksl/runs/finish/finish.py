@@ -85,9 +85,10 @@ def judged_audit(
     reference = largest(ending.policies(compared(game, audit)))
     own = ending.spec.settings.column is None  # else the second look was at its labels
     unknown = audit.second is None or (not look and too_wide(audit.second)) or not own
-    agreement = unknown and bool(game.ledger.private.handed())
+    people = {row.annotator for row in game.ledger.private.handed()}
     options = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
-    options |= {"measures": "agreement with the annotator"} if agreement else {}
+    agreement = f"agreement with the annotator{'s' * (len(people) > 1)}"
+    options |= {"measures": agreement} if unknown and people else {}
     shown, corrected = (
         judge_audit(policies, answers, reference, **options, second=second if own else None)
         for answers, second in ((audit.answers, audit.second), (audit.now, audit.second_now))
