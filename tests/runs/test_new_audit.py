@@ -54,6 +54,12 @@ def march(tmp_path: Path) -> Path:
     return write_pool(tmp_path, 90, seed=5, first=500).rename(tmp_path / "march.csv")
 
 
+def found_in(right: int) -> str:
+    """How often 30 new rows show a fall from so many right ones of 40."""
+    cases = f"{100 * fall_found(right / 40, 40, 30):.0f}% of cases"
+    return f"a fall of ten points is found in {cases}"
+
+
 @pytest.mark.parametrize(("say", "fallen"), [(truth, "not lower beyond chance"), (wrong, "lower")])
 def test_one_command_begins_it_and_its_status_compares(
     say: Say, fallen: str, first: Run, march: Path, capsys
@@ -79,6 +85,8 @@ def test_one_command_begins_it_and_its_status_compares(
         f"The new accuracy is {fallen} (one-sided p = {stated['p']:.3f}): {right} of 30 new rows"
         f" are right; {before.correct} of 40 rows of the audit of {first.path} are right."
     )
+    if say is truth:
+        sentence += f" With 40 audited rows then and 30 now, {found_in(before.correct)}."
     capsys.readouterr()
     for words in (["status", str(new.path)], ["resume", str(new.path), "--quiet"]):
         assert call(words) == 0
@@ -128,9 +136,8 @@ def test_the_dry_run_names_the_fall_that_this_audit_finds(first: Run, march: Pat
     assert (told["labels"], told["audit"]) == (30, 30)
     right = facts_of(first).audit.correct
     sentence = (
-        f"a fall of ten points from the audit of {first.path} ({right} of 40 rows were right and"
-        f" 0 open until now) is found with a probability of"
-        f" {100 * fall_found(right / 40, 40, 30):.0f}%"
+        f"with 40 audited rows then and 30 now, {found_in(right)} (in the audit of {first.path}"
+        f" {right} of 40 rows were right and 0 open until now)"
     )
     assert sentence in told["warnings"]
     assert call(command) == 0
@@ -230,7 +237,7 @@ def test_open_rows_favor_neither_side(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["p_least"] == min(settled.values()) == settled[55, 44] <= 0.05
     assert told["fell"] is None
     assert "The new accuracy may be lower (one-sided p from 0.00" in told["sentence"]
-    assert told["sentence"].endswith("This may change when open rows are settled.")
+    assert " This may change when open rows are settled. With 60 audited" in told["sentence"]
     for still, fell in ((judged(60, 20, 4, 8), True), (judged(60, 53, 1, 2), False)):
         assert between(monkeypatch, before, still)["fell"] is fell
 
@@ -238,7 +245,8 @@ def test_open_rows_favor_neither_side(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_output_says_what_settles_open_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     before, now = judged(60, 50, 2, 3), judged(60, 40, 4, 8)
     now = replace(now, n=62, unknown=2, second=replace(now.second, askable=6))
-    assert between(monkeypatch, before, now)["sentence"].partition(": ")[2] == (
+    told = between(monkeypatch, before, now)["sentence"].partition(": ")[2]
+    assert told.partition(" With 60 audited")[0] == (
         "44 of 60 new rows are right, and 2 more have no clear answer, with 8 open (no two people"
         " agree, and 12 more labels for $18.00 may settle 6 of them); 52 of 60 rows of the audit of"
         " runs/first are right, with 3 open (no two people agree, and nobody else is left to ask"

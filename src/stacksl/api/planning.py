@@ -22,9 +22,8 @@ from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.models.audit import audit_size
 from stacksl.models.linear import with_classes
-from stacksl.models.watching import fall_found
+from stacksl.models.watching import power
 from stacksl.report.sentences import PREDICTED
-from stacksl.report.wording import percent
 from stacksl.runs.items import intake
 from stacksl.runs.items.reading import (
     answered,
@@ -375,10 +374,9 @@ def plan_audit(
     told = f"{run.path} has no audit of random rows: nothing will say whether its accuracy fell"
     if before is not None:
         right, n, still = before[0].counted()
-        found = fall_found(right / n, n, plan.spec.audit, unsettled=still / n)
         told = (
-            f"a fall of ten points from the audit of {run.path} ({right:,} of {n:,} rows were right"
-            f" and {still:,} open until now) is found with a probability of {percent(found, 0)}"
+            f"{power((right, n, still), plan.spec.audit)} (in the audit of {run.path} {right:,} of"
+            f" {n:,} rows were right and {still:,} open until now)"
         )
     way = os.path.relpath(run.path, out)
     made = replace(plan.spec, evaluates=way, stamps=stamps_of([data]))

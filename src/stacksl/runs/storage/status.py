@@ -16,7 +16,7 @@ from stacksl.labelers.protocol import Labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import TERMS
-from stacksl.models.watching import LEVEL, fall_p
+from stacksl.models.watching import LEVEL, fall_p, power
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult
 from stacksl.report.sentences import column_words, compared, in_counts, in_table
@@ -127,10 +127,13 @@ def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dic
     fell = True if p <= LEVEL else None if least <= LEVEL else False
     sides = ("new rows", now, price), (f"rows of the audit of {path}", *known)
     counts = (in_counts(*side, settle=fell is None, first=first) for side in sides)
+    sentence = compared(fell, least, p, *counts)
+    if not fell:
+        sentence += f" {power((then, of, unsure), n).capitalize()}."
     return {
         **{"run": str(path), "correct": then, "n": of, "open": unsure},
         "now": {"correct": right, "n": n, "open": still},
-        **{"p": p, "p_least": least, "fell": fell, "sentence": compared(fell, least, p, *counts)},
+        **{"p": p, "p_least": least, "fell": fell, "sentence": sentence},
     }
 
 
