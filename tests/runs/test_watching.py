@@ -154,7 +154,7 @@ def test_other_rows_are_told_and_shown(audited: Run, tmp_path, capsys, monkeypat
     assert f"\n  stacksl predict {rows} --out labeled.csv  # " in out
     assert f"the rows differ from the run's, as the first {found['told_after']} show" in out
     assert found["groups"][0]["examples"][0]["text"] in out
-    assert "not compared: it needs 50 held-out rows, and features not fitted" in out
+    assert "not compared: hashing features are made from the run's own rows, not from new" in out
     monkeypatch.setattr("stacksl.runs.storage.status.random_audit", lambda _: None)
     assert call(["evaluate", str(audited.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
     assert f"{buy} how many are right\n" in capsys.readouterr().out, "nothing to compare with"
@@ -181,9 +181,9 @@ def test_an_audit_that_was_learned_is_held_out_no_more(tmp_path, capsys) -> None
     assert (found["held_out"], found["classes"], found["told_after"]) == (0, None, None)
     (tmp_path / "new.csv").write_text("\n".join(["text", *texts(60, 4)]), encoding="utf-8")
     assert call(["evaluate", str(made.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
-    assert re.search(
-        r"Without answers +60 rows.*Held out in the run +0 rows", capsys.readouterr().out, re.S
-    )
+    out = capsys.readouterr().out
+    assert re.search(r"Without answers +60 rows.*Held out in the run +0 rows", out, re.S)
+    assert "not compared: it needs 50 held-out rows, and features other than hashing" in out
 
 
 def test_rows_of_the_run_itself_are_left_out_and_counted(

@@ -132,7 +132,9 @@ def _compared(result: dict[str, Any]) -> str:
         likeness = (
             "no difference is shown so far; what follows is of this one look, and can be chance"
         )
-    sure = "not compared: it needs 50 held-out rows, and features not fitted on them"
+    sure = "not compared: it needs 50 held-out rows, and features other than hashing"
+    if result["held_out"] >= 50:
+        sure = "not compared: hashing features are made from the run's own rows, not from new ones"
     if confidence is not None:
         sure = f"{percent(confidence[1])}, and {percent(confidence[0])} on the rows held out"
     rows: list[tuple[str, object]] = [
