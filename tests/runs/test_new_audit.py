@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -26,6 +27,7 @@ from .people_cases import (
     begin,
     erring,
     facts_of,
+    gold,
     play,
     read_rows,
     truth,
@@ -218,7 +220,8 @@ def judged(n: int, agreeing: int, right: int, still: int, **more: int) -> AuditR
 
 
 def between(monkeypatch: pytest.MonkeyPatch, before: AuditResult, now: AuditResult) -> Any:
-    monkeypatch.setattr(status, "random_audit", lambda _: (before, 500_000))
+    known = "rows of the audit of runs/first", before, 500_000
+    monkeypatch.setattr(status, "random_audit", lambda _: known)
     return status.stated(Path("runs/first"), now, 1_500_000)
 
 
@@ -304,6 +307,16 @@ def test_the_table_comes_back_as_it_was_with_the_models_labels(
         assert {name: row[name] for name in other} == other
     own = [row for row in rows if row["nr"].startswith("O")]
     assert {(row["label"], row["source"]) for row in own} == {("", "")}
+    sources = Counter(row["source"] for row in rows)
+    assert f"{sources['model']} by the model) an estimated" in new.status()["table"]["sentence"]
+
+
+def test_evaluate_says_whose_audit_it_compares_with(looked: tuple[Run, Run, Path]) -> None:
+    """Over a column the audit judged the column, too, and its number is another one."""
+    texts = [row["text"] for row in read_rows(looked[2])]
+    for made, what in zip(looked, ("rows of", "answers of the final model to"), strict=False):
+        told = made.evaluate(texts, [gold(text) for text in texts])["stated"]["sentence"]
+        assert f"{what} the audit of {made.path} are right" in told
 
 
 def test_a_sheet_that_is_named_comes_back_too(first: Run, march: Path, tmp_path: Path) -> None:

@@ -373,7 +373,7 @@ def plan_audit(
     plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
     told = f"{run.path} has no audit of random rows: nothing will say whether its accuracy fell"
     if before is not None:
-        right, n, still = before[0].counted()
+        right, n, still = before[1].counted()
         told = (
             f"{power((right, n, still), plan.spec.audit)} (in the audit of {run.path} {right:,} of"
             f" {n:,} rows were right and {still:,} open until now)"

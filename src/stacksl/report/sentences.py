@@ -150,7 +150,8 @@ def in_table(facts: Facts) -> str:
     """How many labels of the exported table are right; empty where that is not known."""
     audit, by = facts.audit, "the model"
     if facts.column is not None:
-        audit, by = facts.column.audit, "the column"
+        audit = facts.column.audit
+        by = "the model" if facts.column.name == PREDICTED else "the column"
     if (table := facts.table) is None or audit is None:
         return ""
     agree = audit.measures != "accuracy"

@@ -120,12 +120,12 @@ def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dic
     shown = path and now and not now.waits and now.counted()[1]
     if not shown or path is None or now is None or (known := random_audit(RunFolder(path))) is None:
         return None
-    first = any(a.second is None and a.measures != "accuracy" for a in (now, known[0]))
-    (right, n, still), (then, of, unsure) = (a.counted(first=first) for a in (now, known[0]))
+    first = any(a.second is None and a.measures != "accuracy" for a in (now, known[1]))
+    (right, n, still), (then, of, unsure) = (a.counted(first=first) for a in (now, known[1]))
     p = float(fall_p((then, of), (right + still, n)))
     least = float(fall_p((then + unsure, of), (right, n)))
     fell = True if p <= LEVEL else None if least <= LEVEL else False
-    sides = ("new rows", now, price), (f"rows of the audit of {path}", *known)
+    sides = ("new rows", now, price), known
     counts = (in_counts(*side, settle=fell is None, first=first) for side in sides)
     sentence = compared(fell, least, p, *counts)
     if not fell:
@@ -137,14 +137,19 @@ def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dic
     }
 
 
-def random_audit(folder: RunFolder) -> tuple[AuditResult, int | None] | None:
-    """A run's audit, if rows of it have a clear answer, and the price of a label; None without one.
+def random_audit(folder: RunFolder) -> tuple[str, AuditResult, int | None] | None:
+    """What a run's audit counts, the audit, and a label's price; None without clear answers.
 
     The looks of a promise are none: their rows are those left after the doubtful ones were bought.
     """
     facts, rule = shown_facts(folder), folder.resolved().get("stop_when")
     audit = facts.audit if facts and promised_share(rule) is None else None
-    return (audit, facts.budget.price) if facts and audit and audit.counted()[1] else None
+    if not (facts and audit and audit.counted()[1]):
+        return None
+    what = f"rows of the audit of {folder.path}"
+    if facts.column is not None:  # whose labels have a number of their own
+        what = f"answers of the final model to the audit of {folder.path}"
+    return what, audit, facts.budget.price
 
 
 def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) -> dict[str, Any]:
