@@ -65,7 +65,7 @@ def test_the_accuracy_says_how_open_items_count(still: int, measures: str, told:
     )
     shown = dict(quality({**result, "audit": {**audit, "second": second}}))["By the audit"]
     assert str(shown).startswith(f"{measures} 0.993 (95% interval 0.900 to 1.000, 68 items)")
-    open_item = ", with 1 open (no two people agree): an open item counts half"
+    open_item = ", with 1 open: each counts half, or as others like it"
     assert str(shown).count(open_item) == told
 
 
@@ -79,7 +79,7 @@ def test_what_became_of_the_labels_adds_up() -> None:
 
 def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() -> None:
     found = {"expected": [], "now": None, "labels": 25, "rests_on": "", "reason": ""}
-    why = f"The number moves in steps of {EVERY}, because smaller steps would show which"
+    why = f"It moves in steps of {EVERY}, because smaller steps would show the audit's answers."
     assert f"Labels learned  25 so far. {why}" in shown_forecast(found, ls.STEPS)
     assert "steps" not in shown_forecast(found)
 

@@ -138,8 +138,8 @@ def test_the_dry_run_names_the_fall_that_this_audit_finds(first: Run, march: Pat
     assert (told["labels"], told["audit"]) == (30, 30)
     right = facts_of(first).audit.correct
     sentence = (
-        f"with 40 audited rows then and 30 now, {found_in(right)} (in the audit of {first.path}"
-        f" {right} of 40 rows were right and 0 open until now)"
+        f"with 40 audited rows then and 30 now, {found_in(right)}, from the accuracy of"
+        f" {first.path}"
     )
     assert sentence in told["warnings"]
     assert call(command) == 0

@@ -373,11 +373,7 @@ def plan_audit(
     plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
     told = f"{run.path} has no audit of random rows: nothing will say whether its accuracy fell"
     if before is not None:
-        right, n, still = before[1].counted()
-        told = (
-            f"{power((right, n, still), plan.spec.audit)} (in the audit of {run.path} {right:,} of"
-            f" {n:,} rows were right and {still:,} open until now)"
-        )
+        told = f"{power(before[1].counted(), plan.spec.audit)}, from the accuracy of {run.path}"
     way = os.path.relpath(run.path, out)
     made = replace(plan.spec, evaluates=way, stamps=stamps_of([data]))
     return replace(plan, spec=made, warnings=(*plan.warnings, told))

@@ -129,8 +129,7 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
     audit, shown = result["audit"], measured(result["audit"])
     second = audit["second"] if audit and audit["measures"] == "accuracy" else None
     if second and (still := second["sampled_open"] + second["differing_open"]):
-        shown = f"{shown}, with {count(still)} open (no two people agree): an open item counts half"
-        shown += ", or as others like it that were asked again"
+        shown = f"{shown}, with {count(still)} open: each counts half, or as others like it"
     return [
         ("Last report", result["last_report"]),
         ("New rows", fell and fell["sentence"]),

@@ -185,8 +185,6 @@ def fall_found(
 def power(first: tuple[int, int, int], new: int) -> str:
     """How often `new` rows show a fall from so many right, clear and open rows, as a clause."""
     right, rows, still = first
-    found = fall_found(right / rows, rows, new, unsettled=still / rows)
-    return (
-        f"with {rows:,} audited rows then and {new:,} now, a fall of ten points is found in"
-        f" {100 * found:.0f}% of cases"
-    )
+    found = 100 * fall_found(right / rows, rows, new, unsettled=still / rows)
+    sizes = f"with {rows:,} audited rows then and {new:,} now"
+    return f"{sizes}, a fall of ten points is found in {found:.0f}% of cases"

@@ -90,11 +90,11 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
     if audit is not None and audit.accuracy is not None:
         rows = f", {clear_of(audit.n, audit.unknown, 'audited row')}" * (audit.second is None)
         wide = f"95% interval {interval(audit.low, audit.high)}{rows}"
-        what = _are_right(audit)
         where = f"labels in the column '{column.name}'"
         if audit.passed_over:  # the most doubtful were mended before
             where = "table's labels that people had not been asked about"
-        words = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
+        share = f"{percent(audit.accuracy)} {_are_right(audit)}"
+        words = f"Of the {where} an estimated {share} ({wide})."
     words += f" Of {plural(column.unasked, 'row')} that nobody answered"
     if column.flagged:
         words += f" {count(column.flagged)} have a doubtful label; the exported table marks them."
@@ -148,10 +148,9 @@ def compared(fell: bool | None, least: float, p: float, *sides: str) -> str:
 
 def in_table(facts: Facts) -> str:
     """How many labels of the exported table are right; empty where that is not known."""
-    audit, by = facts.audit, "the model"
-    if facts.column is not None:
-        audit = facts.column.audit
-        by = "the model" if facts.column.name == PREDICTED else "the column"
+    column = facts.column
+    audit = facts.audit if column is None else column.audit
+    by = "the column" if column and column.name != PREDICTED else "the model"
     if (table := facts.table) is None or audit is None:
         return ""
     agree = audit.measures != "accuracy"

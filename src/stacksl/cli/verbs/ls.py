@@ -47,10 +47,7 @@ NoText = Annotated[
 ClassNames = Annotated[
     bool, typer.Option("--class-names", help="With --no-text: keep the names of the classes.")
 ]
-STEPS = (
-    " so far. The number moves in steps of 25, because smaller steps would show which answers are"
-    " those of the audit."
-)
+STEPS = " so far. It moves in steps of 25, because smaller steps would show the audit's answers."
 
 
 def status(

@@ -545,10 +545,7 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
 
 
 def _limit(ledger: LedgerReader, look: Mapping[str, Any], part: str) -> str:
-    """What limits the share of a look most: by the rows that would be left wrong without it.
-
-    If its size were no limit, the rows drawn would show the share of wrong ones exactly.
-    """
+    """The sentence on the limit of a look without which the fewest rows would be left wrong."""
     drawn = [row.payload for row in ledger.rows(only=("settings",)) if "look" in row.payload]
     names = ("wrong", "audit", "rows", "differ", "sample", "left")
     wrong, n, rows, differ, sample, left = (look[name] for name in names)
@@ -556,13 +553,12 @@ def _limit(ledger: LedgerReader, look: Mapping[str, Any], part: str) -> str:
     model, right = (left_wrong(bad, n, rows, MODEL) for bad in (wrong, 0))
     people, agreed = (left_wrong(bad, sample, frame, PEOPLE) for bad in (differ, 0))
     known = wrong * (rows - n) / n + differ * (frame - sample) / max(1, sample)
-    without = {
-        "the size of the look": left - model - people + known,
-        f"the errors of {part}": left - model + right,
-        "people's errors and unclear rows": model + agreed,
-    }
-    limit = min(without, key=without.__getitem__)
-    shown = percent(1 - without[limit] / max(1, look["of"]))
+    least, limit = min(
+        (left - model - people + known, "the size of the look"),  # as many are wrong as drawn
+        (left - model + right, f"the errors of {part}"),
+        (model + agreed, "people's errors and unclear rows"),
+    )
+    shown = percent(1 - least / max(1, look["of"]))
     return f"What limits the share most: {limit}. Without it the share would be about {shown}."
 
 

@@ -127,9 +127,8 @@ def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dic
     fell = True if p <= LEVEL else None if least <= LEVEL else False
     sides = ("new rows", now, price), known
     counts = (in_counts(*side, settle=fell is None, first=first) for side in sides)
-    sentence = compared(fell, least, p, *counts)
-    if not fell:
-        sentence += f" {power((then, of, unsure), n).capitalize()}."
+    found = "" if fell else f" {power((then, of, unsure), n).capitalize()}."
+    sentence = compared(fell, least, p, *counts) + found
     return {
         **{"run": str(path), "correct": then, "n": of, "open": unsure},
         "now": {"correct": right, "n": n, "open": still},
@@ -144,12 +143,9 @@ def random_audit(folder: RunFolder) -> tuple[str, AuditResult, int | None] | Non
     """
     facts, rule = shown_facts(folder), folder.resolved().get("stop_when")
     audit = facts.audit if facts and promised_share(rule) is None else None
-    if not (facts and audit and audit.counted()[1]):
-        return None
-    what = f"rows of the audit of {folder.path}"
-    if facts.column is not None:  # whose labels have a number of their own
-        what = f"answers of the final model to the audit of {folder.path}"
-    return what, audit, facts.budget.price
+    what = "answers of the final model to" if facts and facts.column else "rows of"
+    what = f"{what} the audit of {folder.path}"
+    return (what, audit, facts.budget.price) if facts and audit and audit.counted()[1] else None
 
 
 def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) -> dict[str, Any]:
