@@ -291,7 +291,7 @@ def audits() -> Iterator[dict[str, Any]]:
 
     Both audits are drawn from 3,000 rows without replacement.
     """
-    rng = generator(0, "watching/audits")
+    rng, fall_p = generator(0, "watching/audits"), lru_cache(None)(watching.fall_p)
     for accuracy in (0.85, 0.9, 0.8, 0.7):
         right = [round(ROWS * each) for each in (accuracy, accuracy - 0.1)]
         for first in FIRST_AUDITS:
@@ -301,7 +301,7 @@ def audits() -> Iterator[dict[str, Any]]:
                 for name, count in (("found", right[1]), ("false", right[0])):
                     now = rng.hypergeometric(count, ROWS - count, new, DRAWS)
                     pairs = zip(before.tolist(), now.tolist(), strict=True)
-                    p = [watching.fall_p((a, first), (b, new)) for a, b in pairs]
+                    p = [fall_p((a, first), (b, new)) for a, b in pairs]
                     row[name] = float(np.mean(np.array(p) <= watching.LEVEL))
                 yield {**row, "said": watching.fall_found(accuracy, first, new)}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import boschloo_exact
 
 from stacksl.api import Run, run
 from stacksl.cli.entry import call
@@ -214,6 +215,13 @@ def test_a_fall_is_found_as_often_as_told() -> None:
     assert fall_found(0.9, 400, 300) > 0.95
     assert fall_found(0.8, 100, 150, unsettled=0.1) == pytest.approx(fall_found(0.8, 100, 150, 0.0))
     assert fall_p((10, 10), (12, 12)) == 1.0
+
+
+@pytest.mark.parametrize(("before", "now"), [((54, 60), (45, 60)), ((9, 10), (200, 300))])
+def test_the_p_value_of_a_fall_is_boschloos(before: tuple[int, int], now: tuple[int, int]) -> None:
+    (right, n), (later, m) = before, now
+    expected = boschloo_exact([[right, later], [n - right, m - later]], "greater").pvalue
+    assert fall_p(before, now) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize(("first", "new"), [(60, 60), (60, 30), (200, 60), (60, 300)])

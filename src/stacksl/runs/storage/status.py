@@ -122,8 +122,8 @@ def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dic
         return None
     first = any(a.second is None and a.measures != "accuracy" for a in (now, known[1]))
     (right, n, still), (then, of, unsure) = (a.counted(first=first) for a in (now, known[1]))
-    p = float(fall_p((then, of), (right + still, n)))
-    least = float(fall_p((then + unsure, of), (right, n)))
+    p = fall_p((then, of), (right + still, n))
+    least = fall_p((then + unsure, of), (right, n))
     fell = True if p <= LEVEL else None if least <= LEVEL else False
     sides = ("new rows", now, price), known
     counts = (in_counts(*side, settle=fell is None, first=first) for side in sides)
