@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import random
 import re
@@ -224,19 +225,23 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path, capsys) -> None:
     del given["count"]
     pool = write_pool(tmp_path, 400)
     plan = prepare(pool, settings={**given, "budget": "$100"})
-    low, high = round(RANGE[0] * first[1]), min(800, round(RANGE[2] * first[1]))
-    cost = f"{first[1]} labels for ${2 * first[1]}.00 ({low} to {high}, ${2 * low:,}.00 to"
+    low, high = first[1], min(800, round(RANGE[1] * first[1]))
+    cost = f"takes {low} to {high} labels, for ${2 * low:,}.00 to ${2 * high:,}.00, depending on"
     assert any(cost in warning for warning in plan.warnings)
-    assert cost in expected_promise(plan.spec, 0.85)
-    half = "fewer than half of the runs with such a budget ended with the promise"
-    assert f"{half};" in expected_promise(plan.spec, 0.85), "3 times as many are no budget"
+    assert cost in expected_promise(plan.spec)
+    assert plan.warnings[-1].endswith("no share of 50% or more is likely to be promised")
+    half = "fewer than half of the runs took no more than"
+    assert f"{half} {low}, and a budget may have at most 800;" in expected_promise(plan.spec)
     low = first_look(0.7, 400, several=True)
     assert low is not None
-    sure = expected_promise(plan.spec, 0.7)
-    assert f"{half}, and nine of ten with one of {round(RANGE[2] * low)};" in sure
-    print_plan(prepare(pool, settings={**given, "stop_when": "right=70%"}), json=False)
+    easier = prepare(pool, settings={**given, "stop_when": "right=70%"})
+    sure = expected_promise(easier.spec)
+    assert f"{half} {low} and nine of ten no more than {round(RANGE[1] * low)};" in sure
+    print_plan(easier, json=False)
     lines = capsys.readouterr().out.splitlines()
     assert f"Promise   {sure}" in lines
+    print_plan(easier, json=True)
+    assert json.loads(capsys.readouterr().out)["promise"] == sure
     assert any(line.startswith("Audit     each look has an audit") for line in lines)
     rich = prepare(pool, settings={**given, "budget": first[1]})
     assert not any("before a look" in warning for warning in rich.warnings)
@@ -249,7 +254,7 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path, capsys) -> None:
     assert not any("before a look" in warning for warning in lower.warnings)
     given |= {"budget": "all", "stop_when": "right=97%"}
     hard = prepare(write_pool(tmp_path, 40, seed=1), settings=given)
-    assert any("takes more answers than a budget may" in warning for warning in hard.warnings)
+    assert any("takes more labels than a budget may" in warning for warning in hard.warnings)
 
 
 def test_what_a_run_spent_to_measure_comes_on_top_of_a_first_look(tmp_path: Path) -> None:
@@ -260,7 +265,7 @@ def test_what_a_run_spent_to_measure_comes_on_top_of_a_first_look(tmp_path: Path
     measured = accounts["spent"] - accounts["asked"]
     assert measured == 30
     told = made.change(stop_when="right=85%", dry_run=True).measures
-    assert f"takes about {measured + first} labels (" in str(told)
+    assert f"takes {measured + first} to {min(800, measured + 3 * first)} labels, d" in str(told)
 
 
 def test_a_first_look_and_a_promise_take_what_is_named_in_most_benchmarks() -> None:
@@ -271,9 +276,9 @@ def test_a_first_look_and_a_promise_take_what_is_named_in_most_benchmarks() -> N
         first = first_look(row["right"], row["rows"], several=row["errors"] > 0)
         assert first is not None
         shares.append(row["labels"] / first)
-    inside = sum(RANGE[0] - 0.005 <= share <= RANGE[2] for share in shares)
-    assert (inside, len(shares)) == (75, 78)
-    assert sum(share <= RANGE[1] for share in shares) == 20, "fewer than half"
+    enough = [sum(share <= end for share in shares) for end in RANGE]
+    assert enough == [20, 75], "fewer than half, and more than nine of ten"
+    assert len(shares) == 78
     assert max(shares) < 3.35
 
 
@@ -567,7 +572,7 @@ def test_a_look_does_not_judge_a_later_model_and_the_named_budget_pays_a_new_one
 @pytest.mark.parametrize(
     ("budget", "share", "rate", "means"),
     [
-        (60, 85, 0.1, "A first look probably takes at least `"),
+        (60, 85, 0.1, "The promise probably takes a budget of 294 to 800: `"),
         (200, 85, 0.1, "For 85.0% a look can be paid with `"),
         (160, 95, 0.0, "For 95.0% "),
         (390, 97, 0.0, "With this budget no look can be paid, so "),
@@ -587,12 +592,14 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
     if len(bought(made)) == 60:
         assert "may end before a look" in str(made.change(budget=80, dry_run=True))
         assert made.change(budget="all", dry_run=True).labels == 400, "one for each row, as is said"
-    takes = [int(n) for n in re.findall(r"takes about (\d+) more labels", said)]
-    if len(takes) == 2:  # a look at a lower share, which the rest pays, and one at a larger budget
-        assert takes[0] <= made.status()["left"] < takes[1]
-    if takes:
+    none = "With this budget no lower share can be promised either."
+    if lower := re.search(r"A look at \d+% takes about (\d+) of these", said):
+        assert int(lower[1]) <= made.status()["left"]
+    assert (none in said) == (lower is None)
+    if added := re.search(r"which adds (\d+) labels(?: to the (\d+) that are left)?\.", said):
         assert command is not None
-        assert takes[-1] == int(command[1]) - made.status()["spent"]
+        assert int(added[2] or 0) == made.status()["left"]
+        assert int(added[1]) == made.change(budget=int(command[1]), dry_run=True).more
         assert said.endswith("Such a look shows its share in about 4 of 5 cases.")
     if command is not None:
         assert made.status()["spent"] < int(command[1]) <= 800

@@ -34,6 +34,7 @@ def print_plan(plan: Plan, *, json: bool, more: Mapping[str, Any] | None = None)
 
 def _facts(plan: Plan) -> dict[str, Any]:
     from stacksl.api.forecasting import forecast_of_data, size_of
+    from stacksl.runs.finish.promising import expected_promise
 
     spec, cost = plan.spec, plan.spec.budget.cost
     return {
@@ -44,6 +45,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "labels": spec.budget.labels,
         "audit": spec.audit,
         "second_look": spec.further,
+        "promise": expected_promise(spec) or None,
         "rounds": spec.sources.available,
         "money": None
         if cost is None
@@ -85,7 +87,7 @@ def _audit(spec: RunSpec, promised: float | None) -> str:
     from stacksl.runs.finish.promising import doubted
 
     if promised is None:
-        return expected_audit(spec)
+        return audit_precision(spec)
     price, answers = spec.budget.price if spec.budget.cost else None, 1 + doubted(spec.settings)
     rows = len(spec.sources.pool.items)
     return expected_look(promised, rows, spec.budget.labels, price, answers)
@@ -101,15 +103,11 @@ def _test(spec: RunSpec) -> dict[str, Any] | None:
     return {"name": test.name, "items": len(test.items), "shared": shared}
 
 
-def expected_audit(spec: RunSpec) -> str:
-    """The expected precision of the audit, and its share of the budget; or that of a promise."""
+def audit_precision(spec: RunSpec) -> str:
+    """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
-    from stacksl.runs.finish.promising import expected_promise
     from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
-    from stacksl.runs.settings.budget import promised_share
 
-    if (share := promised_share(spec.settings.stop_when)) is not None:
-        return expected_promise(spec, share)
     if asks_model(spec.settings) or asks_local(spec.settings):
         return NO_AUDIT
     agreement = spec.settings.labeler == "file" and not spec.further
@@ -138,6 +136,7 @@ def _request(spec: RunSpec) -> dict[str, Any] | None:
 
 
 def _bought(spec: RunSpec) -> str:
+    from stacksl.runs.finish.promising import expected_promise
     from stacksl.runs.settings.budget import promised_share
 
     test, owned, further = _test(spec), len(spec.sources.owned), spec.further
@@ -161,7 +160,7 @@ def _bought(spec: RunSpec) -> str:
         [
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
             ("Labels", f"{count(spec.budget.labels)} at most{some}"),
-            ("Promise", None if promised is None else expected_audit(spec)),
+            ("Promise", expected_promise(spec) or None),
             ("Audit", _audit(spec, promised) if test is None or promised is not None else None),
             ("Second look", asking if further else None),
             (

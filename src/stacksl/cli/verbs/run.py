@@ -13,7 +13,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import Stopped, live, tracked
 from stacksl.cli.printing import as_json, dollars, facts, quality, spent, visible, warn
-from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
+from stacksl.cli.verbs.dry_run import audit_precision, data_facts, print_plan, understood
 from stacksl.engine import on_ray
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
 from stacksl.report.wording import change_call, count, plural, unasked
@@ -127,14 +127,16 @@ def begin(
     A dry run prints the plan alone.
     """
     from stacksl.data import columns_line
+    from stacksl.runs.finish.promising import expected_promise
 
     warn(plan.warnings)
     if dry_run:
         print_plan(plan, json=json)
         return
     if not quiet:
-        audit = "" if plan.spec.test is not None else expected_audit(plan.spec)
-        for line in (*columns_line(plan.spec.sources.pool), audit):
+        promise = expected_promise(plan.spec)
+        audit = "" if promise or plan.spec.test is not None else audit_precision(plan.spec)
+        for line in (*columns_line(plan.spec.sources.pool), promise, audit):
             if line and not any(line in warning for warning in plan.warnings):
                 print(visible(line), file=sys.stderr)
     budget = plan.spec.budget

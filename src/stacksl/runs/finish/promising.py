@@ -207,27 +207,24 @@ def looks_left(ledger: LedgerReader) -> str:
     return said
 
 
-def expected_promise(spec: RunSpec, share: float, accounts: Accounts | None = None) -> str:
-    """The labels that a first look at the `share` takes, their price, and how sure that is."""
+def expected_promise(spec: RunSpec, accounts: Accounts | None = None) -> str:
+    """The range of labels that a promise takes, their price, and how sure that is; else empty."""
+    if (share := promised_share(spec.settings.stop_when)) is None:
+        return ""
     rows, price = len(spec.sources.pool.items), spec.budget.price
+    promise = f"a promise that {percent(share)} of {plural(rows, 'row')} are right probably takes"
     if not (named := first_budgets(spec, share, rows, accounts)):
-        return (
-            f"a look that shows that {percent(share)} of {plural(rows, 'row')} are right probably"
-            " takes more answers than a budget may have: ask for a lower share"
-        )
-    least, likely, most = named
-    paid = spec.budget.money is not None
-    cost = f" for {money(likely * price)}" * paid
-    ends = f", {money(least * price)} to {money(most * price)}" * paid
-    sure = f", and nine of ten with one of {most:,}" * (
-        most < labels_per_item(spec.settings) * rows
-    )
+        return f"{promise} more labels than a budget may have: ask for a lower share"
+    (least, most), paid = named, spec.budget.money is not None
+    ends = f", for {money(least * price)} to {money(most * price)}" * paid
+    sure = f" and nine of ten no more than {most:,}"
+    if most == labels_per_item(spec.settings) * rows:
+        sure = f", and a budget may have at most {most:,}"
     return (
-        f"with the labels before it, the first look that may show {percent(share)} takes about"
-        f" {likely:,} labels{cost} ({least:,} to {most:,}{ends}), depending on how often the model"
-        " errs. In simulations on public sets fewer than half of the runs with such a budget ended"
-        f" with the promise{sure}; labels that the promise does not need are not bought. One answer"
-        f" to each row takes {rows:,}{f' for {money(rows * price)}' * paid}"
+        f"{promise} {least:,} to {most:,} labels{ends}, depending on how often the model errs. In"
+        f" simulations on public sets fewer than half of the runs took no more than {least:,}"
+        f"{sure}; labels that the promise does not need are not bought. One answer to each row"
+        f" takes {rows:,}{f' for {money(rows * price)}' * paid}"
     )
 
 
@@ -239,15 +236,16 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
 
     def fits(wanted: float) -> bool:
         named = first_budgets(spec, wanted, rows, accounts)
-        return bool(named) and named[1] <= labels
+        return bool(named) and named[0] <= labels
 
     if fits(share):
         return ""
     lower = largest_below(share, fits)
-    hint = f". With this budget right={100 * lower:.0f}% is likelier" if lower else ""
+    hint = "no share of 50% or more is likely to be promised"
+    hint = f"right={100 * lower:.0f}% is likelier" if lower else hint
     return (
         f"a budget of {plural(labels, 'label')} may end before a look at the table, and nothing is"
-        f" promised then: {expected_promise(spec, share, accounts)}{hint}"
+        f" promised then: {expected_promise(spec, accounts)}. With this budget {hint}"
     )
 
 
@@ -261,7 +259,7 @@ def largest_below(
 
 
 def first_budgets(spec: RunSpec, share: float, rows: int, of: Accounts | None) -> list[int]:
-    """The least, estimated and largest budget of a first look, with what is spent; or none."""
+    """The ends of what a promise takes, from a first look on, with what is spent; or none."""
     first = first_look(share, rows, several=doubted(spec.settings))
     most = labels_per_item(spec.settings) * rows
     if first is None or first > most:
@@ -452,24 +450,28 @@ def _next_budget(
     accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
     most = labels_per_item(spec.settings) * table.rows
     price = spec.budget.price if spec.budget.money is not None else 0
+    few = " With this budget no lower share can be promised either." * (not before)
     shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
     if len(linear_trainer(game).stages) < 3:
         named = first_budgets(spec, share, table.rows, accounts)
         if not named:
-            return " No budget is likely to pay a look that shows it: ask for a lower share."
-        call = change_call("RUN", {"budget": _budget(spec, named[1])}, **own)
-        known = "it is estimated better after three refits"
-        return f" A first look probably takes at least `{call}`; {known}."
+            return f" No budget is likely to pay a look that shows it: ask for a lower share.{few}"
+        least, budget = (_budget(spec, labels) for labels in named)
+        call = change_call("RUN", {"budget": budget}, **own)
+        return (
+            f"{few} The promise probably takes a budget of {least} to {budget}: `{call}` buys no"
+            " label that it does not need."
+        )
     more = most - accounts.spent - accounts.left  # that a larger budget could buy
 
     def look_at(wanted: float, more: int = more) -> Look | None:
         return next_look(spec, game, more, reach=True, share=wanted)
 
-    def takes(labels: int) -> str:
-        cost = f" for {money(labels * price)}" * bool(price)
-        return f"takes about {plural(labels, 'more label')}{cost}"
+    def cost(labels: int) -> str:
+        return f" for {money(labels * price)}" * bool(price)
 
     asked, spent = look_at(share), ", and what earlier looks cost is spent" * bool(before)
+    rest = None
     if accounts.left and unpayable(spec, game):
         kept = (
             f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."
@@ -478,7 +480,9 @@ def _next_budget(
         cheaper = look_at(rest, 0) if rest else None
         if rest and cheaper and (asked is None or cheaper.labels < asked.labels):
             call = change_call("RUN", {"stop_when": f"right={100 * rest:.0f}%"}, **own)
-            kept += f" A look at {100 * rest:.0f}% {takes(cheaper.labels)}{spent}: `{call}`."
+            some = f"{count(cheaper.labels)} of these{cost(cheaper.labels)}"
+            kept += f" A look at {100 * rest:.0f}% takes about {some}{spent}: `{call}`."
+    kept += few * (not rest)
     payable = share if asked else largest_below(share, look_at, shown)
     if payable and (look := look_at(payable)):
         room = look.labels // 10 if look.before else 0  # the model that it is about is another then
@@ -486,15 +490,18 @@ def _next_budget(
         wanted = {"budget": _budget(spec, accounts.spent + labels)}
         may = "after more labels a look may" if look.before else "a look can"
         what = f" For {percent(share)} {may} be paid with"
+        to = f" to the {count(accounts.left)} that are left" * bool(accounts.left)
         if payable < share:
             wanted["stop_when"] = f"right={100 * payable:.0f}%"
             what = (
                 " No budget pays a look that may show it, even if people label all other rows;"
                 f" at {100 * payable:.0f}% {may} be paid with"
             )
+        added = labels - accounts.left
         return (
-            f"{kept}{what} `{change_call('RUN', wanted, **own)}`, which {takes(labels)}."
-            " Such a look shows its share in about 4 of 5 cases."
+            f"{kept}{what} `{change_call('RUN', wanted, **own)}`, which adds"
+            f" {plural(added, 'label')}{cost(added)}{to}. Such a look shows its share in about 4 of"
+            " 5 cases."
         )
     return (
         f"{kept} Too few rows are left to pay for {'another' if before else 'a'} look: the table"
