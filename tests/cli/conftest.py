@@ -136,6 +136,7 @@ class FakeApi:
             "budget": 5,
             "asked": 5,
             "spent": 5,
+            "measuring": 0,
             "answered": 5,
             "left": 0,
             "money": None,

@@ -52,7 +52,7 @@ def test_plain_lines_come_now_and_then_at_the_start_and_at_the_end() -> None:
         show(step(0, phase="refit", total=1))
         show(step(1, phase="refit", total=1))
     first, last, asked, refit = out.getvalue().splitlines()
-    assert asked == "training labels asked for 21 of 100"
+    assert asked == "labels asked for 21 of 100"
     assert first.startswith("rounds 1 of 100 · 4 of 10 labels")
     assert last.startswith("rounds 100 of 100")
     assert refit == "final model"

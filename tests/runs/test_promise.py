@@ -47,6 +47,7 @@ from stacksl.models.promise import (
 )
 from stacksl.runs.finish import forecasting
 from stacksl.runs.finish.promising import expected_promise
+from stacksl.runs.loop.progress import Progress
 from stacksl.runs.settings.budget import parse_budget, right_share, stop_rule
 
 from ..benchmarks import ROOT, benchmark, record
@@ -60,10 +61,12 @@ from .people_cases import (
     erring,
     expect_sound,
     facts_of,
+    fill,
     just_before,
     play,
     played_in_pieces,
     read_rows,
+    sheets,
     texts_of,
     truth,
     write_classes,
@@ -717,6 +720,8 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run
     assert max(pairs.values()) == 1, "nobody is asked a row twice"
     assert "as the one who answered would say" not in made.status()["stopped"]
     assert made.status()["spent"] <= 380
+    learned = len({row["item"] for row in bought(made, purpose="train")})
+    assert made.status()["measuring"] == made.status()["spent"] - learned > 2 * last["audit"]
     expect_sound(made)
 
 
@@ -729,20 +734,31 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
         answer_all(made, erring(0.03))
     drawn = Counter(row["purpose"] for row in bought(made, state="open"))
     begun = f"Look 1 of 3 has begun: {drawn['audit']} rows of the model and {drawn['train']} of"
-    more = f"so at least {drawn['audit']} more answers for $"
-    spent = made.status()["money"]["spent"]
-    assert made.status()["stopped"].startswith(f"{begun} people were drawn at random, and 0 answ")
-    assert f"{more}{drawn['audit']}.00 will be asked for." in made.status()["stopped"]
-    answer_all(made, erring(0.2))
-    assert "drawn at random, and 40 answers to them came in so far." in made.status()["stopped"]
-    assert more in made.status()["stopped"]
-    answer_all(made, erring(0.2))
-    assert f" and {drawn.total()} answers to them came in so far." in made.status()["stopped"]
-    assert "will be asked for" not in made.status()["stopped"], "they are part of the cost now"
+    spent, asked = made.status()["money"]["spent"], f": {drawn.total()} answers were asked for, of"
+    assert made.status()["stopped"].startswith(f"{begun} people were drawn at random. Each row")
+
+    audited = {row["item"] for row in bought(made, state="open", purpose="audit")}
+    unclear = next(row.key for row in handed_rows(made) if row.item in audited)
+
+    def says(row: dict[str, str]) -> str:
+        return "ambiguous" if row["key"] == unclear else erring(0.2)(row)
+
+    more = f"and at least {drawn['audit']} more for ${drawn['audit']}.00 will be asked for."
+    assert f"{asked} which 0 came in, {more}" in made.status()["stopped"]
+    answer_all(made, says)
+    less = drawn["audit"] - 1  # nobody else is asked about what one calls ambiguous
+    more = more.replace(str(drawn["audit"]), str(less))
+    assert f"{asked} which 40 came in, {more}" in made.status()["stopped"]
+    answer_all(made, says)
+    asked = drawn.total() + len(bought(made, state="open"))
+    asked = f"{asked} answers were asked for, of which {drawn.total()} came in."
+    assert asked in made.status()["stopped"], "all of them are part of the cost now"
     assert made.status()["money"]["spent"] >= spent + drawn["audit"]
+    steps: list[Progress] = []
     while not looks(made):
         assert made.status()["stopped"].startswith(begun)
-        received = answer_all(made, erring(0.2))
+        filled = [fill(path, erring(0.2)) for path in sheets(made)]
+        received = made.answer(*filled, progress=steps.append)
     last, said = looks(made)[-1], received.status["stopped"]
     assert not last["reached"]
     assert made.status()["state"] == "waiting"
@@ -754,6 +770,8 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
     assert f"at most {model} errors of the model and {people} of people (or unclear" in said
     assert "What limits the share most: the size of the look. Without it the share" in said
     assert said in shown_run(made)
+    [*_, step] = (step for step in steps if step.phase == "labels")
+    assert (step.done, step.total) == (made.status()["spent"], 580), "looks included"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ SETTLED = 3.0  # seconds of a phase before its pace is shown
 PHASES = {
     "features": "features",
     "rounds": "rounds",
-    "labels": "training labels asked for",
+    "labels": "labels asked for",
     "refit": "final model",
     "test": "testing",
     "report": "report",

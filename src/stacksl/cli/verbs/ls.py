@@ -158,11 +158,11 @@ def _labels(result: Mapping[str, Any]) -> str:
     """The spent budget; an answer without a label is paid, but not learned."""
     if result["state"] != "finished":
         return labels_so_far(result)
-    measuring = result["spent"] - result["asked"]
+    measuring = result["measuring"]
+    unlearned = result["spent"] - measuring - result["answered"]
     parts = [f"{count(result['spent'])} of {count(result['budget'])} bought"]
-    if result["asked"] > result["answered"]:
+    if unlearned:
         parts.append(f"{count(result['answered'])} learned")
-        unlearned = result["asked"] - result["answered"]
         parts.append(f"{count(unlearned)} not learned (no candidate named, or a second answer)")
     if measuring:
         parts.append(f"{count(measuring)} only to measure")

@@ -350,7 +350,7 @@ def _summary(run: Run, result: dict[str, Any]) -> str:
     from stacksl.report.sentences import commands
     from stacksl.runs.storage.folder import shown_facts
 
-    path, audit = word(run.path), result["spent"] - result["asked"]
+    path, measuring = word(run.path), result["measuring"]
     stream = result["mode"] == "stream"  # the questions of a pool are counted as labels already
     lines = facts(
         [
@@ -359,7 +359,7 @@ def _summary(run: Run, result: dict[str, Any]) -> str:
                 "Labels",
                 f"{count(result['spent'])} of {count(result['budget'])} bought"
                 + f" in {count(result['rounds'])} rounds" * stream
-                + f", {count(audit)} of them only to measure" * bool(audit),
+                + f", {count(measuring)} of them only to measure" * bool(measuring),
             ),
             ("Cost", spent(result["money"])),
             ("Money left buys more", more_for_money(run, result)),
@@ -399,10 +399,11 @@ def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
 def labels_so_far(result: Mapping[str, Any]) -> str:
     """What has become of the labels of a run that goes on; those of the audit are kept at once."""
     answered, audit = result["answered"], result["spent"] > result["asked"]
+    drawn = "rows of a look" if (result["stop_when"] or "").startswith("right") else "audit rows"
     people = result.get("labeler", "file") == "file"
     out = result["out"]
     place = "in sheets" if people else "asked"
-    reserved = "audit rows not yet asked" if out and audit else "promised"
+    reserved = f"{drawn} not yet asked" if out and audit else "promised"
     parts = {place: out, reserved: result["spent"] - answered - out, "left": result["left"]}
     counts = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)
     return f"{count(result['budget'])}: answered {count(answered)}{counts}"

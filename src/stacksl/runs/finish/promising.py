@@ -55,6 +55,7 @@ from stacksl.runs.settings.terms import labels_per_item
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET
 
+UNSETTLED = "ambiguous", "broken"  # first answers after which nobody else is asked about a row
 AGAIN = 3  # halves of an answer that an audited row takes at most beyond the first, in the mean
 
 
@@ -520,17 +521,20 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
     if (look := open_look(ledger)) is None:
         return ""
     since = list(ledger.rows(look.seq, only=("answered", "reserved")))
-    answers = sum(row.event == "answered" for row in since)
+    came = sum(row.event == "answered" for row in since)
+    asked = plural(came + len(ledger.open_purchases()), "answer")
+    told = f"{asked} were asked for, of which {count(came)} came in"
     said = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {part}"
-    said += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random,"
-    said += f" and {plural(answers, 'answer')} to them came in so far."
-    if doubted(spec.settings):
-        said += " Each row needs the same answer from two people"
-        later = look.audit - len({row.item for row in since if row.purpose == "audit" and row.slot})
-        price = f" for {money(later * spec.budget.price)}" * (spec.budget.money is not None)
-        more = f", so at least {plural(later, 'more answer')}{price} will be asked for"
-        said += f"{more * bool(later)}."
-    return said
+    said += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random"
+    if not doubted(spec.settings):
+        return f"{said}; {told}."
+    audited = {row.item for row in since if row.purpose == "audit" and row.item is not None}
+    slots = [ledger.accounts.slots(ledger.items.surrogates[item]) for item in audited]
+    once = [of_row[0][1] for of_row in slots if len(of_row) == 1]
+    later = sum(not first.dropped and first.word not in UNSETTLED for first in once)
+    price = f" for {money(later * spec.budget.price)}" * (spec.budget.money is not None)
+    more = f", and at least {count(later)} more{price} will be asked for" * bool(later)
+    return f"{said}. Each row needs the same answer from two people: {told}{more}."
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:

@@ -18,8 +18,9 @@ OFTEN = 0.1  # seconds between two reports of progress
 class Progress:
     """How far a run is: `done` of `total` in a phase, and what was `spent` of the `budget`.
 
-    A stream plays `rounds`, a pool buys `labels`. `accuracy` is the share of right choices before
-    each label was seen, on asked items, None where people answer; `money` what labels cost so far.
+    A stream plays `rounds`. A pool buys `labels`: `done` and `total` count all, `spent` and
+    `budget` those to train on. `accuracy` is the share of right choices before each label was seen,
+    on asked items, None where people answer; `money` what labels cost so far.
     `refitted` says that the model was refitted. At the end `accuracy` is the final model's, if it
     was measured.
     """
@@ -83,7 +84,8 @@ class Watch:
         asked, budget = accounts.asked, learner.budget
         money = None if accounts.money is None else accounts.spent_money / MICRO
         if not self._streams:
-            return Progress("labels", asked, budget, asked, budget, accuracy, money=money)
+            whole = accounts.spent, accounts.budget  # what measures is part of both
+            return Progress("labels", *whole, asked, budget, accuracy, money=money)
         played = learner.round, learner.horizon
         return Progress("rounds", *played, asked, budget, accuracy, money)
 

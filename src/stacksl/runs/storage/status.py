@@ -167,6 +167,9 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
             "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
             "spent": accounts.spent_money / MICRO,
         }
+    looks = [row.seq for row in ledger.rows(only=("settings",)) if "look" in row.payload]
+    later = ledger.rows(looks[0], only=("answered",)) if looks else ()
+    again = sum(row.purpose == "train" and bool(row.slot) for row in later)  # of people's rows
     out = {(purchase.item, purchase.slot, purchase.token) for purchase in ledger.open_purchases()}
     if table["labeler"] == "file":
         out &= {(row.item, row.slot, row.token) for row in ledger.private.handed()}
@@ -177,6 +180,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
         "asked": accounts.asked,
         "answered": sum(ledger.counts_by_kind().values()) if done is None else done.budget.answered,
         "spent": spent,
+        "measuring": spent - accounts.asked + again,
         "left": left,
         "money": money,
     }
