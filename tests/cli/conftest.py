@@ -146,6 +146,7 @@ class FakeApi:
             "sentence": None,
             "resume": None,
             "stopped": "",
+            "rest": None,
             "stop_when": None,
             "sheets": None,
             "differing": [],

@@ -49,6 +49,7 @@ from stacksl.runs.finish import forecasting
 from stacksl.runs.finish.promising import expected_promise
 from stacksl.runs.loop.progress import Progress
 from stacksl.runs.settings.budget import parse_budget, right_share, stop_rule
+from stacksl.runs.storage import status
 
 from ..benchmarks import ROOT, benchmark, record
 from ..ledgers import bought, handed_rows, rows_of
@@ -291,8 +292,23 @@ def test_the_warning_goes_when_the_budget_is_raised(tmp_path: Path) -> None:
     assert told.startswith("a budget of 80 labels may end before a look")
     made.change(budget=100, later=True)
     assert [said[:23] for said in made.status()["warnings"]] == ["a budget of 100 labels "]
-    made.change(budget=800)
+    assert made.status()["rest"].startswith("60 of 100 labels are left, probably too few: the prom")
+    made.change(budget=400)
+    answer_all(made)
     assert made.status()["warnings"] == []
+    rest, least = made.status()["rest"], first_look(0.85, 400, several=True)
+    assert rest == (
+        "320 of 400 labels are left, perhaps too few: the promise probably takes"
+        f" {least} to 800 in all, so {least - 80} to 720 more"
+    )
+    assert f"Rest        {rest}\n" in CliRunner().invoke(app, ["status", str(made.path)]).stdout
+    made.change(budget=800)
+    assert made.status()["rest"].startswith("720 of 800 labels are left, probably enough: ")
+    assert f"Rest        {made.status()['rest']}\n" in shown_run(made)
+    late = {"left": 50, "spent": 500, "budget": 550, "money": {"price": 0.5}}
+    assert str(status._rest(late, 300, 800)).endswith("so up to 300 more for up to $150.00")
+    play(made)
+    assert made.status()["rest"] is None
 
 
 def test_a_look_waits_while_labels_remove_more_errors_than_they_cost() -> None:
@@ -745,6 +761,10 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
 
     more = f"and at least {drawn['audit']} more for ${drawn['audit']}.00 will be asked for."
     assert f"{asked} which 0 came in, {more}" in made.status()["stopped"]
+    ends = [end - made.status()["spent"] for end in (first_look(0.85, 600, several=True), 984)]
+    assert made.status()["rest"].endswith(
+        f"so {ends[0]} to {ends[1]} more for ${ends[0]}.00 to ${ends[1]}.00"
+    )
     answer_all(made, says)
     less = drawn["audit"] - 1  # nobody else is asked about what one calls ambiguous
     more = more.replace(str(drawn["audit"]), str(less))

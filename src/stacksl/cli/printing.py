@@ -138,6 +138,7 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("Labels you had", column and column["sentence"]),
         ("Right in the table", table and table["sentence"]),
         ("Stop rule", result["stopped"] or result["stop_when"]),
+        ("Rest", result["rest"]),
     ]
 
 

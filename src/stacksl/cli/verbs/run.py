@@ -289,6 +289,7 @@ def _unfinished(result: dict[str, Any], suffix: str = "") -> str:
             ("Cost", spent(result["money"])),
             *notices(result),
             ("Stop rule", result["stopped"] or None),
+            ("Rest", result["rest"]),
             *sheet_lines(result),
             ("Go on with", None if suffix else result["resume"]),
         ]

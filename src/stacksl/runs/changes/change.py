@@ -21,7 +21,13 @@ from stacksl.models.promise import step_of
 from stacksl.report.wording import plural
 from stacksl.runs.changes.added_classes import added_classes, answered_none, answers_that_name
 from stacksl.runs.finish.forecasting import expect_stop_rule
-from stacksl.runs.finish.promising import before_a_look, last_drawn, looks_left, open_look
+from stacksl.runs.finish.promising import (
+    before_a_look,
+    expected_labels,
+    last_drawn,
+    looks_left,
+    open_look,
+)
 from stacksl.runs.items.roles import (
     audit_rows,
     corpus_of,
@@ -49,7 +55,7 @@ from stacksl.runs.settings.terms import (
 )
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, class_setting
-from stacksl.runs.storage.status import SHORT, expect_begun, reopen
+from stacksl.runs.storage.status import EXPECTED, SHORT, expect_begun, reopen
 
 TRAINING = {
     "lm.batch_size", "lm.batch_tokens", "lm.epochs", "lm.gradient_checkpointing",
@@ -161,7 +167,7 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
                 second = {lease for lease in leases if lease.slot and lease.purpose == "train"}
                 second |= set(ledger.second_looks())
                 ledger.free(leases, () if change.labeler == FILE else second)
-            told = {SHORT: outcome.short}
+            told = {SHORT: outcome.short, EXPECTED: expected_labels(wanted)}
             reopen(folder, ledger, other_labeler=change.labeler is not None, **told)
     return outcome
 

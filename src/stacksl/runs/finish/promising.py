@@ -269,6 +269,13 @@ def first_budgets(spec: RunSpec, share: float, rows: int, of: Accounts | None) -
     return [min(most, spent + round(part * first)) for part in RANGE]
 
 
+def expected_labels(spec: RunSpec) -> list[int]:
+    """The ends of the labels that the promise of a run probably takes in all; or none."""
+    if (share := promised_share(spec.settings.stop_when)) is None:
+        return []
+    return [spec.audit + n for n in first_budgets(spec, share, len(spec.sources.pool.items), None)]
+
+
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
     """How many rows of people with one answer are wrong at a `rate` of errors."""
     return rate * sum(len(answers) == 1 for answers in answers_by_item(spec, game.ledger).values())

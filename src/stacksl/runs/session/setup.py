@@ -29,7 +29,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.lm import LanguageModel
 from stacksl.runs.finish.forecasting import LOOKS
-from stacksl.runs.finish.promising import before_a_look, doubted
+from stacksl.runs.finish.promising import before_a_look, doubted, expected_labels
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import given_of, records_of
 from stacksl.runs.loop.class_names import class_name_rows
@@ -60,7 +60,7 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP
 from stacksl.runs.storage.folder import SECRET, class_setting
-from stacksl.runs.storage.status import SHORT, name_of
+from stacksl.runs.storage.status import EXPECTED, SHORT, name_of
 
 
 def limits_of(spec: RunSpec, ledger: LedgerReader) -> PurchaseLimits:
@@ -206,7 +206,7 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
         own[CLASSES] = class_setting(classes)
     # said by a run that is cut early
     lasting = [sentence for sentence in dict.fromkeys(warnings) if sentence != short]
-    facts: dict[str, Any] = {"warnings": lasting, SHORT: short}
+    facts: dict[str, Any] = {"warnings": lasting, SHORT: short, EXPECTED: expected_labels(spec)}
     if labeler is not None:
         facts["labeler"] = name_of(labeler)
     Ledger.create(

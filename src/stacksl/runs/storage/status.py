@@ -20,7 +20,7 @@ from stacksl.models.watching import LEVEL, fall_p, power
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult
 from stacksl.report.sentences import column_words, compared, in_counts, in_table
-from stacksl.report.wording import MICRO, of_run, plural
+from stacksl.report.wording import MICRO, count, money, of_run, plural
 from stacksl.runs.items.stored import differing
 from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
@@ -29,6 +29,7 @@ from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State
 
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 SHORT = "short"  # a warning of the terms of now: the budget may end before a look at the table
+EXPECTED = "expected"  # the ends of the labels that a promise probably takes in all
 UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # items without a candidate from which it is told
 
 AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second",
@@ -90,6 +91,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "warnings": [*present, *differing(table.get("files", {}))],
         "stop_when": table.get("stop_when"),
         "stopped": stopped and of_run(stopped, str(folder.path)),
+        "rest": None if done else _rest(labels, *state.get(EXPECTED, [])),
         "sheets": waits,
         "differing": state.get("differing", []),
         "proposed": state.get("proposed", []),
@@ -184,6 +186,23 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
         "left": left,
         "money": money,
     }
+
+
+def _rest(labels: Mapping[str, Any], least: int = 0, most: int = 0) -> str | None:
+    """Whether what is left of the `labels` is enough for a promise that takes `least` to `most`."""
+    left, low, high = labels["left"], *(max(0, end - labels["spent"]) for end in (least, most))
+    if not high:
+        return None
+    enough = "perhaps" if left >= low else "probably"
+    enough = "probably enough" if left >= high else f"{enough} too few"
+    more = f"{count(low)} to {count(high)} more" if low else f"up to {count(high)} more"
+    if labels["money"]:
+        low, high = (round(MICRO * labels["money"]["price"]) * end for end in (low, high))
+        more += f" for {money(low)} to {money(high)}" if low else f" for up to {money(high)}"
+    return (
+        f"{count(left)} of {plural(labels['budget'], 'label')} are left, {enough}: the promise"
+        f" probably takes {count(least)} to {count(most)} in all, so {more}"
+    )
 
 
 def present_warnings(state: Mapping[str, Any], ledger: LedgerReader) -> list[str]:
@@ -328,7 +347,8 @@ class Record:
         }
         if answerer is not None:
             facts["labeler"] = answerer
-        facts |= {name: before[name] for name in ("shown", "judged", SHORT) if name in before}
+        kept = "shown", "judged", SHORT, EXPECTED
+        facts |= {name: before[name] for name in kept if name in before}
         if before["state"] == "finished" and "finished" in before:  # made again as it was
             facts["finished"] = before["finished"]
         record = cls(spec.folder, facts, before)
