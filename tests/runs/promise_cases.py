@@ -1,0 +1,32 @@
+"""Runs with the stop rule `right=R` over small tables, and what each look found."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from stacksl.api import Run
+
+from ..ledgers import rows_of
+from .conftest import class_items
+
+ITEMS, ANSWERS = class_items(500)
+PLAN: dict[str, Any] = {"budget": 400, "mode": "pool", "stop_when": "right=90%"}
+PEOPLE: dict[str, Any] = {
+    "count": 400,
+    "budget": 380,
+    "open_questions": 40,
+    "class_names": True,
+    "stop_when": "right=85%",
+}
+THREE = {**PEOPLE, "annotators": "anna,ben,carl"}
+
+
+def looks(made: Run) -> list[dict[str, Any]]:
+    """What each look found."""
+    return [dict(row.payload) for row in rows_of(made, "looked")]
+
+
+def copy_of(made: Run, folder: Path) -> Run:
+    return Run(shutil.copytree(made.path, folder / "run"))

@@ -1,0 +1,74 @@
+"""What a run over a column of labels refuses, and a file of labels in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.errors import StackslError
+from stacksl.runs.loop.choosers import COVERAGE
+
+from ..ledgers import rows_of
+from .column_cases import (
+    PEOPLE,
+    TOPICS,
+    judged,
+    tickets,
+)
+
+
+def with_values(values: list[str]) -> list[dict[str, str]]:
+    return [{**row, "gpt": value} for row, value in zip(tickets(len(values)), values, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("given", "rows", "sentence"),
+    [
+        ({"model_labels": "gtp"}, None, "no column 'gtp' .* did you mean 'gpt'.* --model-labels"),
+        ({}, with_values([""] * 20), "no row has a label in the column 'gpt'"),
+        ({"model_labels": "ticket_id"}, None, "'ticket_id' has 160 different labels in 160 rows"),
+        (
+            {"classes": "classes.txt"},
+            with_values([*TOPICS[:2] * 20, "card"]),
+            r"1 rows have in the column 'gpt' a label that is none of the 2 .* mean 'cards'",
+        ),
+        ({"model_labels": "truth"}, None, "'truth' is named as the label and as the labels"),
+        (
+            {"columns.label": None},
+            [{**row, "label": row["gpt"]} for row in tickets()],
+            "'gpt' is the same as the answers in every row",
+        ),
+        ({"mode": "stream"}, None, "model_labels needs a pool"),
+        ({"stop_when": "gain=0.01/100"}, None, "stop_when needs a forecast"),
+        ({"stop_when": "accuracy=0.8"}, None, "stop_when with an accuracy refits .* a column"),
+        ({"budget": None, "audit": 0}, None, "the budget must be above 0"),
+        ({"budget": 30}, None, "within the budget, but 40 of a budget of 30 .* give at most 30"),
+        ({**PEOPLE, "annotators": "anna,anna"}, None, "annotators should be different names"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    given: dict[str, Any],
+    rows: list[dict[str, str]] | None,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("classes.txt").write_text("branches\ncards\n")
+    with pytest.raises(StackslError, match=sentence):
+        judged(rows or tickets(), tmp_path, **given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_keeps_its_meaning_and_people_need_their_labeler(tmp_path: Path) -> None:
+    said = tmp_path / "said.csv"
+    said.write_text("text,label\n" + "".join(f"{r['text']},{r['gpt']}\n" for r in tickets()))
+    run = judged(tickets(), tmp_path, model_labels=str(said), audit=0, budget=30)
+    assert run.status()["column"] is None
+    reasons = {row.decision().reason for row in rows_of(run, "round")}
+    assert reasons <= {"drawn", COVERAGE}
+    given = {"model_labels": str(said), "annotators": "anna,ben", "labeler": None}
+    with pytest.raises(StackslError, match="annotators belongs to people"):
+        judged(tickets(), tmp_path, **given)

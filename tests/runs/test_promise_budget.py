@@ -1,0 +1,227 @@
+"""What a promise takes, as it is said before a run, on its way, and where it ends without one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from stacksl.api import prepare
+from stacksl.cli.app import app
+from stacksl.cli.verbs.dry_run import print_plan
+from stacksl.cli.verbs.run import shown_run
+from stacksl.errors import SettingsError
+from stacksl.models.promise import (
+    RANGE,
+    allowed_wrong,
+    audit_size,
+    expected_look,
+    first_look,
+)
+from stacksl.runs.finish.promising import expected_promise
+from stacksl.runs.settings.budget import parse_budget, stop_rule
+from stacksl.runs.storage import status
+
+from ..ledgers import bought
+from .conftest import pair_items
+from .people_cases import (
+    answer_all,
+    begin,
+    erring,
+    expect_sound,
+    play,
+    truth,
+    write_classes,
+    write_pool,
+)
+from .promise_cases import ANSWERS, ITEMS, PLAN, THREE, looks
+
+
+def test_a_budget_before_a_first_look_is_told(tmp_path: Path, capsys) -> None:
+    first = [first_look(0.85, 400, several=several) for several in (False, True)]
+    assert first[0] is not None
+    assert first[1] is not None
+    assert 75 < first[0] < first[1] < 400
+    given = {**THREE, "price": "2", "labeler": "file"}
+    given |= {"classes": str(write_classes(tmp_path))}
+    del given["count"]
+    pool = write_pool(tmp_path, 400)
+    plan = prepare(pool, settings={**given, "budget": "$100"})
+    low, high = first[1], min(800, round(RANGE[1] * first[1]))
+    cost = f"takes {low} to {high} labels, for ${2 * low:,}.00 to ${2 * high:,}.00, depending on"
+    assert any(cost in warning for warning in plan.warnings)
+    assert cost in expected_promise(plan.spec)
+    assert plan.warnings[-1].endswith("no share of 50% or more is likely to be promised")
+    half = "fewer than half of the runs took no more than"
+    assert f"{half} {low}, and a budget may have at most 800;" in expected_promise(plan.spec)
+    low = first_look(0.7, 400, several=True)
+    assert low is not None
+    easier = prepare(pool, settings={**given, "stop_when": "right=70%"})
+    sure = expected_promise(easier.spec)
+    assert f"{half} {low} and nine of ten no more than {round(RANGE[1] * low)};" in sure
+    print_plan(easier, json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert f"Promise   {sure}" in lines
+    print_plan(easier, json=True)
+    assert json.loads(capsys.readouterr().out)["promise"] == sure
+    assert any(line.startswith("Audit     each look has an audit") for line in lines)
+    rich = prepare(pool, settings={**given, "budget": first[1]})
+    assert not any("before a look" in warning for warning in rich.warnings)
+    less = prepare(pool, settings={**given, "budget": first[1] - 1})
+    [told] = (said for said in less.warnings if "before a look" in said)
+    named = re.search(r"\. With this budget right=(\d+)% is likelier$", told)
+    assert named
+    assert int(named[1]) < 85
+    lower = prepare(pool, settings={**given, "budget": first[1], "stop_when": f"right={named[1]}%"})
+    assert not any("before a look" in warning for warning in lower.warnings)
+    given |= {"budget": "all", "stop_when": "right=97%"}
+    hard = prepare(write_pool(tmp_path, 40, seed=1), settings=given)
+    assert any("takes more labels than a budget may" in warning for warning in hard.warnings)
+
+
+def test_what_a_run_spent_to_measure_comes_on_top_of_a_first_look(tmp_path: Path) -> None:
+    given = {**THREE, "stop_when": None, "budget": 60, "audit": 30}
+    made = play(begin(tmp_path, **given), truth)
+    first, accounts = first_look(0.85, 400, several=True), made.status()
+    assert first is not None
+    measured = accounts["spent"] - accounts["asked"]
+    assert measured == 30
+    told = made.change(stop_when="right=85%", dry_run=True).measures
+    assert f"takes {measured + first} to {min(800, measured + 3 * first)} labels, d" in str(told)
+
+
+def test_the_warning_goes_when_the_budget_is_raised(tmp_path: Path) -> None:
+    made = begin(tmp_path, **{**THREE, "budget": 80})
+    (told,) = made.status()["warnings"]
+    assert told.startswith("a budget of 80 labels may end before a look")
+    made.change(budget=100, later=True)
+    assert [said[:23] for said in made.status()["warnings"]] == ["a budget of 100 labels "]
+    assert made.status()["rest"].startswith("60 of 100 labels are left, probably too few: the prom")
+    made.change(budget=400)
+    answer_all(made)
+    assert made.status()["warnings"] == []
+    rest, least = made.status()["rest"], first_look(0.85, 400, several=True)
+    assert rest == (
+        "320 of 400 labels are left, perhaps too few: the promise probably takes"
+        f" {least} to 800 in all, so {least - 80} to 720 more"
+    )
+    assert f"Rest        {rest}\n" in CliRunner().invoke(app, ["status", str(made.path)]).stdout
+    made.change(budget=800)
+    assert made.status()["rest"].startswith("720 of 800 labels are left, probably enough: ")
+    assert f"Rest        {made.status()['rest']}\n" in shown_run(made)
+    late = {"left": 50, "spent": 500, "budget": 550, "money": {"price": 0.5}}
+    assert str(status._rest(late, 300, 800)).endswith("so up to 300 more for up to $150.00")
+    play(made)
+    assert made.status()["rest"] is None
+
+
+def test_the_rule_is_read_in_percent_and_as_a_share() -> None:
+    assert stop_rule("right=97%") == stop_rule("right=0.97") == ("right", 0.97, 0)
+    for text in ("right=97", "right=0%", "right=100%", "right=%"):
+        with pytest.raises(SettingsError, match="right=R such as right=97%"):
+            stop_rule(text)
+    assert allowed_wrong(0.97, 999) == 29
+
+
+def test_a_budget_may_have_commas_between_thousands() -> None:
+    assert parse_budget("$1,338.00", 5_000, "1.50") == parse_budget("$1338", 5_000, "1.50")
+    assert parse_budget("1,200", 5_000, None).labels == 1_200
+    for text in ("$1,5", "1,20", "1,2000"):
+        with pytest.raises(SettingsError, match="the budget"):
+            parse_budget(text, 5_000, "1.50")
+
+
+def test_a_dry_run_names_the_audit_and_its_price() -> None:
+    said = expected_look(0.97, 5_000, 1_500, 2_500_000)
+    assert "(4,700 here) are right: that alone takes 139 rows for $347.50 if none of" in said
+    twice = expected_look(0.97, 5_000, 1_500, 2_500_000, 2)
+    assert "139 rows for $695.00 if none of them is wrong" in twice
+    assert "each audited row takes two answers" in twice
+    poor = expected_look(0.97, 5_000, 200)
+    assert poor.endswith("half of this budget could show 95.8% at most")
+    n = audit_size(35, 4_700, 141)
+    assert f"{n:,} if 35 of them are wrong" in expected_look(0.97, 5_000, 1_500)
+    assert ", 30 if 1 of them is wrong" in expected_look(0.9, 60, 50)
+
+
+@pytest.mark.parametrize(
+    ("budget", "share", "rate", "means"),
+    [
+        (60, 85, 0.1, "The promise probably takes a budget of 294 to 800: `"),
+        (200, 85, 0.1, "For 85.0% a look can be paid with `"),
+        (160, 95, 0.0, "For 95.0% "),
+        (390, 97, 0.0, "With this budget no look can be paid, so "),
+    ],
+)
+def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
+    budget: int, share: int, rate: float, means: str, tmp_path: Path
+) -> None:
+    """A named budget is one that the run takes, and it brings a look."""
+    given = {**THREE, "budget": budget, "stop_when": f"right={share}%"}
+    made = play(begin(tmp_path, **given), erring(rate))
+    said = made.status()["stopped"]
+    assert not looks(made)
+    assert means in said
+    command = re.search(r"--budget (\d+)(?: --stop-when (right=\d+%))?`", said)
+    assert bool(command) == ("--budget" in said)
+    if len(bought(made)) == 60:
+        assert "may end before a look" in str(made.change(budget=80, dry_run=True))
+        assert made.change(budget="all", dry_run=True).labels == 400, "one for each row, as is said"
+    none = "With this budget no lower share can be promised either."
+    if lower := re.search(r"A look at \d+% takes about (\d+) of these", said):
+        assert int(lower[1]) <= made.status()["left"]
+    assert (none in said) == (lower is None)
+    if added := re.search(r"which adds (\d+) labels(?: to the (\d+) that are left)?\.", said):
+        assert command is not None
+        assert int(added[2] or 0) == made.status()["left"]
+        assert int(added[1]) == made.change(budget=int(command[1]), dry_run=True).more
+        assert said.endswith("Such a look shows its share in about 4 of 5 cases.")
+    if command is not None:
+        assert made.status()["spent"] < int(command[1]) <= 800
+        made.change(budget=int(command[1]), stop_when=command[2])
+        play(made, erring(rate))
+        assert looks(made)
+    expect_sound(made)
+
+
+def test_a_run_that_learned_under_another_rule_is_told_of_more_than_it_has(tmp_path: Path) -> None:
+    """Its errors are not estimated yet: a first look comes on top of what it spent."""
+    given = {**THREE, "stop_when": None, "budget": 120, "audit": 0}
+    made = play(begin(tmp_path, **given), truth)
+    made.change(stop_when="right=85%")
+    command = re.search(r"--budget (\d+)`", made.status()["stopped"])
+    assert command
+    assert 240 < int(command[1]) <= 800
+    made.change(budget=int(command[1]))
+    play(made, truth)
+    assert looks(made)
+    expect_sound(made)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a stream": ({"mode": "stream"}, "does not go with mode=stream"),
+    "no refit": ({"refit": False}, "does not go with refit=false"),
+    "no names": ({"class_names": False}, "class_names=false"),
+    "an audit": ({"audit": 50}, "draws audits of its own, got an audit of 50"),
+    "two people": (
+        {"labeler": "file", "annotators": "anna,ben"},
+        "expected one annotator, or three or more, and got two",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_run_that_cannot_keep_the_rule_is_refused(name: str) -> None:
+    settings, sentence = REFUSED[name]
+    with pytest.raises(SettingsError, match=sentence):
+        prepare(ITEMS, ANSWERS, settings={**PLAN, "budget": "200", **settings})
+
+
+def test_options_of_their_own_are_refused() -> None:
+    items, answers = pair_items(100)
+    with pytest.raises(SettingsError, match="share their classes"):
+        prepare(items, answers, settings={**PLAN, "budget": "50"})
