@@ -137,7 +137,7 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
         answer_all(made, erring(0.03))
     drawn = Counter(row["purpose"] for row in bought(made, state="open"))
     begun = f"Look 1 of 3 has begun: {drawn['audit']} rows of the model and {drawn['train']} of"
-    spent, asked = made.status()["money"]["spent"], f": {drawn.total()} answers were asked for, of"
+    spent, asked = made.status()["money"]["spent"], f": of {drawn.total()} answers reserved so"
     assert made.status()["stopped"].startswith(f"{begun} people were drawn at random. Each row")
 
     audited = {row["item"] for row in bought(made, state="open", purpose="audit")}
@@ -147,7 +147,7 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
         return "ambiguous" if row["key"] == unclear else erring(0.2)(row)
 
     more = f"and at least {drawn['audit']} more for ${drawn['audit']}.00 will be asked for."
-    assert f"{asked} which 0 came in, {more}" in made.status()["stopped"]
+    assert f"{asked} far 0 came in, {more}" in made.status()["stopped"]
     ends = [end - made.status()["spent"] for end in (first_look(0.85, 600, several=True), 984)]
     assert made.status()["rest"].endswith(
         f"so {ends[0]} to {ends[1]} more for ${ends[0]}.00 to ${ends[1]}.00"
@@ -155,10 +155,10 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
     answer_all(made, says)
     less = drawn["audit"] - 1  # nobody else is asked about what one calls ambiguous
     more = more.replace(str(drawn["audit"]), str(less))
-    assert f"{asked} which 40 came in, {more}" in made.status()["stopped"]
+    assert f"{asked} far 40 came in, {more}" in made.status()["stopped"]
     answer_all(made, says)
     asked = drawn.total() + len(bought(made, state="open"))
-    asked = f"{asked} answers were asked for, of which {drawn.total()} came in."
+    asked = f"of {asked} answers reserved so far {drawn.total()} came in."
     assert asked in made.status()["stopped"], "all of them are part of the cost now"
     assert made.status()["money"]["spent"] >= spent + drawn["audit"]
     steps: list[Progress] = []

@@ -530,7 +530,7 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
     since = list(ledger.rows(look.seq, only=("answered", "reserved")))
     came = sum(row.event == "answered" for row in since)
     asked = plural(came + len(ledger.open_purchases()), "answer")
-    told = f"{asked} were asked for, of which {count(came)} came in"
+    told = f"of {asked} reserved so far {count(came)} came in"
     said = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {part}"
     said += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random"
     if not doubted(spec.settings):
