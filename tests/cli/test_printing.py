@@ -61,7 +61,7 @@ def test_the_accuracy_says_how_open_items_count(still: int, measures: str, told:
     second = {"sampled_open": 0, "differing_open": still}
     audit = {"accuracy": 0.9926, "interval": [0.9, 1.0], "n": 68, "measures": measures}
     result = dict.fromkeys(
-        ("column", "table", "stated", "last_report", "test", "stopped", "stop_when")
+        ("column", "table", "stated", "last_report", "test", "stopped", "stop_when", "rest")
     )
     shown = dict(quality({**result, "audit": {**audit, "second": second}}))["By the audit"]
     assert str(shown).startswith(f"{measures} 0.993 (95% interval 0.900 to 1.000, 68 items)")
