@@ -84,8 +84,8 @@ class Watch:
         asked, budget = accounts.asked, learner.budget
         money = None if accounts.money is None else accounts.spent_money / MICRO
         if not self._streams:
-            whole = accounts.spent, accounts.budget  # what measures is part of both
-            return Progress("labels", *whole, asked, budget, accuracy, money=money)
+            bought = accounts.answered + accounts.reserved
+            return Progress("labels", bought, accounts.budget, asked, budget, accuracy, money=money)
         played = learner.round, learner.horizon
         return Progress("rounds", *played, asked, budget, accuracy, money)
 
