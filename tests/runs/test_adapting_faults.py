@@ -53,6 +53,18 @@ def refused(fault: type[StackslError], out: Path, model: Path | str, **settings:
     return str(caught.value)
 
 
+def test_a_test_item_that_cannot_be_scored_is_refused_before_a_label_is_bought(
+    model: Path, tmp_path: Path
+) -> None:
+    """The test file is scored when all labels are paid, and no setting of then could help."""
+    items, answers = questions(12)
+    odd = Item(id="odd", prompt="q", candidates=("a" * 200, "b"))
+    sentence = refused(
+        DataError, tmp_path / "run", model, test=([*items, odd], {**answers, "odd": 1})
+    )
+    assert sentence.startswith("item 'odd' has an option of 200 tokens, which leaves no room")
+
+
 def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: Path) -> None:
     given = {
         "update.learning_rate": 1e30,

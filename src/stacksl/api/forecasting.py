@@ -125,7 +125,7 @@ def size_of(spec: RunSpec) -> dict[str, Any] | None:
     due = sorted({*due_at(spec.settings.lm.refit_at, labels), labels})  # the end has one
     choices = choices_of(spec.settings, {})
     free = free_bytes(place_of(choices.device))
-    size, _ = planned(choices, spec.sources.pool.items, due)
+    size, _ = planned(choices, spec.sources.pool.items, due, spec.test.items if spec.test else ())
     return {
         **asdict(size),
         "scoring": {**asdict(size.scoring), "total": size.scoring.total},

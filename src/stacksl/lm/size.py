@@ -252,13 +252,16 @@ def _inputs(model: Any) -> int:
     return sum(count for _, count in shared)
 
 
-def planned(choices: ModelChoices, items: Sequence[Item], due: Sequence[int]) -> tuple[Size, Base]:
+def planned(
+    choices: ModelChoices, items: Sequence[Item], due: Sequence[int], test: Sequence[Item] = ()
+) -> tuple[Size, Base]:
     """The size of a run over `items`, and its model, of which no weight is read.
 
     Args:
         choices: the model, how it is asked and trained.
         items: one at least.
         due: the labels that each refit trains on; the last is the budget.
+        test: items that are scored after the last label was paid, and must not fail then.
 
     Raises:
         SettingsError: there is no such model, device or dtype, or no items.
@@ -271,7 +274,7 @@ def planned(choices: ModelChoices, items: Sequence[Item], due: Sequence[int]) ->
     form = copied(PromptFormat, choices, chat=base.tokenizer if choices.chat else None)
     limits = Limits(choices.max_len_prompt, choices.max_len_choice, base.positions)
     tokenizing = Tokenizing(base.tokenizer, limits)
-    rows = tokenizing.items([form.render(item) for item in items])
+    rows = tokenizing.items([form.render(item) for item in (*items, *test)])[: len(items)]
     premise = 0
     if choices.normalization in ("pmi", "auto"):
         if choices.normalization == "auto":  # the longest premise that it may choose
@@ -282,7 +285,13 @@ def planned(choices: ModelChoices, items: Sequence[Item], due: Sequence[int]) ->
     return estimate(base.config, rows, settled, due, premise), base
 
 
-def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int], free: int) -> None:
+def expect_fit(
+    choices: ModelChoices,
+    items: Sequence[Item],
+    due: Sequence[int],
+    free: int,
+    test: Sequence[Item] = (),
+) -> None:
     """Refuse a run over `items` that would fill the memory.
 
     On a GPU it is a warning: no memory left there ends in a sentence, not in a machine that stands
@@ -294,7 +303,7 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
         SettingsError, DataError, MissingExtra: as `planned`; the run needs more than 90% of the
             free memory of the CPU; or the base is to be quantized, and cannot be.
     """
-    size, base = planned(choices, items, due)
+    size, base = planned(choices, items, due, test)
     if base.dtype in QUANTIZED:
         not_quantized(base.name, base.config, base.dtype)
         quantization(base.dtype, computed_in(base.dtype, base.device))
@@ -338,10 +347,10 @@ def _advice(size: Size, room: float) -> str:
     smaller = max(_NARROWED, size.batch_tokens // 4)
     ways = []
     if smaller < size.batch_tokens:
-        ways.append(f"lower batch_tokens from {size.batch_tokens} to {smaller}")
+        ways.append(f"lower lm.batch_tokens from {size.batch_tokens} to {smaller}")
     if not size.checkpointing:
-        ways.append("turn gradient_checkpointing on")
-    return " and ".join(ways or ["set max_len_prompt, or take a smaller model"])
+        ways.append("turn lm.gradient_checkpointing on")
+    return " and ".join(ways or ["set lm.max_len_prompt, or take a smaller model"])
 
 
 def _gigabytes(count: float) -> str:

@@ -67,7 +67,9 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
     return changed
 
 
-def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
+def expect_room(
+    settings: Settings, items: Sequence[Item], labels: int, test: Sequence[Item] = ()
+) -> None:
     """Hold the plan's memory against what is free on its device; no weight is read for it.
 
     Raises:
@@ -84,4 +86,4 @@ def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
     if place == "cpu":
         free //= processes.size  # every process holds a whole model
     chosen = replace(choices, device=place)
-    expect_fit(chosen, items, due_at(settings.lm.refit_at, labels), free)
+    expect_fit(chosen, items, due_at(settings.lm.refit_at, labels), free, test)
