@@ -188,12 +188,12 @@ def test_a_run_that_fits_is_let_through(folder: str, size: Size) -> None:
 
 def test_a_refusal_says_what_to_change(folder: str, size: Size) -> None:
     assert refused(folder, 0.9 * size.memory).endswith(
-        "lower batch_tokens from 1024 to 512 and turn gradient_checkpointing on"
+        "lower lm.batch_tokens from 1024 to 512 and turn lm.gradient_checkpointing on"
     )
     tight = {"batch_tokens": 512, "training": {"gradient_checkpointing": True}}
     least = planned(choices(model=folder, **tight), questions(8)[0], DUE)[0].memory
     said = refused(folder, 1.05 * least, **tight)
-    assert said.endswith("set max_len_prompt, or take a smaller model")
+    assert said.endswith("set lm.max_len_prompt, or take a smaller model")
     said = refused(folder, 10_000)
     assert "by themselves, so take dtype bfloat16 or a smaller model" in said
     said = refused(folder, 10_000, dtype="bfloat16")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,9 @@ def test_options_that_are_equal_are_refused(tokenizer: Any) -> None:
     with pytest.raises(DataError, match="candidates 1 and 3 of item 'q' have the same tokens: "):
         Tokenizing(tokenizer).items([prompt_of("a", " b", " c", " b")])
     short = Tokenizing(tokenizer, Limits(max_len_choice=1))
-    with pytest.raises(DataError, match="within 1 tokens"):
+    with pytest.raises(
+        DataError, match="first tokens, and lm.max_len_choice keeps 1: set it higher"
+    ):
         short.items([prompt_of("a", " the sorted values", " the mean")])
 
 
@@ -69,6 +72,19 @@ def test_the_end_of_a_prompt_is_kept_and_the_cut_is_counted(tokenizer: Any) -> N
     said = Cuts.of(cut)
     assert (said.items, said.prompts, said.options) == (2, 1, 1)
     assert str(said).startswith("1 of 2 prompts lost their start and 1 options their end")
+
+
+def test_a_long_text_is_cut_without_a_word_of_the_tokenizer(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transformers says that a text longer than the model reads will end in errors."""
+    said: list[str] = []
+    monkeypatch.setattr(tokenizer, "model_max_length", 8)
+    monkeypatch.setattr(logging.Logger, "warning", lambda _, text, *__: said.append(text))
+    tokenizer("values " * 30)
+    assert said.pop().startswith("Token indices sequence length is longer")
+    Tokenizing(tokenizer, Limits(positions=8)).items([prompt_of("values " * 30, " a", " b")])
+    assert not said
 
 
 def test_prompts_give_way_to_the_longest_option(tokenizer: Any) -> None:

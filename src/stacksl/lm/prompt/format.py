@@ -94,7 +94,9 @@ class PromptFormat:
                 f" {', '.join('{' + name + '}' for name in wrong)}: correct the template"
             )
         if self.chat is None and (self.system is not None or self.chat_arguments):
-            raise SettingsError("system and chat_arguments belong to the chat form: give --chat")
+            raise SettingsError(
+                "lm.system and lm.chat_arguments belong to the chat form: give --chat"
+            )
         if self.chat is not None and not getattr(self.chat, "chat_template", None):
             raise SettingsError(
                 "the chat form needs a tokenizer with a chat template, and this model's has none: "
@@ -151,8 +153,8 @@ class PromptFormat:
             )
         except Exception as error:  # a template can raise anything, such as on a system turn
             raise SettingsError(
-                f"the chat template of this model refuses the turns ({error}): leave `system` or"
-                " chat_arguments out"
+                f"the chat template of this model refuses the turns ({error}): leave lm.system or"
+                " lm.chat_arguments out"
             ) from error
 
 

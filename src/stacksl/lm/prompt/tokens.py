@@ -120,13 +120,14 @@ class Tokenizing:
         joint = self._encode([text + space + follow for follow in prompt.continuations])
         options = [tuple(ids[len(head) :]) for ids in joint]
         item = TokenItem(prompt.id, self._opened(head, prompt), tuple(options), prompt.lengths)
-        _check(item, prompt, "")
-        cut = self._within(item)
-        _check(cut, prompt, f" within {self.limits.max_len_choice} tokens")
+        _check(item, prompt, "tokens: make them differ")
+        cut, most = self._within(item), self.limits.max_len_choice
+        _check(cut, prompt, f"first tokens, and lm.max_len_choice keeps {most}: set it higher")
         return cut
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
-        return list(self._tokenizer(texts, add_special_tokens=False)["input_ids"])
+        # without its own warning of long texts, which are cut here
+        return list(self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"])
 
     def _opened(self, head: list[int], prompt: Prompt) -> tuple[int, ...]:
         opened = (*(() if prompt.opened else self._opening), *head)
@@ -156,15 +157,15 @@ class Tokenizing:
         if room < 1:
             raise DataError(
                 f"item '{item.id}' has an option of {max(map(len, options))} tokens, which leaves "
-                f"no room for a prompt in the model's {self.limits.positions} positions: set "
-                "max_len_choice"
+                f"no room for a prompt in the model's {self.limits.positions} positions: "
+                "shorten the option, or set lm.max_len_choice in a new run"
             )
         cut = len(item.prompt) - room
         tail = item.prompt[cut + len(opening) :]
         return replace(short, prompt=(*opening, *tail), cut=cut)
 
 
-def _check(item: TokenItem, prompt: Prompt, where: str) -> None:
+def _check(item: TokenItem, prompt: Prompt, alike: str) -> None:
     seen: dict[tuple[int, ...], int] = {}
     for number, option in enumerate(item.options):
         if not prompt.continuations[number].strip():
@@ -179,6 +180,6 @@ def _check(item: TokenItem, prompt: Prompt, where: str) -> None:
         if option in seen:
             raise DataError(
                 f"candidates {seen[option] + 1} and {number + 1} of item '{item.id}' have the same "
-                f"tokens{where}: make them differ"
+                f"{alike}"
             )
         seen[option] = number

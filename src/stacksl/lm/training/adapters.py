@@ -79,8 +79,8 @@ def _targets(model: Any, targets: tuple[str, ...] | None) -> list[str]:
     for target in chosen:
         if not any(_ends_in_any(name, [target]) for name in layers):
             raise SettingsError(
-                f"lora_targets names '{target}', which is no linear layer below the output of this "
-                f"model: choose from {', '.join(ends)}"
+                f"lm.lora_targets names '{target}', which is no linear layer below the output of"
+                f" this model: choose from {', '.join(ends)}"
             )
     # ends alone, unless something that is not to be adapted has one of them too
     others = (name for name, _ in model.named_modules() if name not in layers)
@@ -246,7 +246,8 @@ class Adapter:
         except Exception as error:  # absent, cut short, or no safetensors at all
             raise RunError(
                 f"the adapter in {folder} cannot be read: its {WEIGHTS} is absent or damaged, so "
-                "put back a copy"
+                "put back a copy, or delete the folder of a refit, which `stacksl resume` makes"
+                " again"
             ) from error
         if not all(bool(tensor.isfinite().all()) for tensor in stored.values()):
             raise RunError(f"the weights in {folder} are not all finite: put back a good copy")
@@ -280,7 +281,7 @@ def _attached(base: Base, settings: LoraSettings, seed: int) -> Any:
     except ValueError as error:
         raise SettingsError(
             f"peft cannot adapt these layers of model '{base.name}' ({first_line(error)}): "
-            "choose others by lora_targets"
+            "choose others by lm.lora_targets"
         ) from error
     with torch.no_grad():
         for name, parameter in model.named_parameters():

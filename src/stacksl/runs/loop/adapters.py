@@ -101,7 +101,7 @@ class Adapters:
         if self.model.take(place) != record.fingerprint:
             raise RunError(
                 f"the adapter in {place} does not match its record {place.name}.json: restore the"
-                " folder from a copy"
+                " folder from a copy, or delete it and `stacksl resume` makes it again"
             )
 
     def refit(

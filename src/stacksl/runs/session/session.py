@@ -151,7 +151,7 @@ class Session(Game):
         saved, damaged = _newest_arrays(spec, ledger)
         if features.truncated:
             cut = plural(features.truncated, "text was", "texts were")
-            record.warn([f"{cut} cut, since the encoder reads no more of it"])
+            record.warn([f"{cut} longer than the model reads, and cut"])
         session, warnings = cls.played_back(spec, ledger, block, saved, features, report)
         record.warn([*damaged, *warnings, *session.trainer.make_missing()])
         if record.facts["warnings"] != known:
