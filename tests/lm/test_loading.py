@@ -409,6 +409,15 @@ def test_weights_are_hashed_again_only_where_their_stamp_differs(folder: Path, m
     assert found().fingerprint != "recorded"
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"])
+def test_another_tokenizer_is_another_model(folder: Path, name: str) -> None:
+    """The same weights under other tokens or another chat template have other scores."""
+    first, file = open_base(str(folder)).weights, folder / name
+    file.write_text((file.read_text() if file.exists() else "") + "\n")
+    other = open_base(str(folder), known=first).weights
+    assert other.fingerprint != first.fingerprint
+
+
 def test_weights_without_a_header_have_a_stamp(folder: Path) -> None:
     from stacksl.lm.loading import weight_files
 

@@ -127,7 +127,9 @@ def test_verify_hashes_the_weights_anew(place: Path) -> None:
     tensors["model.norm.weight"] += 1.0
     save_file(tensors, path, metadata={"format": "pt"})
     try:
-        with pytest.raises(RunError, match="began with the weights .* restore those weights"):
+        with pytest.raises(
+            RunError, match="began with the weights .* restore its weights and tokenizer"
+        ):
             _weights(made)
         path.unlink()
         found, why = _weights(made)

@@ -35,6 +35,7 @@ from stacksl.lm.scoring.paths import load_torch
 
 _UNSAID = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 _LENGTH = 8  # bytes at the start of a safetensors file: how long its header is
+_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 _LONGEST = 100 << 20  # bytes of a header, at most, by the format
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", *QUANTIZED)
@@ -46,7 +47,8 @@ class Weights:
     """What identifies the weights of a model.
 
     Attributes:
-        fingerprint: hex BLAKE2b of the configuration and of every byte of the weight files.
+        fingerprint: hex BLAKE2b of the configuration and of every byte of the files of weights and
+            tokenizer.
         stamp: hex BLAKE2b of the configuration and of each file's name, size, time of its last
             change and safetensors header.
     """
@@ -134,7 +136,7 @@ class Base:
 
     @property
     def fingerprint(self) -> str:
-        """The hash of configuration and weights, in hex: the folder they are in changes nothing."""
+        """The hash of configuration, weights and tokenizer, in hex: no path is in it."""
         return self.weights.fingerprint
 
 
@@ -145,7 +147,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def identify(folder: Path, config: Any, known: Weights | None = None) -> Weights:
-    """The weights in `folder`; the files are read unless their stamp is that of `known`.
+    """The weights and tokenizer in `folder`, which are read unless they have the stamp of `known`.
 
     Args:
         folder: of the model.
@@ -156,6 +158,7 @@ def identify(folder: Path, config: Any, known: Weights | None = None) -> Weights
     start = json.dumps(facts, sort_keys=True, default=str).encode()
     stamp, digest = (hashlib.blake2b(start, digest_size=32) for _ in range(2))
     files = weight_files(folder)
+    files += [path for name in _TOKENS if (path := folder / name).is_file()]
     for path in files:
         about = path.stat()
         stamp.update(f"\n{path.name} {about.st_size} {about.st_mtime_ns}\n".encode())

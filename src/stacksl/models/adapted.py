@@ -115,8 +115,8 @@ class AdaptedModel:
         if model.base_fingerprint != about.fingerprint:
             raise RunError(
                 f"the adapter was trained on the weights {about.fingerprint[:12]}, but"
-                f" {about.name} is {model.base_fingerprint[:12]} here: restore those weights,"
-                " or run again"
+                f" {about.name} is {model.base_fingerprint[:12]} here: restore its weights"
+                " and tokenizer, or run again"
             )
         model.take(folder)
         return cls(model, about.classes, about.columns)

@@ -113,7 +113,7 @@ def _weights(run: Run) -> tuple[str | None, str | None]:
     if weights != table["lm_base"]:
         raise RunError(
             f"the run began with the weights {table['lm_base'][:12]}, but {name} is {weights[:12]}"
-            " now: restore those weights, or start a new run"
+            " now: restore its weights and tokenizer, or start a new run"
         )
     return weights, None
 

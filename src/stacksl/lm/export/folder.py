@@ -170,7 +170,7 @@ def _whole(folder: Path, about: Provenance) -> tuple[Any, Any]:
     if base.fingerprint != about.fingerprint:
         raise RunError(
             f"the adapter was trained on the weights {about.fingerprint[:12]}, but {about.name} is"
-            f" {base.fingerprint[:12]} now: restore those weights, or run again"
+            f" {base.fingerprint[:12]} now: restore its weights and tokenizer, or run again"
         )
     with quiet():
         merged = peft.PeftModel.from_pretrained(base.model, folder).merge_and_unload()
