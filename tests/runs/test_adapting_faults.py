@@ -11,7 +11,10 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
+from stacksl.cli.entry import call
 from stacksl.errors import DataError, RunError, SettingsError, StackslError
+from stacksl.lm.training.adapters import WEIGHTS
+from stacksl.runs.loop.adapters import expect_adapters
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 
@@ -176,6 +179,24 @@ def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> Non
     made.folder.write_state(**{**made.folder.read_state(), "state": "stopped"})
     with pytest.raises(RunError, match=r"01\.json of a refit cannot be read"):
         made.resume()
+
+
+def test_verify_finds_another_or_a_damaged_adapter(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**SHORT, "lm.refit_at": "0.5,1"}
+    made = run(*questions(12), out=tmp_path / "run", **{"lm.model": str(model)}, **settings)
+    with made.ledger as ledger:
+        expect_adapters(made.folder, ledger)
+    first, second = (made.path / "adapters" / number / WEIGHTS for number in ("01", "02"))
+    shutil.copy(first, second)
+    assert call(["ledger", "verify", str(made.path)]) != 0
+    assert "02 has other weights than its refit left" in capsys.readouterr().err
+    first.write_bytes(first.read_bytes()[:-1])
+    assert call(["ledger", "verify", str(made.path)]) != 0
+    assert "01 cannot be read" in capsys.readouterr().err
+    shutil.rmtree(made.path / "adapters")
+    assert call(["ledger", "verify", str(made.path)]) == 0, "`resume` makes them again"
 
 
 @pytest.mark.parametrize("lost", [["adapters"], ["adapters/01.json"]])

@@ -59,6 +59,7 @@ def verify(
     """
     from stacksl.cli.heads import check_head
     from stacksl.errors import LedgerCorrupt
+    from stacksl.runs.loop.adapters import expect_adapters
     from stacksl.runs.storage.derived import expect_all_derived
     from stacksl.runs.storage.folder import anchors
 
@@ -69,6 +70,7 @@ def verify(
         heads["--head"] = _head(head)
     with opened.ledger as ledger:
         ledger.verify(heads, arrays=True)
+        expect_adapters(opened.folder, ledger)
         rows, tip = ledger.head
         saved = sorted(entry.head.count for entry in ledger.arrays() if entry.whole)
     if (lost := check_head(opened.folder)) is not None:

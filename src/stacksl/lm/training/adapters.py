@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -181,11 +183,7 @@ class Adapter:
 
     def fingerprint(self) -> str:
         """Hex BLAKE2b of everything that moves: names, shapes and values."""
-        digest = hashlib.blake2b(digest_size=32)
-        for name, tensor in sorted(self._moving.items()):
-            digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy())
-        return digest.hexdigest()
+        return _digest({name: t.detach().cpu().numpy() for name, t in self._moving.items()})
 
     @contextmanager
     def checkpointing(self) -> Iterator[None]:
@@ -237,18 +235,9 @@ class Adapter:
         Raises:
             RunError: no such folder, damaged, or of another shape.
         """
-        from safetensors.torch import load_file
-
         if not folder.is_dir():
             raise RunError(f"there is no folder {folder} to read weights from: check the path")
-        try:
-            stored = load_file(folder / WEIGHTS)
-        except Exception as error:  # absent, cut short, or no safetensors at all
-            raise RunError(
-                f"the adapter in {folder} cannot be read: its {WEIGHTS} is absent or damaged, so "
-                "put back a copy, or delete the folder of a refit, which `stacksl resume` makes"
-                " again"
-            ) from error
+        stored = _stored(folder, "torch")
         if not all(bool(tensor.isfinite().all()) for tensor in stored.values()):
             raise RunError(f"the weights in {folder} are not all finite: put back a good copy")
         names = {name.replace(f".{POLICY}.", "."): name for name in self._moving}
@@ -363,6 +352,37 @@ def read_start(adapter: str) -> tuple[str | None, LoraSettings]:
             " merge it into its base, and give the result with --model"
         )
     return base, shape
+
+
+def fingerprint_of(folder: Path) -> str:
+    """The fingerprint of the adapter that was saved in `folder`, without its base.
+
+    Raises:
+        RunError: it cannot be read.
+    """
+    layer = re.compile(r"\.(lora_[AB])\.")
+    stored = _stored(folder, "numpy")
+    return _digest({layer.sub(rf".\1.{POLICY}.", name): value for name, value in stored.items()})
+
+
+def _stored(folder: Path, kind: str) -> dict[str, Any]:
+    """The weights in `folder` as safetensors reads them for a library, `torch` or `numpy`."""
+    try:
+        found: dict[str, Any] = import_module(f"safetensors.{kind}").load_file(folder / WEIGHTS)
+    except Exception as error:  # absent, cut short, or no safetensors at all
+        raise RunError(
+            f"the adapter in {folder} cannot be read: its {WEIGHTS} is absent or damaged, so "
+            "put back a copy, or delete the folder of a refit, which `stacksl resume` makes again"
+        ) from error
+    return found
+
+
+def _digest(named: Mapping[str, Any]) -> str:
+    digest = hashlib.blake2b(digest_size=32)
+    for name, values in sorted(named.items()):
+        digest.update(f"\n{name} {values.shape}\n".encode())
+        digest.update(values.copy("C"))
+    return digest.hexdigest()
 
 
 def digest_of(adapter: str) -> str:

@@ -16,6 +16,7 @@ from stacksl.files import formats
 from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, Lesson
+from stacksl.lm.training.adapters import fingerprint_of
 from stacksl.runs.storage.folder import RunFolder
 
 OnProgress = Callable[[int, int], None]
@@ -99,10 +100,7 @@ class Adapters:
         self._current = -1  # none, until the adapter is verified
         record = history(self.folder, number)[-1]
         if self.model.take(place) != record.fingerprint:
-            raise RunError(
-                f"the adapter in {place} does not match its record {place.name}.json: restore the"
-                " folder from a copy, or delete it and `stacksl resume` makes it again"
-            )
+            raise _other(place)
 
     def refit(
         self,
@@ -144,6 +142,25 @@ def history(folder: Path, count: int) -> list[Refitted]:
             raise _missing(folder, number)
         records.append(record)
     return records
+
+
+def expect_adapters(run: RunFolder, ledger: LedgerReader) -> None:
+    """Compare the adapters on disk with the rows of their refits; `resume` makes one that is not.
+
+    Raises:
+        RunError: one cannot be read, or has other weights.
+    """
+    for row in ledger.rows(only=("refit",)):
+        place = _place(run.adapters, int(row.payload.get("adapter") or 0))
+        if place.is_dir() and fingerprint_of(place) != row.payload["weights"]:
+            raise _other(place)
+
+
+def _other(place: Path) -> RunError:
+    return RunError(
+        f"the adapter in {place} has other weights than its refit left: restore the folder from a"
+        " copy, or delete it and `stacksl resume` makes it again"
+    )
 
 
 def _missing(folder: Path, number: int) -> RunError:
