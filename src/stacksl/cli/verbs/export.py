@@ -180,6 +180,9 @@ def _left_out(task: Task, rejected: int) -> list[str]:
     return notes
 
 
+OF_A_TABLE = "Last report", "Right in the table", "Stop rule"  # of a run's status
+
+
 def _summary(result: dict[str, Any], status: dict[str, Any] | None) -> str:
     task, table = result["task"] or {}, result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
@@ -189,7 +192,7 @@ def _summary(result: dict[str, Any], status: dict[str, Any] | None) -> str:
         with_labels = f", {count(table['blank'])} of them without a label: {', '.join(why)}"
     rows = [
         ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')}{with_labels}"),
-        *([quality(status)[0], *quality(status)[-2:]] if status else ()),
+        *(row for row in (quality(status) if status else ()) if row[0] in OF_A_TABLE),
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),
         ("Model", result["model"]),
