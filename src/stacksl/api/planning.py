@@ -372,7 +372,10 @@ def plan_audit(
     data = os.path.abspath(file) if file and (header is not None or not guessed) else ""
     like = replace(spec, resolved=resolved, sources=sources, data=data, test_source=None)
     plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
-    told = f"{run.path} has no audit of random rows: nothing will say whether its accuracy fell"
+    told = (
+        f"{run.path} has no audit of random rows, as a look of a promise is none: nothing will say"
+        " whether its accuracy fell"
+    )
     if before is not None:
         told = f"{power(before[1].counted(), plan.spec.audit)}, from the accuracy of {run.path}"
     way = os.path.relpath(run.path, out)

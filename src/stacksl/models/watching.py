@@ -217,5 +217,6 @@ def power(first: tuple[int, int, int], new: int) -> str:
     """How often `new` rows show a fall from so many right, clear and open rows, as a clause."""
     right, rows, still = first
     found = 100 * fall_found(right / rows, rows, new, unsettled=still / rows)
-    sizes = f"with {rows:,} audited rows then and {new:,} now"
+    opened = f", {still:,} of them open," * bool(still)
+    sizes = f"with {rows:,} audited rows then{opened} and {new:,} now"
     return f"{sizes}, a fall of ten points is found in {found:.0f}% of cases"

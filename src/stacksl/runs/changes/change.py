@@ -167,7 +167,10 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
                 second = {lease for lease in leases if lease.slot and lease.purpose == "train"}
                 second |= set(ledger.second_looks())
                 ledger.free(leases, () if change.labeler == FILE else second)
-            told = {SHORT: outcome.short, EXPECTED: expected_labels(wanted)}
+            ended = (
+                folder.read_state()["state"] == "finished"
+            )  # it named a budget by what it learned
+            told = {SHORT: outcome.short, EXPECTED: [] if ended else expected_labels(wanted)}
             reopen(folder, ledger, other_labeler=change.labeler is not None, **told)
     return outcome
 

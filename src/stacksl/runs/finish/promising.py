@@ -243,7 +243,7 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
         return ""
     lower = largest_below(share, fits)
     hint = "no share of 50% or more is likely to be promised"
-    hint = f"right={100 * lower:.0f}% is likelier" if lower else hint
+    hint = f"right={100 * lower:.0f}% is likelier, if you ask for it now" if lower else hint
     return (
         f"a budget of {plural(labels, 'label')} may end before a look at the table, and nothing is"
         f" promised then: {expected_promise(spec, accounts)}. With this budget {hint}"
@@ -508,8 +508,8 @@ def _next_budget(
         added = labels - accounts.left
         return (
             f"{kept}{what} `{change_call('RUN', wanted, **own)}`, which adds"
-            f" {plural(added, 'label')}{cost(added)}{to}. Such a look shows its share in about 4 of"
-            " 5 cases."
+            f" {plural(added, 'label')}{cost(added)}{to}. Such a look shows its share in about"
+            f" {'2 of 3' if look.sample else '4 of 5'} cases."
         )
     return (
         f"{kept} Too few rows are left to pay for {'another' if before else 'a'} look: the table"

@@ -91,7 +91,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "warnings": [*present, *differing(table.get("files", {}))],
         "stop_when": table.get("stop_when"),
         "stopped": stopped and of_run(stopped, str(folder.path)),
-        "rest": None if done else _rest(labels, *state.get(EXPECTED, [])),
+        "rest": None if done or stopped else _rest(labels, *state.get(EXPECTED, [])),
         "sheets": waits,
         "differing": state.get("differing", []),
         "proposed": state.get("proposed", []),
