@@ -88,9 +88,11 @@ def own_tables(by: Mapping[str, list[Row]]) -> list[str]:
             "path" in r) else ["", ""]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     if by["sample"]:
-        lines += ["", head("sample model on, dtype, seconds, same labels as on the CPU, base, run")]
+        columns = "sample model on, dtype, refits, seconds, same labels as on the CPU, base, run"
+        lines += ["", head(columns)]
     for r in by["sample"]:
-        cells = [r["device"], r["dtype"], f"{r['seconds']:.0f}", "{} of {}".format(*r["labels"])]
+        cells = [r["device"], r["dtype"], str(r["refits"]), f"{r['seconds']:.0f}"]
+        cells += ["{} of {}".format(*r["labels"])]
         cells += [f"{r['base']:.3f}", f"{r['accuracy']:.3f}"]
         lines.append("| " + " | ".join(cells) + " |")
     if by["steps"]:

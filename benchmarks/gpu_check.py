@@ -29,7 +29,7 @@ Each job has a process of its own, so that one that fails leaves the others be:
 - `kinds`: small models of ten architectures in three dtypes: the path that scoring takes, how far
   it is off `naive`, and a refit.
 - `sample`: runs of the sample model, which is pretrained, on its own questions, on the CPU and on
-  the GPU.
+  the GPU, with one refit and with three.
 - `steps`: how often the host waits for the GPU in a step of a refit, and in which lines.
 - `kernels`: which kernels scoring and a refit run, and their shares of the GPU's time.
 - `compiled`: scoring and refits with the layers under `torch.compile`, next to them without.
@@ -45,6 +45,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import itertools
 import json
 import operator
 import os
@@ -291,17 +292,19 @@ def sample(case: Case, shares: tuple[float, ...] = (0.1,)) -> Iterator[Row]:
     if torch.cuda.is_available():
         places += [("cuda", "float32"), ("cuda", "bfloat16")]
     first: Row = {}
-    for share in shares:
+    for share, refit_at in itertools.product(shares, ("1", "0.25,0.5,1")):
+        refits = len(refit_at.split(","))
         for device, dtype in places:
-            place, begun = Path(case.work) / f"sample-{share}-{device}-{dtype}", time.monotonic()
+            place, begun = Path(case.work) / f"{share}-{refits}-{device}-{dtype}", time.monotonic()
             run = stacksl.run(
                 out=place, budget=share,
-                **{"lm": "sample", "lm.device": device, "lm.dtype": dtype},
+                **{"lm": "sample", "lm.device": device, "lm.dtype": dtype, "lm.refit_at": refit_at},
             )  # fmt: skip
             mine = ended(run)
             first = first if device == "cuda" else mine
             same = len(set(mine["labels"]) & set(first["labels"]))
-            yield {"job": "sample", "model": "sample", "device": device, "dtype": dtype,
+            yield {"job": "sample", "model": "sample", "refits": refits,
+                   "device": device, "dtype": dtype,
                    "seconds": time.monotonic() - begun, "labels": [same, len(first["labels"])],
                    "base": mine["tested"][0]["accuracy"],
                    "accuracy": mine["tested"][-1]["accuracy"]}  # fmt: skip
