@@ -79,7 +79,7 @@ def test_what_became_of_the_labels_adds_up() -> None:
 
 def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() -> None:
     found = {"expected": [], "now": None, "labels": 25, "rests_on": "", "reason": ""}
-    why = f"It moves in steps of {EVERY}, because smaller steps would show the audit's answers."
+    why = f"It moves in steps of {EVERY}, because smaller steps would name the audit's answers."
     assert f"Labels learned  25 so far. {why}" in shown_forecast(found, ls.STEPS)
     assert "steps" not in shown_forecast(found)
 

@@ -236,17 +236,20 @@ def test_no_new_audit_is_offered_for_rows_that_were_added(made: Any) -> None:
 
 
 def test_labels_that_people_changed_are_held_against_the_estimate(made: Any) -> None:
-    column = read_facts(made[0].folder).column
+    facts = read_facts(made[0].folder)
+    column = facts.column
     assert column is not None
     assert column.audit is not None
     few = replace(column, asked=1, changed=1, mended=1)
-    assert "unless people erred there" not in column_words(few, None)
+    assert "none of these corrections is wrong" not in column_words(few, facts, "RUN")
     wrong = round((1 - column.audit.accuracy) * column.labeled) + 1
-    said = column_words(replace(column, asked=wrong, changed=wrong + 5, mended=wrong), None)
+    more = replace(column, asked=wrong, changed=wrong + 5, mended=wrong)
+    said = column_words(more, facts, "RUN")
     most = f"{100 * (1 - wrong / column.labeled):.1f}%"
     assert (
         f"changed {wrong + 5} labels of the exported table: {wrong} were found to be wrong, and the"
-        f" others are unclear. So at most {most} of all are right" in said
+        f" others are unclear. At most {most} of all were right, if none of these corrections is"
+        " wrong. The audit shows more because" in said
     )
 
 
@@ -266,7 +269,7 @@ def test_the_next_command_corrects_the_column_as_long_as_labels_are_doubtful(
         left = replace(facts, column=replace(facts.column, flagged=flagged))
         assert any("check 3 labels" in name for name, _ in commands(left)) == offered
         assert not any("Buy 100 more" in name for name, _ in commands(left))
-        assert ("none has a doubtful label" in column_words(left.column, None)) != offered
+        assert ("none has a doubtful label" in column_words(left.column, left, "RUN")) != offered
 
 
 def test_page_and_card_speak_of_the_column_and_not_of_a_model(made: Any) -> None:

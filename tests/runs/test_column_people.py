@@ -104,9 +104,10 @@ def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_p
     still = column["audit"]["second"]["differing_open"] + column["audit"]["second"]["sampled_open"]
     assert still > 0
     assert sum(row["open"] for row in column["classes"]) == still
-    wanted = f"and {2 * still} more labels for ${still}.00 may settle {still} of them)."
+    call = f"stacksl change {done.path} --budget {budget['labels'] + 2 * still}"
+    wanted = f"and {2 * still} more labels for ${still}.00 may settle {still} of them: `{call}`)."
     assert wanted in done.status()["column"]["sentence"]
-    done.change(budget=str(budget["labels"] + 2 * still))
+    done.change(budget=call.split()[-1])
     play(done, truth)
     after = facts_of(done)["column"]
     assert sum(row["open"] for row in after["classes"]) == 0
@@ -133,14 +134,15 @@ def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
     second = facts_of(done)["column"]["audit"]["second"]
     assert 0 < second["askable"] < second["differing_open"] + second["sampled_open"]
     askable = second["askable"]
-    wanted = f"and {2 * askable} more labels may settle {askable} of them)."
+    wanted = f"and {2 * askable} more labels may settle {askable} of them: `stacksl change"
     assert wanted in done.status()["column"]["sentence"]
-    column = read_facts(done.folder).column
+    facts = read_facts(done.folder)
+    column = facts.column
     assert column is not None
     assert column.audit is not None
     nobody = replace(column.audit, second=SecondLook(**(second | {"askable": 0})))
     assert "unless you add an annotator, at most four answers a row)." in column_words(
-        replace(column, audit=nobody), None
+        replace(column, audit=nobody), facts, "RUN"
     )
     check = next(call for why, call in commands(read_facts(done.folder)) if "check" in why)
     flagged, labels = facts_of(done)["column"]["flagged"], facts_of(done)["budget"]["labels"]

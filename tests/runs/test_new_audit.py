@@ -6,10 +6,12 @@ import json
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +19,9 @@ from stacksl.api import Run, plan_audit, run
 from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import shown_run
 from stacksl.models.watching import fall_found, fall_p
+from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult, SecondLook
+from stacksl.report.sentences import settled_by
 from stacksl.runs.storage import status
 from stacksl.runs.storage.status import random_audit
 
@@ -219,10 +223,17 @@ def judged(n: int, agreeing: int, right: int, still: int, **more: int) -> AuditR
     return AuditResult(n, agreeing, 0, 0, 0.8, 0.7, 0.9, 0.7, 0.9, second=second)
 
 
+def settling(price: int, run: str) -> Callable[[int], str]:
+    """What settles open rows of a run of 100 labels at a `price`."""
+    budget = SimpleNamespace(price=price, labels=100)
+    method = SimpleNamespace(python=False)
+    return settled_by(cast(Facts, SimpleNamespace(budget=budget, method=method)), run)
+
+
 def between(monkeypatch: pytest.MonkeyPatch, before: AuditResult, now: AuditResult) -> Any:
-    known = "rows of the audit of runs/first", before, 500_000
+    known = "rows of the audit of runs/first", before, settling(500_000, "runs/first")
     monkeypatch.setattr(status, "random_audit", lambda _: known)
-    return status.stated(Path("runs/first"), now, 1_500_000)
+    return status.stated(Path("runs/first"), now, settling(1_500_000, "runs/now"))
 
 
 def test_open_rows_favor_neither_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +262,8 @@ def test_the_output_says_what_settles_open_rows(monkeypatch: pytest.MonkeyPatch)
     told = between(monkeypatch, before, now)["sentence"].partition(": ")[2]
     assert told.partition(" With 60 audited")[0] == (
         "44 of 60 new rows are right, and 2 more have no clear answer, with 8 open (no two people"
-        " agree, and 12 more labels for $18.00 may settle 6 of them); 52 of 60 rows of the audit of"
+        " agree, and 12 more labels for $18.00 may settle 6 of them: `stacksl change runs/now"
+        " --budget 112`); 52 of 60 rows of the audit of"
         " runs/first are right, with 3 open (no two people agree, and nobody else is left to ask"
         " unless you add an annotator, at most four answers a row). This may change when open rows"
         " are settled."

@@ -136,7 +136,7 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
         answer_all(made, erring(0.03))
     drawn = Counter(row["purpose"] for row in bought(made, state="open"))
     begun = f"Look 1 of 3 has begun: {drawn['audit']} rows of the model and {drawn['train']} of"
-    spent, asked = made.status()["money"]["spent"], f": of {drawn.total()} answers reserved so"
+    spent = made.status()["money"]["spent"]
     assert made.status()["stopped"].startswith(f"{begun} people were drawn at random. Each row")
 
     audited = {row["item"] for row in bought(made, state="open", purpose="audit")}
@@ -145,17 +145,20 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
     def says(row: dict[str, str]) -> str:
         return "ambiguous" if row["key"] == unclear else erring(0.2)(row)
 
-    more = f"and at least {drawn['audit']} more for ${drawn['audit']}.00 will be asked for."
-    assert f"{asked} far 0 came in, {more}" in made.status()["stopped"]
+    more = (
+        f"and at least {drawn['audit']} more for ${drawn['audit']}.00 will be asked for after them."
+    )
+    waiting = f"0 answers came in, {drawn.total()} are awaited"
+    assert f": {waiting}, {more}" in made.status()["stopped"]
     assert made.status()["rest"] is None, "the look itself tells what it takes"
     answer_all(made, says)
     less = drawn["audit"] - 1  # nobody else is asked about what one calls ambiguous
     more = more.replace(str(drawn["audit"]), str(less))
-    assert f"{asked} far 40 came in, {more}" in made.status()["stopped"]
+    waiting = f"40 answers came in, {drawn.total() - 40} are awaited"
+    assert f": {waiting}, {more}" in made.status()["stopped"]
     answer_all(made, says)
-    asked = drawn.total() + len(bought(made, state="open"))
-    asked = f"of {asked} answers reserved so far {drawn.total()} came in."
-    assert asked in made.status()["stopped"], "all of them are part of the cost now"
+    waiting = f"{drawn.total()} answers came in, {len(bought(made, state='open'))} are awaited."
+    assert waiting in made.status()["stopped"], "all of them are part of the cost now"
     assert made.status()["money"]["spent"] >= spent + drawn["audit"]
     steps: list[Progress] = []
     while not looks(made):

@@ -377,7 +377,9 @@ def plan_audit(
         " whether its accuracy fell"
     )
     if before is not None:
-        told = f"{power(before[1].counted(), plan.spec.audit)}, from the accuracy of {run.path}"
+        _, audit, settle = before
+        told = f"{power(audit.counted(), plan.spec.audit)}, from the accuracy of {run.path}"
+        told += f"; {settle(audit.second.askable)}" if audit.second and audit.second.askable else ""
     way = os.path.relpath(run.path, out)
     made = replace(plan.spec, evaluates=way, stamps=stamps_of([data]))
     return replace(plan, spec=made, warnings=(*plan.warnings, told))

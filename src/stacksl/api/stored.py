@@ -292,7 +292,7 @@ class Run:
             )
         outcome = evaluate(model, dataset, progress)
         as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
-        return {**run, **outcome.row(), "stated": stated(self.path, as_audit, None)}
+        return {**run, **outcome.row(), "stated": stated(self.path, as_audit)}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.

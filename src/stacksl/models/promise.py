@@ -134,7 +134,8 @@ def expected_look(
     )
     if (left := left_wrong(0, min(most, part), part, MODEL)) > allowed:
         shown = 1 - left / part
-        return f"{wanted} are right: half of this budget could show {100 * shown:.1f}% at most"
+        most_shown = f"{100 * shown:.1f}% at most, even if it finds no error"
+        return f"{wanted} are right: an audit for half of this budget can show {most_shown}"
     sizes = [
         f"{so_many(n)} if {f'{wrong:,}' if wrong else 'none'} of them"
         f" {'are' if wrong > 1 else 'is'} wrong"

@@ -217,6 +217,9 @@ def power(first: tuple[int, int, int], new: int) -> str:
     """How often `new` rows show a fall from so many right, clear and open rows, as a clause."""
     right, rows, still = first
     found = 100 * fall_found(right / rows, rows, new, unsettled=still / rows)
-    opened = f", {still:,} of them open," * bool(still)
-    sizes = f"with {rows:,} audited rows then{opened} and {new:,} now"
-    return f"{sizes}, a fall of ten points is found in {found:.0f}% of cases"
+    sizes = f"with {rows:,} audited rows then{f', {still:,} of them open,' * bool(still)}"
+    words = f"{sizes} and {new:,} now, a fall of ten points is found in {found:.0f}% of cases"
+    if not still:
+        return words
+    settled = 100 * fall_found((right + still / 2) / rows, rows, new)
+    return f"{words} (in {settled:.0f}% once none is open)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import (
@@ -71,7 +72,7 @@ def outcome(facts: Facts) -> str:
     sentences = [] if facts.audit is None else [audited(facts.audit, facts.run), outside(facts)]
     sentences[1:1] = [in_table(facts)]
     if facts.column is not None:
-        sentences[:1] = [facts.stated, column_words(facts.column, facts.budget.price)]
+        sentences[:1] = [facts.stated, column_words(facts.column, facts, facts.run)]
     if (test := facts.test) is not None:
         sentences.append(
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
@@ -81,10 +82,10 @@ def outcome(facts: Facts) -> str:
     return " ".join([" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]).strip()
 
 
-def column_words(column: ColumnFacts, price: int | None) -> str:
+def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
     """How many of the labels that the data had are right, doubtful and corrected.
 
-    `price` is that of a label in micro-units; None where there is none.
+    The `facts` have the budget, and `run` is where the run is.
     """
     audit, words = column.audit, f"How many labels in '{column.name}' are right is not known."
     if audit is not None and audit.accuracy is not None:
@@ -109,10 +110,12 @@ def column_words(column: ColumnFacts, price: int | None) -> str:
     if audit is not None and audit.accuracy is not None and not audit.passed_over:
         most = 1 - column.mended / column.labeled
         if most < audit.accuracy:
-            words += f" So at most {percent(most)} of all are right, unless people erred there: the"
-            words += " audit's rows were better than the others."
+            words += f" At most {percent(most)} of all were right, if none of these corrections is"
+            words += " wrong. The audit shows more because some are wrong, or because its rows were"
+            words += " better than the others."
     if audit is not None and (second := audit.second) is not None:
-        words += f" {in_counts('audited rows', audit, price, not audit.passed_over, first=False)}."
+        settle = None if audit.passed_over else settled_by(facts, run)
+        words += f" {in_counts('audited rows', audit, settle, first=False)}."
         if second.errors is not None:
             rate, low, high = second.errors
             words += f" People err in an estimated {percent(rate)} of answers"
@@ -125,16 +128,31 @@ def _are_right(audit: AuditResult) -> str:
     return audit.measures.replace("agreement", "agree").replace("accuracy", "are right")
 
 
-def in_counts(rows: str, audit: AuditResult, price: int | None, settle: bool, first: bool) -> str:
+def settled_by(facts: Facts, run: str = "") -> Callable[[int], str]:
+    """A function of rows: what may settle so many open ones, and how if `run` is where it is."""
+    budget = facts.budget
+
+    def words(rows: int) -> str:
+        cost = f" for {money(2 * rows * budget.price)}" if budget.price else ""
+        wanted = {"budget": budget.labels + 2 * rows}
+        call = f": `{change_call(run, wanted, python=facts.method.python)}`" * bool(run)
+        return f"{2 * rows} more labels{cost} may settle {count(rows)} of them{call}"
+
+    return words
+
+
+def in_counts(
+    rows: str, audit: AuditResult, settle: Callable[[int], str] | None, first: bool
+) -> str:
     """How many `rows` of an audit are right and open, and what would `settle` open ones."""
     right, known, still = audit.counted(first=first)
     words = f"{count(right)} of {count(known)} {rows} are right"
     words += " by first answers" * (first and audit.second is not None)
     words += f", and {count(audit.n - known)} more have no clear answer" * (audit.n > known)
     asked = audit.second.askable if audit.second else 0
-    cost = f" for {money(2 * asked * price)}" if price else ""
-    way = f"{2 * asked} more labels{cost} may settle {count(asked)} of them"
-    ways = f" (no two people agree, and {way if asked else FURTHER})" * settle
+    ways = ""
+    if settle is not None:
+        ways = f" (no two people agree, and {settle(asked) if asked else FURTHER})"
     return words + f", with {count(still)} open{ways}" * bool(still)
 
 
@@ -157,6 +175,9 @@ def in_table(facts: Facts) -> str:
     people = f"counting people's labels as {'agreeing' if agree else 'right'}"
     if table.errors is not None:
         people = f"with people wrong in an estimated {percent(table.errors)} of theirs"
+        if audit.second and audit.second.errors and table.errors < audit.second.errors[0]:
+            people += " (fewer than of single answers: a row that was asked again has the label"
+            people += " that two people gave)"
     later = ", without its labels of rows added later" * bool(audit.rows_after)
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"

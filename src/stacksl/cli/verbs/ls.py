@@ -47,7 +47,7 @@ NoText = Annotated[
 ClassNames = Annotated[
     bool, typer.Option("--class-names", help="With --no-text: keep the names of the classes.")
 ]
-STEPS = " so far. It moves in steps of 25, because smaller steps would show the audit's answers."
+STEPS = " so far. It moves in steps of 25, because smaller steps would name the audit's answers."
 
 
 def status(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.metrics import largest
 from stacksl.models.second_look import too_wide
 from stacksl.report.facts import Facts
+from stacksl.report.sentences import settled_by
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.finish.heads import HeadEnding
@@ -145,8 +147,10 @@ def write_pages(
     facts = read_facts(folder)
     judged = facts.column.audit if facts.column else None
     other = evaluated(folder.path, folder.resolved())
-    if told := stated(other, judged, facts.budget.price):  # as the other run is now
-        facts = replace(facts, stated=told["sentence"].replace(told["run"], "the run before"))
+    if told := stated(other, judged, settled_by(facts, facts.run)):  # as the other run is now
+        words = told["sentence"].replace(f"audit of {told['run']} ", "audit of the run before ")
+        there, name = (shlex.quote(each) for each in (told["run"], Path(told["run"]).name))
+        facts = replace(facts, stated=words.replace(f"change {there} ", f"change {name} "))
     place = folder.path if text else folder.path / NO_TEXT
     if not text:
         make_private(place)

@@ -208,25 +208,31 @@ def looks_left(ledger: LedgerReader) -> str:
     return said
 
 
-def expected_promise(spec: RunSpec, accounts: Accounts | None = None) -> str:
+def expected_promise(spec: RunSpec) -> str:
     """The range of labels that a promise takes, their price, and how sure that is; else empty."""
     if (share := promised_share(spec.settings.stop_when)) is None:
         return ""
     rows, price = len(spec.sources.pool.items), spec.budget.price
     promise = f"a promise that {percent(share)} of {plural(rows, 'row')} are right probably takes"
-    if not (named := first_budgets(spec, share, rows, accounts)):
+    if not (named := first_budgets(spec, share, rows, None)):
         return f"{promise} more labels than a budget may have: ask for a lower share"
-    (least, most), paid = named, spec.budget.money is not None
-    ends = f", for {money(least * price)} to {money(most * price)}" * paid
+    least, most = named
     sure = f" and nine of ten no more than {most:,}"
     if most == labels_per_item(spec.settings) * rows:
         sure = f", and a budget may have at most {most:,}"
     return (
-        f"{promise} {least:,} to {most:,} labels{ends}, depending on how often the model errs. In"
+        f"{promise} {_range_of(spec, named)}, depending on how often the model errs. In"
         f" simulations on public sets fewer than half of the runs took no more than {least:,}"
         f"{sure}; labels that the promise does not need are not bought. One answer to each row"
-        f" takes {rows:,}{f' for {money(rows * price)}' * paid}"
+        f" takes {rows:,}{f' for {money(rows * price)}' * (spec.budget.money is not None)}"
     )
+
+
+def _range_of(spec: RunSpec, named: Sequence[int]) -> str:
+    """From the least to the most of the labels that a promise takes, and their price."""
+    low, high = (money(labels * spec.budget.price) for labels in named)
+    price = f", for {low} to {high}" * (spec.budget.money is not None)
+    return f"{named[0]:,} to {named[1]:,} labels{price}"
 
 
 def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) -> str:
@@ -241,12 +247,14 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
 
     if fits(share):
         return ""
-    lower = largest_below(share, fits)
+    lower, named = largest_below(share, fits), first_budgets(spec, share, rows, accounts)
+    takes = _range_of(spec, named) if named else "more labels than a budget may have"
     hint = "no share of 50% or more is likely to be promised"
-    hint = f"right={100 * lower:.0f}% is likelier, if you ask for it now" if lower else hint
+    if lower:
+        hint = f"right={100 * lower:.0f}% is likelier, if you ask for it now and not at the end"
     return (
         f"a budget of {plural(labels, 'label')} may end before a look at the table, and nothing is"
-        f" promised then: {expected_promise(spec, accounts)}. With this budget {hint}"
+        f" promised then: right={100 * share:.4g}% probably takes {takes}. With this budget {hint}"
     )
 
 
@@ -405,15 +413,16 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if aside := len(spec.sources.excluded - spec.sources.erased):
         meant += f" Not counted: {plural(aside, 'row')} with the text of an example of a class."
     of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
+    of_people = f" and of {look['sample']} of people {look['differ']}" * bool(look["sample"])
     parts = (
         f", {count(of_model)} of {drawn} and {count(look['left'] - of_model)} that people err on"
     )
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
         f" {count(look['audit'])} rows of {drawn} drawn at random {count(look['wrong'])}"
-        f" {'was' if look['wrong'] == 1 else 'were'} wrong or unclear, so at most"
-        f" {count(look['left'])} of all are{parts * (look['left'] > of_model)}. Such a promise"
-        f" holds in 95 of 100 runs.{meant}"
+        f"{of_people} {'was' if look['wrong'] == 1 and not of_people else 'were'} wrong or unclear,"
+        f" so at most {count(look['left'])} of all are{parts * (look['left'] > of_model)}. Such a"
+        f" promise holds in 95 of 100 runs.{meant}"
     )
 
 
@@ -528,20 +537,20 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
     if (look := open_look(ledger)) is None:
         return ""
     since = list(ledger.rows(look.seq, only=("answered", "reserved")))
-    came = sum(row.event == "answered" for row in since)
-    asked = plural(came + len(ledger.open_purchases()), "answer")
-    told = f"of {asked} reserved so far {count(came)} came in"
-    said = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {part}"
-    said += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random"
+    answered, waiting = sum(row.event == "answered" for row in since), len(ledger.open_purchases())
+    awaited = f"{count(waiting)} {'is' if waiting == 1 else 'are'} awaited"
+    answers = f"{plural(answered, 'answer')} came in, {awaited}"
+    begun = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {part}"
+    begun += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random"
     if not doubted(spec.settings):
-        return f"{said}; {told}."
+        return f"{begun}; {answers}."
     audited = {row.item for row in since if row.purpose == "audit" and row.item is not None}
     slots = [ledger.accounts.slots(ledger.items.surrogates[item]) for item in audited]
     once = [of_row[0][1] for of_row in slots if len(of_row) == 1]
     later = sum(not first.dropped and first.word not in UNSETTLED for first in once)
     price = f" for {money(later * spec.budget.price)}" * (spec.budget.money is not None)
-    more = f", and at least {count(later)} more{price} will be asked for" * bool(later)
-    return f"{said}. Each row needs the same answer from two people: {told}{more}."
+    more = f", and at least {count(later)} more{price} will be asked for after them" * bool(later)
+    return f"{begun}. Each row needs the same answer from two people: {answers}{more}."
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from stacksl.ledger.store.schema import TERMS
 from stacksl.models.watching import LEVEL, fall_p, power
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult
-from stacksl.report.sentences import column_words, compared, in_counts, in_table
+from stacksl.report.sentences import column_words, compared, in_counts, in_table, settled_by
 from stacksl.report.wording import MICRO, count, money, of_run, plural
 from stacksl.runs.items.stored import differing
 from stacksl.runs.settings.budget import promised_share
@@ -100,10 +100,12 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "table": done and done.table and {**asdict(done.table), "sentence": in_table(done)},
         "column": facts
         and facts.column
-        and {**asdict(facts.column), "sentence": column_words(facts.column, facts.budget.price)},
-        "stated": stated(
-            evaluated(folder.path, table), judged, done.budget.price if done else None
-        ),
+        and {
+            **asdict(facts.column),
+            "sentence": column_words(facts.column, facts, str(folder.path)),
+        },
+        "stated": done
+        and stated(evaluated(folder.path, table), judged, settled_by(done, str(folder.path))),
     }
 
 
@@ -113,7 +115,9 @@ def evaluated(folder: Path, settings: Mapping[str, Any]) -> Path | None:
     return path if path != folder and (path / DATABASE).is_file() else None
 
 
-def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dict[str, Any] | None:
+def stated(
+    path: Path | None, now: AuditResult | None, settle: Callable[[int], str] | None = None
+) -> dict[str, Any] | None:
     """The audit of the run at `path`, and whether the accuracy of new rows is lower `now`.
 
     `p` counts open rows against a fall, so that its level holds however they are settled, and
@@ -127,8 +131,8 @@ def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dic
     p = fall_p((then, of), (right + still, n))
     least = fall_p((then + unsure, of), (right, n))
     fell = True if p <= LEVEL else None if least <= LEVEL else False
-    sides = ("new rows", now, price), known
-    counts = (in_counts(*side, settle=fell is None, first=first) for side in sides)
+    sides = ("new rows", now, settle), known
+    counts = (in_counts(*side[:2], side[2] if fell is None else None, first) for side in sides)
     found = "" if fell else f" {power((then, of, unsure), n).capitalize()}."
     sentence = compared(fell, least, p, *counts) + found
     return {
@@ -138,16 +142,17 @@ def stated(path: Path | None, now: AuditResult | None, price: int | None) -> dic
     }
 
 
-def random_audit(folder: RunFolder) -> tuple[str, AuditResult, int | None] | None:
-    """What a run's audit counts, the audit, and a label's price; None without clear answers.
+def random_audit(folder: RunFolder) -> tuple[str, AuditResult, Callable[[int], str]] | None:
+    """What a run's audit counts, the audit, and what settles rows; None without clear answers.
 
     The looks of a promise are none: their rows are those left after the doubtful ones were bought.
     """
     facts, rule = shown_facts(folder), folder.resolved().get("stop_when")
     audit = facts.audit if facts and promised_share(rule) is None else None
-    what = "answers of the final model to" if facts and facts.column else "rows of"
-    what = f"{what} the audit of {folder.path}"
-    return (what, audit, facts.budget.price) if facts and audit and audit.counted()[1] else None
+    if facts is None or audit is None or not audit.counted()[1]:
+        return None
+    what = "answers of the final model to" if facts.column else "rows of"
+    return f"{what} the audit of {folder.path}", audit, settled_by(facts, str(folder.path))
 
 
 def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) -> dict[str, Any]:
