@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -190,10 +191,18 @@ def test_a_run_stops_once_no_look_is_left_and_names_the_command_that_promises_wh
     )
     assert f"{last['wrong']} of {last['audit']} rows of the model were wrong" in said
     assert f"Run.open({str(made.path)!r})" in said
-    assert "Run.open('run')" in (made.path / "report.html").read_text().replace("&#39;", "'")
+    page = unescape((made.path / "report.html").read_text(encoding="utf-8"))
+    assert "Run.open('run')" in page
+    assert '<p class="lead">That 90.0% of the 500 rows are right cannot be promised.' in page
+    assert "not promised" in page
     made.change(**command_of(said), labeler=says)
     assert made.status()["spent"] == spent
-    assert made.status()["stopped"].startswith("At least")
+    promise, found, _ = made.status()["stopped"].partition(" of the 500 rows are right")
+    assert promise.startswith("At least")
+    assert found
+    page = (made.path / "report.html").read_text(encoding="utf-8")
+    assert f'<p class="lead">{promise} of the 500 rows are right' in page
+    assert f">{promise}</dd>" in page
     expect_sound(made)
 
 

@@ -79,7 +79,22 @@ def outcome(facts: Facts) -> str:
             f"correctly (95% interval {interval(test.low, test.high)})."
         )
     stopped = of_run(facts.stopped, facts.run)
-    return " ".join([" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]).strip()
+    parts = [" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]
+    return " ".join(reversed(parts) if promised(facts) else parts).strip()
+
+
+def opening(facts: Facts) -> tuple[str, str]:
+    """The two parts of what is said first, the one that was asked for before the other."""
+    parts = bought(facts), outcome(facts)
+    return parts[::-1] if facts.stated or promised(facts) else parts
+
+
+def promised(facts: Facts) -> str:
+    """The share of the table that is promised to be right, or that none is; else empty."""
+    if not _promises(facts):
+        return ""
+    share, found, _ = facts.stopped.partition(" of the ")
+    return share if found and share.startswith("At least ") else "not promised"
 
 
 def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
