@@ -380,7 +380,7 @@ class Run:
                 those listed.
             DataError: a file cannot be read; no answer was taken then.
         """
-        from stacksl.runs.changes.correcting import record_corrections
+        from stacksl.runs.changes.correcting import corrections
         from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.answering import answer
 
@@ -388,16 +388,16 @@ class Run:
         if not correct:
             return answer(folder, paths, show)
         with folder.locked(inside=True):
-            corrected = record_corrections(folder, paths, correct)
+            corrected = len(corrections(folder, paths, correct))
             received = answer(folder, paths, show)
             again = max(0, received.repeated - corrected)  # a correction is read a second time
             return replace(received, repeated=again, corrected=corrected)
 
     def corrections(self, *files: str | Path) -> list[Correction]:
         """The accepted answers to which these sheets have another answer of the same person."""
-        from stacksl.runs.changes.correcting import list_corrections
+        from stacksl.runs.changes.correcting import corrections
 
-        return list_corrections(self.folder, [Path(file) for file in files])
+        return corrections(self.folder, [Path(file) for file in files])
 
     def people(
         self,
@@ -495,7 +495,7 @@ class Run:
             DataError: a file cannot be read as the run's own was, or has ids that are taken.
             RunError: the run has not asked for a label yet, or does not allow the change.
         """
-        from stacksl.runs.changes.change import Change, change_run, preview
+        from stacksl.runs.changes.change import Change, change_run
 
         if isinstance(annotators, Mapping):
             raise SettingsError(
@@ -515,11 +515,10 @@ class Run:
             drop,
         )
         labeler = None if isinstance(labeler, str) else labeler
-        if dry_run:
-            return preview(self.folder, wanted)
+        later = later or dry_run
         if not later and wanted.labeler is None:
             expect_labeler(self.folder, as_labeler(labeler))
-        outcome = change_run(self.folder, wanted, agreed)
+        outcome = change_run(self.folder, wanted, agreed, dry_run=dry_run)
         if not later:
             self.resume(progress, labeler=labeler)
         return outcome

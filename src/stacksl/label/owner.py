@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from stacksl.errors import StackslError
 from stacksl.label.site import Refused, Site
 from stacksl.report.wording import money, plural
-from stacksl.runs.changes.change import Change, change_run, preview
-from stacksl.runs.changes.correcting import list_corrections, record_corrections
+from stacksl.runs.changes.change import Change, change_run
+from stacksl.runs.changes.correcting import corrections
 from stacksl.runs.changes.freeing import free_rows
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def _revoke(site: Site, act: Act) -> dict[str, Any]:
 
 def _budget(site: Site, act: Act) -> dict[str, Any]:
     player, wanted = site.player, Change(budget=act.value or "")
-    change = _outcome_of(player.do(lambda: preview(player.folder, wanted)))
+    change = _outcome_of(player.do(lambda: change_run(player.folder, wanted, dry_run=True)))
     if not act.agreed:
         cost = "" if change.cost is None else f", for {money(change.cost)} more at most"
         labels = plural(change.labels, "label")
@@ -144,20 +144,18 @@ def _correct(site: Site, act: Act) -> dict[str, Any]:
         sheet = Path(folder) / "correction.csv"
         with sheet.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("key", "answer"), (act.name or "", act.value or "")])
-        corrections = _outcome_of(player.do(lambda: list_corrections(player.folder, [sheet])))
-        if not corrections:
+        listed = _outcome_of(player.do(lambda: corrections(player.folder, [sheet])))
+        if not listed:
             raise Refused(
                 "no accepted answer of that row differs: is the key right, and the answer a sign or"
                 " the text of one of its options?",
                 422,
             )
-        [row, *_] = corrections
+        [row, *_] = listed
         sentence = f"{row.key}, {row.annotator}: {row.before} → {row.after}"
         if not act.agreed:
             return _question(sentence)
-        _outcome_of(
-            player.do(lambda: record_corrections(player.folder, [sheet], corrections), closes=True)
-        )
+        _outcome_of(player.do(lambda: corrections(player.folder, [sheet], listed), closes=True))
     return {"state": "done", "sentence": f"Corrected: {sentence}"}
 
 

@@ -7,41 +7,32 @@ when each was added. A replay of those rows widens the learner at the same place
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from stacksl.data.values import normal
+from stacksl.ledger.purchases import Answer
 from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.loop.game import Game
 from stacksl.runs.spec import RunSpec
 
 
-@dataclass(frozen=True, slots=True)
-class NamedClass:
-    """An accepted none-of-these whose right text names a class: its `index`, and who said so."""
-
-    item: str
-    slot: int
-    index: int
-    labeler: str
-    purpose: str
-
-
-def answers_that_name(ledger: LedgerReader, classes: Mapping[str, int]) -> list[NamedClass]:
+def answers_that_name(ledger: LedgerReader, classes: Mapping[str, int]) -> list[tuple[str, Answer]]:
     """The accepted none-of-these that name one of the `classes`: `normal` name, to index.
 
-    A right text given after its answer counts as well; of several, the first that names a class.
+    Each has the index of that class, and comes after its purpose. A right text given after its
+    answer counts as well; of several, the first that names a class.
     """
     purposes = {
         (str(row["item"]), row["slot"]): str(row["purpose"])
         for row in ledger.export()
         if row["state"] == "answered" and row["said"] == "none"
     }
-    named_items: dict[tuple[str, int], NamedClass] = {}
+    named_items: dict[tuple[str, int], tuple[str, Answer]] = {}
     for answer in ledger.texts() if purposes else ():
         key = (answer.item, answer.slot)
         index = classes.get(normal(answer.text or ""))
         if key in purposes and answer.said == "none" and index is not None:
-            named_items.setdefault(key, NamedClass(*key, index, answer.labeler, purposes[key]))
+            named_items.setdefault(key, (purposes[key], replace(answer, index=index)))
     return list(named_items.values())
 
 
@@ -74,8 +65,8 @@ def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
     """
     if spec.sources.began is None:
         return
-    for answer in answers_that_name(game.ledger, added_classes(spec)):
-        if (answer.purpose == "audit") != audit:
+    for purpose, answer in answers_that_name(game.ledger, added_classes(spec)):
+        if (purpose == "audit") != audit:
             continue
         before = game.ledger.label_of(answer.item)
         example = game.ledger.correct(

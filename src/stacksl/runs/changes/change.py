@@ -6,8 +6,7 @@ follows from the ledger's rows when the run is resumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -132,22 +131,24 @@ class Outcome:
         return None if self.price is None else self.price * len(self.again)
 
 
-def preview(folder: RunFolder, change: Change) -> Outcome:
-    """The effect that a change would have; nothing is written."""
-    with _held(folder) as (spec, ledger):
-        return _planned(spec, ledger, change)[1]
-
-
-def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None) -> Outcome:
+def change_run(
+    folder: RunFolder, change: Change, agreed: Outcome | None = None, *, dry_run: bool = False
+) -> Outcome:
     """Record a change of a run; it takes effect when the run is resumed.
+
+    With `dry_run` nothing is written.
 
     Raises:
         LabelerError: the answers are the file's own, and it has none for some items.
         RunError: the run has taken answers since the user `agreed` to its effect.
         StackslError: else see `Run.change`.
     """
-    with _held(folder) as (spec, ledger):
+    with folder.locked(), Ledger.open(folder.database) as ledger:
+        expect_begun(folder, ledger)
+        spec = RunSpec.open(folder)
         wanted, outcome = _planned(spec, ledger, change)
+        if dry_run:
+            return outcome
         if change.reopen and agreed is not None and not set(outcome.again) <= set(agreed.again):
             raise RunError(
                 "answers were taken since the price was shown:"
@@ -161,26 +162,17 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
             first = len(spec.sources.parts)
             if len(wanted.terms.audits) > len(spec.terms.audits):  # that one is looked at instead
                 ledger.free(looks := ledger.second_looks(), looks)
-            _record(wanted, ledger, first=first, reopening=change.reopen)
+            _record(wanted, ledger, outcome.again if change.reopen else (), first=first)
             if change.labeler is not None:  # a program is not asked an item twice
                 leases = ledger.open_purchases()
                 second = {lease for lease in leases if lease.slot and lease.purpose == "train"}
                 second |= set(ledger.second_looks())
                 ledger.free(leases, () if change.labeler == FILE else second)
-            ended = (
-                folder.read_state()["state"] == "finished"
-            )  # it named a budget by what it learned
+            # a run that has ended named a budget by what it learned
+            ended = folder.read_state()["state"] == "finished"
             told = {SHORT: outcome.short, EXPECTED: [] if ended else expected_labels(wanted)}
             reopen(folder, ledger, other_labeler=change.labeler is not None, **told)
     return outcome
-
-
-@contextmanager
-def _held(folder: RunFolder) -> Iterator[tuple[RunSpec, Ledger]]:
-    """The spec and the ledger of a run that has begun, under its lock."""
-    with folder.locked(), Ledger.open(folder.database) as ledger:
-        expect_begun(folder, ledger)
-        yield RunSpec.open(folder), ledger
 
 
 def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Outcome]:
@@ -246,7 +238,10 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     short = before_a_look(wanted, terms.labels, ledger.accounts) if none_yet else ""
     if promised_share(wanted.settings.stop_when) is not None:
         measures = f"{short}. {looks_left(ledger)}" if short else looks_left(ledger)
-    mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
+    hits = answers_that_name(ledger, added_classes(wanted))
+    mapped = {answer.item for purpose, answer in hits if purpose == "train"}
+    nameless = answered_none(ledger, wanted.sources.usable, adding=bool(change.classes))
+    ended = wanted.folder.read_state()["state"] == "finished"
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)
     sheets: dict[Path, list[Handed]] = {}
@@ -263,9 +258,9 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         items=pool,
         owned=len(wanted.dataset.items) - len(spec.dataset.items) - pool,
         classes=None if wanted.dataset.classes is None else len(wanted.dataset.classes),
-        mapped=mapped,
-        measured=measured,
-        again=again,
+        mapped=len(mapped),
+        measured=sum(purpose == "audit" for purpose, _ in hits) * ended,
+        again=tuple(item for item in nameless if item not in mapped),
         price=None if spec.budget.money is None else spec.budget.price,
         left=left_to_train(wanted, ledger),
         annotators=tuple(annotators_of(wanted.settings.annotators)),
@@ -342,20 +337,6 @@ def _expect_new(name: str, known: Mapping[str, int]) -> None:
 
 def _tidy(text: str) -> str:
     return " ".join(text.split())
-
-
-def _answers_that_name(
-    spec: RunSpec, ledger: Ledger, added: bool
-) -> tuple[int, int, tuple[str, ...]]:
-    """`mapped`, `measured` and `again` of an `Outcome`."""
-    if spec.dataset.classes is None:
-        return 0, 0, ()
-    hits = answers_that_name(ledger, added_classes(spec))
-    mapped = {answer.item for answer in hits if answer.purpose == "train"}
-    nameless = answered_none(ledger, spec.sources.usable, adding=added)
-    finished = spec.folder.read_state()["state"] == "finished"
-    measured = sum(answer.purpose == "audit" for answer in hits) if finished else 0
-    return len(mapped), measured, tuple(item for item in nameless if item not in mapped)
 
 
 # Who answers ---------------------------------------------------------------------------------
@@ -467,11 +448,10 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         ledger.change_settings(changes, report)
 
 
-def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> None:
+def _record(spec: RunSpec, ledger: Ledger, again: Sequence[str], *, first: int) -> None:
     """Record the change in the ledger, in the open transaction.
 
-    Items of the parts from number `first` on are new. With `reopening` one more label is bought of
-    each item answered with none of the classes.
+    Items of the parts from number `first` on are new. One more label is bought of each in `again`.
     """
     if first < len(spec.sources.parts):
         ledger.add_items(records_of(spec.sources, first), rejected_of(spec.sources, first))
@@ -479,17 +459,13 @@ def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> No
     order = current_order(spec, ledger, corpus)
     hits = answers_that_name(ledger, added_classes(spec))
     before = ledger.accounts.classes or len(spec.sources.began or ())
-    again: list[str] = []
     classes = () if spec.sources.began is None else spec.dataset.classes or ()
-    if reopening:
-        again = answered_none(ledger, spec.sources.usable, adding=len(classes) > before)
     for size in range(before + 1, len(classes) + 1):
         ledger.add_class(classes[size - 1], size)
-    for answer in (hit for hit in hits if hit.purpose != "audit"):
+    for answer in (answer for purpose, answer in hits if purpose != "audit"):
         ledger.correct(answer.item, answer.index, answer.labeler, slot=answer.slot, named=True)
     if owned := new_owned(spec, ledger, audit_rows(corpus, ledger)):
         ledger.own(owned, "owned")
     next_terms(spec, ledger, order, first=len(corpus.began))
-    mapped = {answer.item for answer in hits if answer.purpose == "train"}
-    if wanted := [item for item in again if item not in mapped]:
-        ledger.reserve(wanted, "train")
+    if again:
+        ledger.reserve(again, "train")

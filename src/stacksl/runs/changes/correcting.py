@@ -32,47 +32,36 @@ class Correction:
     answer: Answer
 
 
-def list_corrections(folder: RunFolder, files: Sequence[Path]) -> list[Correction]:
-    """The corrections in `files`; nothing is written.
+def corrections(
+    folder: RunFolder, files: Sequence[Path], agreed: Sequence[Correction] | None = None
+) -> list[Correction]:
+    """The corrections in `files`; recorded if they are `agreed`, for the next refit to learn.
 
     Raises:
-        RunError: the labels of the run are not from people, or two files differ in a row.
+        RunError: the labels of the run are not from people, two files differ in a row, or a
+            correction is not among those `agreed`.
         DataError: a file cannot be read.
     """
     with folder.locked():
         expect_people(folder)
         spec = RunSpec.open(folder)
-        with Ledger.open(folder.database, readonly=True) as ledger:
-            return _corrections(spec, ledger, files)
-
-
-def record_corrections(
-    folder: RunFolder, files: Sequence[Path], agreed: Sequence[Correction]
-) -> int:
-    """Record the corrections in `files`, which the next refit learns; their number.
-
-    Raises:
-        RunError: one of them is not among those `agreed`.
-    """
-    with folder.locked():
-        expect_people(folder)
-        spec = RunSpec.open(folder)
-        with Ledger.open(folder.database) as ledger:
-            corrections = _corrections(spec, ledger, files)
-            if not set(corrections) <= set(agreed):
+        with Ledger.open(folder.database, readonly=agreed is None) as ledger:
+            listed = _corrections(spec, ledger, files)
+            if agreed is None or not listed:
+                return listed
+            if not set(listed) <= set(agreed):
                 raise RunError(
                     "expected the corrections that were listed, got others: the sheets or the"
                     " answers have changed since; repeat the command"
                 )
             with ledger.together():
-                if corrections:
-                    reopen(folder, ledger)
-                for new in (correction.answer for correction in corrections):
+                reopen(folder, ledger)
+                for new in (correction.answer for correction in listed):
                     ledger.correct(
                         new.item, new.index, new.labeler,
                         slot=new.slot, said=new.said, text=new.text, note=new.note,
                     )  # fmt: skip
-    return len(corrections)
+    return listed
 
 
 def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correction]:
@@ -81,7 +70,7 @@ def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[C
     accepted = {
         (row["item"], row["slot"]): row for row in ledger.export() if row["state"] == "answered"
     }
-    corrections: dict[tuple[str, int], Correction] = {}
+    listed: dict[tuple[str, int], Correction] = {}
     for new in labeler.read(files).answers:
         old, row = accepted.get((new.item, new.slot)), rows[new.item, new.slot, new.token]
         if old is None or old["labeler"] != new.labeler:  # of somebody else, or not answered yet
@@ -92,11 +81,11 @@ def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[C
             continue
         before, after = _displayed(labeler, row, word), _displayed(labeler, row, new.word)
         correction = Correction(row.key, new.labeler, before, after, new)
-        if corrections.setdefault((new.item, new.slot), correction).answer.word != new.word:
+        if listed.setdefault((new.item, new.slot), correction).answer.word != new.word:
             raise RunError(
                 f"the row {row.key} has different answers in these files: leave one of them"
             )
-    return list(corrections.values())
+    return list(listed.values())
 
 
 def _displayed(labeler: SheetLabeler, row: Handed, word: Word) -> str:

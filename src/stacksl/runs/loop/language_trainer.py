@@ -50,7 +50,7 @@ KEY = "adaptation"  # of the saved array
 
 
 class LanguageTrainer:
-    """Refits a run's language model and begins the epochs of its features; see `Trainer`.
+    """Refits a run's language model, and begins the epochs of its features.
 
     Args:
         spec: the run.
@@ -148,6 +148,7 @@ class LanguageTrainer:
         """Refit the adapter if due, then renew the features.
 
         Before the first, make the choice if due. A run that was interrupted in between continues.
+        True if it took long enough for its arrays to be saved.
         """
         if chosen := self._chooses:
             self._choose()

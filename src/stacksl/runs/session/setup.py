@@ -34,7 +34,7 @@ from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import given_of, records_of
 from stacksl.runs.loop.class_names import class_name_rows
 from stacksl.runs.loop.covering import StreamCoverage
-from stacksl.runs.loop.game import Examples, PurchaseLimits, Trainer
+from stacksl.runs.loop.game import Examples, PurchaseLimits
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import LinearTrainer
@@ -85,7 +85,7 @@ def trainer_of(
     ledger: Ledger,
     features: FeatureMap | None,
     report: Report,
-) -> Trainer:
+) -> LinearTrainer | LanguageTrainer:
     """The trainer of a run; without `features`, as in a replay, it trains nothing."""
     settings = spec.settings
     if settings.adapts:
