@@ -43,13 +43,10 @@ CONFUSIONS = 20  # pairs of classes listed
 
 
 def facts_of(
-    spec: RunSpec,
-    game: Game,
-    ending: HeadEnding | AdapterEnding,
-    tested: Tested,
-    state: Mapping[str, Any],
+    ending: HeadEnding | AdapterEnding, tested: Tested, state: Mapping[str, Any]
 ) -> f.Facts:
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
+    spec, game = ending.spec, ending.game
     language = ending.language(tested, state)
     audit = audit_fact(tested.audited, tested.audited_now)
     disputed = open_rows(answers_by_item(spec, game.ledger, EVERY), tested.column or tested.audited)

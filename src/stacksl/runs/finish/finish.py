@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stacksl.features import FeatureMap
 from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit, Audited, judge_audit
@@ -21,9 +20,8 @@ from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.progress import Progress, Report
+from stacksl.runs.loop.progress import Progress
 from stacksl.runs.settings.budget import promised_share
-from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, note_derived
 from stacksl.runs.storage.folder import FACTS, NO_TEXT, RunFolder, read_facts
 from stacksl.runs.storage.status import evaluated, stated
@@ -31,10 +29,7 @@ from stacksl.runs.storage.status import now as time_now
 
 
 def finish(
-    spec: RunSpec,
-    game: Game,
-    features: FeatureMap,
-    report: Report,
+    ending: HeadEnding | AdapterEnding,
     state: dict[str, Any],
     audit: Audit | None = None,
     look: int = 0,
@@ -43,11 +38,10 @@ def finish(
 
     No file written earlier reveals a result of the `audit`; for `look` see `judged_at`.
     """
-    ending_type = AdapterEnding if spec.settings.adapts else HeadEnding
-    ending = ending_type(spec, game, features, report)
+    spec, game = ending.spec, ending.game
     tested, options = ending.test(), dict[str, Any]()
     if audit is not None:
-        judged, now = judged_audit(ending, game, audit, look)
+        judged, now = judged_audit(ending, audit, look)
         tested = replace(tested, audited=judged, audited_now=now if audit.revised else None)
         options = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
         if audit.second is None or too_wide(audit.second):  # else the column's accuracy is known
@@ -60,9 +54,9 @@ def finish(
             labels = dict(zip(ids, ending.delivered(sample.rows), strict=True))
         tested = replace(tested, column=judge_audit(labels, sample.answers, reference, **options))
     tested = ending.with_curve(tested, audit)
-    report(Progress("report", 0, 1))
+    ending.report(Progress("report", 0, 1))
     state.setdefault("finished", time_now())
-    facts = ending.with_rest(facts_of(spec, game, ending, tested, state), tested)
+    facts = ending.with_rest(facts_of(ending, tested, state), tested)
     if audit is not None:
         facts = _continued(facts, state.get("shown", {}), audit, game)
     ending.save(tested, facts, audit)
@@ -72,16 +66,19 @@ def finish(
     write_pages(spec.folder, game.ledger)
     state["shown"] = _shown_results(facts, game.ledger)
     measured = facts.test or facts.audit
-    report(Progress("report", 1, 1, accuracy=None if measured is None else measured.accuracy))
+    ending.report(
+        Progress("report", 1, 1, accuracy=None if measured is None else measured.accuracy)
+    )
 
 
 def judged_audit(
-    ending: HeadEnding | AdapterEnding, game: Game, audit: Audit, look: int = 0
+    ending: HeadEnding | AdapterEnding, audit: Audit, look: int = 0
 ) -> tuple[Audited, Audited]:
     """The final model on an audit, by its answers and with those corrected since it was shown.
 
     Where it is judged at a `look` of many, the number of that look, it has a lower bound alone.
     """
+    game = ending.game
     ids = [game.corpus.ids[row] for row in audit.rows]
     policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
     reference = largest(ending.policies(compared(game, audit)))

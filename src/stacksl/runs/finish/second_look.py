@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.rng import generator
-from stacksl.features import FeatureMap
 from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit
@@ -21,8 +20,6 @@ from stacksl.models.second_look import Verdict, looked, next_rows, split, too_wi
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.items.roles import compared
-from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.progress import silent
 from stacksl.runs.session.assignment import free_people
 from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
@@ -40,9 +37,7 @@ def report_stands(spec: RunSpec, ledger: Ledger) -> bool:
 
 
 def second_look(
-    spec: RunSpec,
-    game: Game,
-    features: FeatureMap,
+    ending: HeadEnding | AdapterEnding,
     audit: Audit,
     state: dict[str, Any],
     look: int = 0,
@@ -57,10 +52,8 @@ def second_look(
     Once a look at the end is done, what the model said of its rows is noted in the `state`: they
     stay what they were when a correction refits the model.
     """
-    ledger = game.ledger
-    ending_type = AdapterEnding if spec.settings.adapts else HeadEnding
-    ending = ending_type(spec, game, features, silent)
-    predicted, powers = _looked_at(ending, game, audit, every=every)
+    spec, ledger = ending.spec, ending.game.ledger
+    predicted, powers = _looked_at(ending, audit, every=every)
     ids = [*predicted]
     looked_at = audit.answers.keys() & predicted.keys()
     answers, now = (_answers_to(looked_at, ledger, now=later) for later in (False, True))
@@ -111,14 +104,14 @@ def _answers_to(items: Set[str], ledger: Ledger, *, now: bool) -> dict[str, list
 
 
 def _looked_at(
-    ending: HeadEnding | AdapterEnding, game: Game, audit: Audit, *, every: bool
+    ending: HeadEnding | AdapterEnding, audit: Audit, *, every: bool
 ) -> tuple[dict[str, int], Powers | None]:
     """The label that is looked at in each audited row, by item, and its probabilities.
 
     It is the column's, where the run judges one, and in a promise that of the delivered table;
     else the final model's.
     """
-    ids = [game.corpus.ids[row] for row in audit.rows]
+    ids = [ending.game.corpus.ids[row] for row in audit.rows]
     if isinstance(ending, HeadEnding) and ending.spec.settings.column is not None and not every:
         labels, reference = ending.of_column(audit.rows), ending.column_reference(audit)
         ids, policies = [*labels], [*labels.values()]
@@ -126,7 +119,7 @@ def _looked_at(
         policies = ending.policies(audit.rows)
         if isinstance(ending, HeadEnding) and every:
             policies = ending.delivered(audit.rows)
-        reference = largest(ending.policies(compared(game, audit)))
+        reference = largest(ending.policies(compared(ending.game, audit)))
     sure = largest(policies)
     powers = None if reference is None or sure is None else Powers(sure, reference)
     return dict(zip(ids, (int(np.argmax(policy)) for policy in policies), strict=True)), powers

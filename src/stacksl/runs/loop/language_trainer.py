@@ -39,7 +39,7 @@ from stacksl.runs.loop.language_examples import (
     training_examples,
 )
 from stacksl.runs.loop.near_duplicates import NearDuplicates
-from stacksl.runs.loop.progress import Progress, Report, throttled
+from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import prime
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.settings.budget import due_at
@@ -97,7 +97,7 @@ class LanguageTrainer:
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
         classes = spec.dataset.classes is not None
         self.near_duplicates = NearDuplicates(examples.corpus.items, classes=classes)
-        self._throttled = throttled(report)
+        self._report = report
         self._begun: Examples | None = None  # as they were when a refit was begun
 
     # --- refits ------------------------------------------------------------------------------
@@ -344,4 +344,4 @@ class LanguageTrainer:
             prime(learner, examples.block, coming, learner.budget - asked)
 
     def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
-        return lambda done, total: self._throttled(Progress(phase, done, total), done == total)
+        return lambda done, total: self._report(Progress(phase, done, total))

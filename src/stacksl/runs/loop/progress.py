@@ -42,16 +42,17 @@ def silent(progress: Progress) -> None:
     """Report nothing."""
 
 
-def throttled(report: Report) -> Callable[[Progress, bool], None]:
-    """`report`, called at most ten times a second unless with `always`."""
-    last = 0.0
+def throttled(report: Report) -> Report:
+    """`report`, called ten times a second at most, and at each beginning, end and refit."""
+    last, phase = 0.0, ""
 
-    def limited(progress: Progress, always: bool) -> None:
-        nonlocal last
+    def limited(step: Progress) -> None:
+        nonlocal last, phase
         now = time.monotonic()
+        always = step.phase != phase or step.done == step.total or step.refitted
         if always or now - last >= OFTEN:
-            last = now
-            report(progress)
+            last, phase = now, step.phase
+            report(step)
 
     return limited
 
@@ -60,16 +61,15 @@ class Watch:
     """Reports progress, and saves the arrays: of a pool after each batch, else `every` so often."""
 
     def __init__(self, every: int, game: Game, report: Report, *, streams: bool) -> None:
-        self._every, self._game, self._streams = every, game, streams
-        self._report = throttled(report)
+        self._every, self._game, self._report, self._streams = every, game, report, streams
         self._learned_before = 0
         self._right = self._counted = 0
         self._count()
 
     def __call__(self, posted: list[Decision]) -> None:
         """Report a batch of rounds that was just played."""
-        state, learner = self.state(), self._game.learner
-        self._report(state, state.done == state.total)
+        self._report(self.state())
+        learner = self._game.learner
         before = learner.round - len(posted)
         if not self._streams or learner.round // self._every > before // self._every:
             self._game.save()

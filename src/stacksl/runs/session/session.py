@@ -28,6 +28,7 @@ from stacksl.models.audit import Audit
 from stacksl.report.quality import Differing
 from stacksl.report.wording import plural
 from stacksl.runs.changes.added_classes import learn_named
+from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.finish import finish, judged_audit
 from stacksl.runs.finish.forecasting import NEAR, Forecaster, look_due
 from stacksl.runs.finish.heads import HeadEnding
@@ -45,7 +46,7 @@ from stacksl.runs.finish.second_look import report_stands, second_look
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
 from stacksl.runs.loop.game import UNUSED, Examples, Game, play
-from stacksl.runs.loop.progress import Report, Watch, silent
+from stacksl.runs.loop.progress import Report, Watch, silent, throttled
 from stacksl.runs.session.assignment import FILE
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.language import note_model
@@ -73,7 +74,7 @@ class Session(Game):
     Attributes:
         spec: settings, items, budget and folder of the run.
         features: the feature map; None in a replay, which reads stored features.
-        report: called with the progress, at most ten times a second.
+        report: called with the progress.
         record: writes the state; None once the run has finished or failed.
         receipts: of the answers that had arrived when `play` began.
         forecaster: of the accuracy, once it was played.
@@ -109,7 +110,7 @@ class Session(Game):
 
         Args:
             spec: a new run, or one in any state.
-            report: called with the progress.
+            report: called with the progress, ten times a second at most.
             labeler: answers in place of the one that the settings name.
 
         Raises:
@@ -121,7 +122,7 @@ class Session(Game):
             parts.enter_context(one_thread())
             record = Record.resume(spec, labeler)
             with record.recording_failure():
-                session = cls._load(spec, report, labeler, record, parts)
+                session = cls._load(spec, throttled(report), labeler, record, parts)
                 assign_roles(spec, session)
             try:
                 yield session
@@ -264,7 +265,7 @@ class Session(Game):
         if audit is not None and self._pauses:
             far_below = self._judged(audit, look)[0] < (mark or inf) - NEAR
         if audit is not None and self.spec.terms.further and not far_below:
-            due, audit = second_look(self.spec, self, self._features, audit, record.facts, look)
+            due, audit = second_look(self._ending, audit, record.facts, look)
         if audit is None or not look:
             return self._ended(record, audit, due)
         if audit.waits:
@@ -287,18 +288,19 @@ class Session(Game):
             return None
         audit = measured(self.spec, self)
         if audit is not None and doubted(self.spec.settings):
-            number, parts = 0 if look is None else look.number, (self.spec, self, self._features)
+            number = 0 if look is None else look.number
             every = last_drawn(self.ledger) is not None  # an earlier audit has its own second look
-            due, audit = second_look(*parts, audit, record.facts, number, every=every)
+            due, audit = second_look(self._ending, audit, record.facts, number, every=every)
         if look is None:
             record.facts["stopped"] = promise_of(self.spec, self)
             return self._ended(record, audit, due)
+        ending = self._ending
         assert audit is not None
+        assert isinstance(ending, HeadEnding)
         unsettled_items = unsettled(self.spec, self) if doubted(self.spec.settings) else []
         if unsettled_items or audit.waits:
             return self._ask_further(record, due, unsettled_items)
-        policies = HeadEnding(self.spec, self, self._features, silent).delivered(audit.rows)
-        verdict = judged(self.spec, self, audit, policies, look)
+        verdict = judged(self.spec, self, audit, ending.delivered(audit.rows), look)
         self.ledger.note_look(len(self.examples.bought), **verdict)
         return None
 
@@ -307,8 +309,7 @@ class Session(Game):
 
         People's first answers alone give no bound of the accuracy.
         """
-        ending = HeadEnding(self.spec, self, self._features, silent)
-        facts, _ = judged_audit(ending, self, audit, look)
+        facts, _ = judged_audit(self._ending, audit, look)
         return facts.accuracy or 0.0, facts.interval[0] if facts.measures == "accuracy" else 0.0
 
     def _note_facts(self, record: Record, waits: int, *, ended: bool) -> None:
@@ -349,7 +350,7 @@ class Session(Game):
         if not (looks and report_stands(self.spec, self.ledger)):
             self.ledger.show_audit()
             self.save()
-            finish(self.spec, self, self._features, self.report, record.facts, audit, look)
+            finish(self._ending, record.facts, audit, look)
         if looks:
             record.facts.pop("finished", None)  # the report's; the run goes on
             return self._ask_further(record, due)
@@ -368,9 +369,11 @@ class Session(Game):
         return "waiting"
 
     @property
-    def _features(self) -> FeatureMap:
+    def _ending(self) -> HeadEnding | AdapterEnding:
+        """What follows the last answer, by the model that there is now."""
         assert self.features is not None  # made by `open`
-        return self.features
+        ending_type = AdapterEnding if self.spec.settings.adapts else HeadEnding
+        return ending_type(self.spec, self, self.features, self.report)
 
     def _note_waits(self, record: Record) -> None:
         """Hand out what is to be answered, and note where it waits."""

@@ -38,7 +38,7 @@ from stacksl.runs.loop.game import Examples, PurchaseLimits
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import LinearTrainer
-from stacksl.runs.loop.progress import Progress, Report, silent, throttled
+from stacksl.runs.loop.progress import Progress, Report, silent
 from stacksl.runs.session.assignment import (
     FILE,
     SheetLabeler,
@@ -164,11 +164,8 @@ def _stored(
         features.restore(arrays.load(map_file))
     else:
         features.fit(items)
-    throttled_report = throttled(report)
     block = transformed(
-        features,
-        items,
-        lambda done, n: throttled_report(Progress("features", done, n), done == n),
+        features, items, lambda done, total: report(Progress("features", done, total))
     )
     if not fitted:
         arrays.save(map_file, features.state())
