@@ -52,7 +52,7 @@ def model_of(more: Row, seed: int) -> Any:
     """The sample model as a run with these settings has it."""
     from stacksl.lm import LanguageModel
     from stacksl.runs.items.intake import OF_SAMPLE
-    from stacksl.runs.settings.language import choices_of
+    from stacksl.runs.session.language import choices_of
     from stacksl.runs.settings.resolve import resolve
     from stacksl_lab.language.cells import names_in_run
 

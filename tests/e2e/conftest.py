@@ -21,8 +21,7 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.ledger.ledger import Ledger
-from stacksl.runs.storage.derived import expect_all_derived
-from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder, expect_all_derived
 
 from ..tables import write_table
 

@@ -18,8 +18,7 @@ from stacksl.features.store import load_block
 from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.derived import DERIVED, note_derived
-from stacksl.runs.storage.folder import RunFolder, read_facts
+from stacksl.runs.storage.folder import DERIVED, RunFolder, note_derived, read_facts
 
 from ..runs.conftest import pair_items
 from ..runs.forgetting.forgetting_cases import ID, asked_by_people, holding, verify, with_canary

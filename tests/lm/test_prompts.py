@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.errors import DataError, SettingsError
 from stacksl.lm import TEMPLATES, PromptFormat, template
-from stacksl.runs.settings.language import chat_arguments
+from stacksl.runs.session.language import chat_arguments
 from stacksl.types import Item
 
 ITEM = Item("q1", "Which {vitamin} is it?", ("vitamin C", "{options}", "K"))

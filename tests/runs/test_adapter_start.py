@@ -16,7 +16,7 @@ from stacksl.errors import LabelerError, StackslError
 from stacksl.lm import LanguageModel
 from stacksl.lm.training.adapters import CONFIG, WEIGHTS, digest_of
 from stacksl.models.adapted import AdaptedModel
-from stacksl.runs.settings.language import choices_of
+from stacksl.runs.session.language import choices_of
 from stacksl.runs.spec import RunSpec
 
 from .lm_cases import QUICK, Corpus, Refusing, questions, tiny_model

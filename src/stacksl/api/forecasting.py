@@ -116,8 +116,8 @@ def size_of(spec: RunSpec) -> dict[str, Any] | None:
     """
     from stacksl.lm.loading import place_of
     from stacksl.lm.size import free_bytes, planned
+    from stacksl.runs.session.language import choices_of
     from stacksl.runs.settings.budget import due_at
-    from stacksl.runs.settings.language import choices_of
 
     if not spec.settings.adapts:
         return None

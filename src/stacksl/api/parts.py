@@ -18,7 +18,7 @@ from stacksl.files.atomic import replace_file
 from stacksl.models.linear import Model
 from stacksl.runs.items.reading import read_again
 from stacksl.runs.items.stored import how_read
-from stacksl.runs.storage.derived import MODEL, digests
+from stacksl.runs.storage.folder import MODEL, digests
 
 if TYPE_CHECKING:
     from stacksl.api.stored import Run

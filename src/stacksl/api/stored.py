@@ -19,8 +19,7 @@ from stacksl.runs.items.reading import Reading, read_again
 from stacksl.runs.items.stored import how_read
 from stacksl.runs.settings.resolve import flattened, load_plugins
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.derived import MODEL, expect_derived
-from stacksl.runs.storage.folder import FACTS, RunFolder, read_facts
+from stacksl.runs.storage.folder import FACTS, MODEL, RunFolder, expect_derived, read_facts
 from stacksl.runs.storage.status import expect_labeler, stated, status_of
 from stacksl.types import Item
 

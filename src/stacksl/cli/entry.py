@@ -163,8 +163,6 @@ def in_crew(play: Callable[[], int]) -> int:
     """
     if int(os.environ.get("WORLD_SIZE") or "1") < 2:
         return play()
-    from stacksl.errors import StackslError
-
     try:
         from stacksl.lm.distributed import current_processes
         from stacksl.lm.worker import Worker

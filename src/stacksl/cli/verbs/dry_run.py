@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stacksl.cli.printing import as_json, dollars, facts, rejected, share, table, visible
@@ -14,12 +13,12 @@ if TYPE_CHECKING:
     from stacksl.runs.spec import RunSpec
 
 
-def print_plan(plan: Plan, *, json: bool, more: Mapping[str, Any] | None = None) -> None:
-    """Print what a run would read, buy, cost and need; the JSON has `more` keys."""
+def print_plan(plan: Plan, *, json: bool) -> None:
+    """Print what a run would read, buy, cost and need."""
     from stacksl.api.forecasting import forecast_of_data, size_of
 
     if json:
-        print(as_json({**_facts(plan), **(more or {})}))
+        print(as_json(_facts(plan)))
         return
     data = understood(plan.spec.sources.pool)
     if plan.spec.settings.column is not None:  # its labels are no answers

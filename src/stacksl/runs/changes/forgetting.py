@@ -28,8 +28,14 @@ from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folder
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.derived import DERIVED, MAP, expect_derived, note_derived
-from stacksl.runs.storage.folder import RunFolder, class_setting
+from stacksl.runs.storage.folder import (
+    DERIVED,
+    MAP,
+    RunFolder,
+    class_setting,
+    expect_derived,
+    note_derived,
+)
 from stacksl.runs.storage.status import expect_begun
 from stacksl.types import Item
 

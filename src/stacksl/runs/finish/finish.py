@@ -22,8 +22,7 @@ from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress
 from stacksl.runs.settings.budget import promised_share
-from stacksl.runs.storage.derived import MODEL, note_derived
-from stacksl.runs.storage.folder import FACTS, NO_TEXT, RunFolder, read_facts
+from stacksl.runs.storage.folder import FACTS, MODEL, NO_TEXT, RunFolder, note_derived, read_facts
 from stacksl.runs.storage.status import evaluated, stated
 from stacksl.runs.storage.status import now as time_now
 

@@ -28,6 +28,7 @@ from stacksl.runs.finish.answers import owned_labels
 from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, unanswered_items
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
+from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
@@ -264,17 +265,16 @@ def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | No
     rng = generator(trainer.seed, "abstain")
     sample, represented = _unasked(trainer, rng)
     parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, sample)]
-    labeled, others, unasked = [], [], []
+    held_out = list[list[Array]]()
     for number, (_, held) in enumerate(folds_of(len(bought), trainer.seed)):
         part = sample[parts[1] == number]
         head = trainer.without(held, part, untouched)
         if head is None:
             return None
-        labeled.append(_largest(head, trainer, bought[held]))
-        others.append(_largest(head, trainer, none[parts[0] == number]))
-        unasked.append(_largest(head, trainer, part))
-    kinds = np.concatenate(labeled), np.concatenate(others)
-    return best_threshold(*kinds, *stands_for(*kinds, np.concatenate(unasked), represented))
+        kinds = bought[held], none[parts[0] == number], part
+        held_out.append([surest(head, examples.block, rows.tolist(), CHUNK) for rows in kinds])
+    labeled, others, unasked = map(np.concatenate, zip(*held_out, strict=True))
+    return best_threshold(labeled, others, *stands_for(labeled, others, unasked, represented))
 
 
 def _unasked(trainer: LinearTrainer, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
@@ -285,13 +285,6 @@ def _unasked(trainer: LinearTrainer, rng: np.random.Generator) -> tuple[NDArray[
     unasked = np.setdiff1d(np.arange(len(corpus.ids)), passed)
     drawn = unasked if len(unasked) <= SAMPLE else np.sort(rng.permutation(unasked)[:SAMPLE])
     return drawn, len(unasked) / max(1, len(drawn))
-
-
-def _largest(head: Head, trainer: LinearTrainer, rows: NDArray[np.int64]) -> Array:
-    parts = [rows[start : start + CHUNK].tolist() for start in range(0, len(rows), CHUNK)]
-    blocks = (trainer.examples.block.take(part) for part in parts)
-    probabilities = [float(np.max(p)) for block in blocks for p in head.probabilities(block)]
-    return np.array(probabilities, dtype=np.float64)
 
 
 def words_on_threshold(

@@ -39,8 +39,10 @@ def corpus_of(spec: RunSpec) -> Corpus:
     corpus.assign(Role.REFERENCE, corpus.reference)
     reserved = corpus.outside_pool()
     began = [row for row in order_of(settings.order, settings.seed, count) if row not in reserved]
-    corpus.began, corpus.drawn = began, drawn
-    corpus.order = _everything(spec, began)
+    corpus.began, corpus.drawn, corpus.order = began, drawn, [*began]
+    for number, part in enumerate(spec.sources.segments[1:], start=1):  # each added file by itself
+        shuffled = order_of(settings.order, settings.seed, len(part), number)
+        corpus.order += [part[place] for place in shuffled]
     return corpus
 
 
@@ -61,15 +63,6 @@ def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
     size = reference_size(len(free), spec.budget.labels - len(drawn))
     chosen = generator(settings.seed, "reference").choice(len(free), size, replace=False)
     return sorted(free[chosen].tolist())
-
-
-def _everything(spec: RunSpec, began: Sequence[int]) -> list[int]:
-    """The order of all items: those of the start, then each added file, shuffled by itself."""
-    order = list(began)
-    for number, part in enumerate(spec.sources.segments[1:], start=1):
-        shuffled = order_of(spec.settings.order, spec.settings.seed, len(part), number)
-        order += [part[place] for place in shuffled]
-    return order
 
 
 def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:

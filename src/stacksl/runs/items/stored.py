@@ -6,8 +6,8 @@ database alone says what the items are; `differing` names the files that have ch
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from hashlib import file_digest
 from itertools import chain
 from pathlib import Path
@@ -47,14 +47,11 @@ def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
             yield _record(item, data, size, model, number)
 
 
-def given_of(sources: Sources) -> dict[str, Any]:
-    """What a new run has in addition to its items, as arguments of `Ledger.create`."""
+def records_of_test(sources: Sources) -> list[ItemRecord]:
+    """The items of the test set, likewise."""
     test = sources.test
     items = () if test is None else test.items
-    return {
-        "test": [_record(item, test, len(item.candidates)) for item in items if test],
-        "rejected": rejected_of(sources),
-    }
+    return [_record(item, test, len(item.candidates)) for item in items if test]
 
 
 def rejected_of(sources: Sources, first: int = 0) -> list[RejectedRow]:
@@ -82,22 +79,11 @@ def _plain(text: str) -> str:
 # What is read ---------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Rows:
-    """The items of one part as they are read."""
-
-    items: list[Item] = field(default_factory=list)
-    answers: dict[str, int] = field(default_factory=dict)
-    unknown: dict[str, str] = field(default_factory=dict)
+_Rows = tuple[list[Item], dict[str, int], dict[str, str]]  # of a part: answers, unknown ones
 
 
 def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]) -> Sources:
-    """All items of a run, with its test set and classes.
-
-    Args:
-        folder: of the run.
-        settings: of the run.
-        table: all that the run is made with.
+    """All items of a run, with its test set and classes; the `table` has all it is made with.
 
     Raises:
         LedgerError: the database cannot be read.
@@ -113,25 +99,25 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
     kinds: list[Literal["pool", "owned"]] = ["pool", *owned, *added]
     parts = []
     for number, kind in enumerate(kinds):
-        rows = rows_by_part.get(number, _Rows())
+        items, answers, unknown = rows_by_part[number]
         data = Dataset(
             name=str(table["data_name"]),
             format=str(table["data_format"]) if number == 0 else "",
-            items=tuple(rows.items),
-            answers=rows.answers,
+            items=tuple(items),
+            answers=answers,
             classes=names,
             columns=dict(table["columns"]),
             rejected=tuple(
                 Rejected(row.row, row.id, row.reason) for row in rejected if row.part == number
             ),
-            unknown=rows.unknown,
+            unknown=unknown,
         )
         parts.append(Part(kind, data))
     held, began = None, table.get("classes_began")
     if "test_name" in table:
-        items = tuple(Item(row.id, row.prompt, _candidates(row, names)) for row in test)
+        tested = tuple(Item(row.id, row.prompt, _candidates(row, names)) for row in test)
         answers = {row.id: row.answer for row in test if row.answer is not None}
-        held = Dataset(table["test_name"], table["data_format"], items, answers, names)
+        held = Dataset(table["test_name"], table["data_format"], tested, answers, names)
     return Sources(
         tuple(parts),
         held,
@@ -150,24 +136,24 @@ def _items(
 ) -> tuple[dict[int, _Rows], list[int], list[int]]:
     """The items by part, the rows of erased ones, and what a model said of each."""
     places = {name: place for place, name in enumerate(names or ())}
-    parts: dict[int, _Rows] = {}
+    parts: dict[int, _Rows] = defaultdict(lambda: ([], {}, {}))
     erased, labels = list[int](), list[int]()
     for row, (record, is_erased) in enumerate(chain.from_iterable(read_items(store))):
-        rows = parts.setdefault(record.part, _Rows())
+        items, answers, unknown = parts[record.part]
         labels.append(-1 if record.model is None else record.model)
         if is_erased:
             erased.append(row)
             options = tuple(f"option {number}" for number in range(1, (record.size or 0) + 1))
-            rows.items.append(Item(record.id, ERASED, names or options))
+            items.append(Item(record.id, ERASED, names or options))
             continue
-        rows.items.append(Item(record.id, record.prompt, _candidates(record, names)))
+        items.append(Item(record.id, record.prompt, _candidates(record, names)))
         answer = record.answer
         if record.unknown is not None:
             answer = places.get(record.unknown)  # of a class that was added since
             if answer is None:
-                rows.unknown[record.id] = record.unknown
+                unknown[record.id] = record.unknown
         if answer is not None:
-            rows.answers[record.id] = answer
+            answers[record.id] = answer
     return parts, erased, labels
 
 

@@ -9,6 +9,7 @@ the ledger's row that names it, so that an interrupted run continues anywhere.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -17,13 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import PairBlock
+from stacksl.core.followers import loss_set
 from stacksl.core.heads.linear import PairHead
 from stacksl.core.heads.logistic import Strength
 from stacksl.core.learner import Learner
+from stacksl.core.scorers.newton import PairNewton
 from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
-from stacksl.lm import LanguageModel
+from stacksl.ledger.queries import LedgerReader
+from stacksl.lm import LanguageModel, Lesson
 from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.runs.loop.adapters import (
     Adapters,
@@ -32,19 +36,13 @@ from stacksl.runs.loop.adapters import (
     read_record,
 )
 from stacksl.runs.loop.game import ATTENDED, BEGINS, Background, Examples, at_once
-from stacksl.runs.loop.language_examples import (
-    labels_hash,
-    relearn,
-    renewable,
-    training_examples,
-)
 from stacksl.runs.loop.near_duplicates import NearDuplicates
 from stacksl.runs.loop.progress import Progress, Report
-from stacksl.runs.session.build_learner import prime
-from stacksl.runs.session.language import CHOOSE_BY
+from stacksl.runs.session.build_learner import fresh_scorer, prime
+from stacksl.runs.session.language import CHOOSE_BY, choices_of
 from stacksl.runs.settings.budget import due_at
-from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
+from stacksl.types import Label
 
 KEY = "adaptation"  # of the saved array
 
@@ -345,3 +343,80 @@ class LanguageTrainer:
 
     def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
         return lambda done, total: self._report(Progress(phase, done, total))
+
+
+# The examples of a refit: bought labels and, if the settings say so, skipped items ---------------
+
+
+def training_examples(
+    spec: RunSpec, examples: Examples, ledger: LedgerReader, base: PairBlock, scale: float
+) -> list[Lesson]:
+    """The training examples of the next refit, in the order in which the labels were learned.
+
+    Args:
+        spec: the run.
+        examples: the labels learned so far.
+        ledger: records the skipped rounds.
+        base: the features of epoch 0, whose offsets are the reference.
+        scale: the temperature, as a multiple of theirs.
+    """
+    lessons = []
+    for row, label, _ in examples.bought:
+        item = spec.dataset.items[row]
+        everything = tuple(range(len(item.candidates)))
+        candidates = loss_set(examples.shown.get(row, everything), label, len(everything))
+        lessons.append(Lesson(item, label, candidates, _reference(base, row, scale)))
+    if spec.settings.update.kl_on_skips:
+        for row in _skipped(examples, ledger):
+            item = spec.dataset.items[row]
+            everything = tuple(range(len(item.candidates)))
+            lessons.append(Lesson(item, None, everything, _reference(base, row, scale)))
+    return lessons
+
+
+def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[int]:
+    """The rows of all items that can still be asked or learned."""
+    corpus = examples.corpus
+    known = {row for row, _, _ in examples.bought}
+    known |= {corpus.row[purchase.item] for purchase in ledger.open_purchases()}
+    streamed = spec.settings.mode == "stream"  # a seen item is not asked any more
+    rows = enumerate(corpus.ids if streamed else ())
+    unavailable = {row for row, item in rows if ledger.has_decision(item)} | spec.sources.erased
+    return [row for row in range(len(corpus.ids)) if row in known or row not in unavailable]
+
+
+def relearn(spec: RunSpec, examples: Examples, learner: Learner) -> None:
+    """Rebuild the scorer from the labels learned, with the current features."""
+    scorer = learner.scorer
+    assert isinstance(scorer, PairNewton)
+    rounds = scorer.rounds
+    scorer.restore(fresh_scorer(spec.settings, examples.block).state())
+    for row, label, choice in examples.bought:
+        inputs = examples.block[row]
+        scorer.step(inputs, tuple(range(inputs.size)), choice, Label(label))
+    scorer.rounds = rounds
+
+
+def labels_hash(examples: Examples) -> str:
+    """A hash of the labels bought, in their order; a corrected one changes it."""
+    text = repr([(row, label) for row, label, _ in examples.bought])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _reference(base: PairBlock, row: int, scale: float) -> tuple[float, ...]:
+    offset = base[row].offset
+    return () if offset is None else tuple(float(score) / scale for score in offset)
+
+
+def _skipped(examples: Examples, ledger: LedgerReader) -> list[int]:
+    """The usable rows skipped since the last refit while labels were left."""
+    rows: list[int] = []
+    for row in ledger.rows():
+        if row.event == "refit" and "adapter" in row.payload:  # not where one only begins
+            rows.clear()
+        elif row.event == "round":
+            decision = row.decision()
+            if decision.status == "skipped" and decision.reason != "spent":
+                rows.append(examples.corpus.row[decision.item])
+    usable = examples.corpus.usable
+    return [row for row in rows if usable[row]]

@@ -38,10 +38,10 @@ from stacksl.models.metrics import wilson
 from stacksl.report.wording import MICRO, money
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.loop.game import Examples
+from stacksl.runs.session.language import choices_of
 from stacksl.runs.settings.budget import micro_units
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings
-from stacksl.runs.settings.language import choices_of
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item, copied

@@ -62,8 +62,14 @@ from stacksl.runs.session.setup import (
 )
 from stacksl.runs.settings.budget import accuracy_mark, promised_share, stop_rule
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.derived import MAP, expect_derived, note_derived
-from stacksl.runs.storage.folder import State, anchors, shown_facts
+from stacksl.runs.storage.folder import (
+    MAP,
+    State,
+    anchors,
+    expect_derived,
+    note_derived,
+    shown_facts,
+)
 from stacksl.runs.storage.status import CLOSED, SHORT, Record, expect_begun
 
 
@@ -77,11 +83,10 @@ class Session(Game):
         report: called with the progress.
         record: writes the state; None once the run has finished or failed.
         receipts: of the answers that had arrived when `play` began.
-        forecaster: of the accuracy, once it was played.
+        forecaster: of the accuracy, once it is played; `watch` knows the progress then.
         differing: annotators who answer in another way than the others, once it was played.
         proposed: groups of rows that look alike and like no class, once it was played.
         unimproved: a sentence where labels have not improved on class names; else empty.
-        watch: knows the progress, while it is played.
     """
 
     spec: RunSpec
@@ -89,11 +94,11 @@ class Session(Game):
     report: Report = silent
     record: Record | None = None
     receipts: list[Receipt] = field(default_factory=list)
-    forecaster: Forecaster | None = None
+    forecaster: Forecaster = field(init=False)
+    watch: Watch = field(init=False)
     differing: tuple[Differing, ...] = ()
     proposed: list[dict[str, Any]] = field(default_factory=list)
     unimproved: str = ""
-    watch: Watch | None = None
 
     @classmethod
     @contextmanager
@@ -278,7 +283,6 @@ class Session(Game):
 
     def _promised(self, record: Record) -> State | None:
         """Draw a look at the table, or judge it, and end; None where buying goes on after it."""
-        assert self.forecaster is not None
         record.facts.pop(SHORT, None)  # a look is drawn now, or the end says why none is
         look, due = open_look(self.ledger), list[str]()
         wanted = None if self.ledger.accounts.reached else self.forecaster.look
@@ -318,7 +322,6 @@ class Session(Game):
         if waits:
             self._note_waits(record)
         record.warn(getattr(self.labeler, "warnings", ()))
-        assert self.forecaster is not None
         record.facts["plan"] = self.forecaster.facts(ended=ended)
         if not ended:
             self._note_names(record, ended=False)
@@ -332,7 +335,6 @@ class Session(Game):
 
     def _note_names(self, record: Record, *, ended: bool) -> None:
         """Note whether the labels have improved on the class names."""
-        assert self.forecaster is not None
         over_names = self.forecaster.over_names(record.facts.get("over_names", {}), ended=ended)
         record.facts["over_names"] = over_names
         self.unimproved = over_names.get("sentence", "")
@@ -395,14 +397,13 @@ class Session(Game):
         self.learn(taken)
         learn_named(self.spec, self)
         settings = self.spec.settings
-        self.watch = watch = Watch(
-            settings.checkpoint_every, self, self.report, streams=settings.mode == "stream"
-        )
+        streams = settings.mode == "stream"
+        self.watch = Watch(settings.checkpoint_every, self, self.report, streams=streams)
         self.forecaster = Forecaster(self.spec, self)
         self.enough = self.forecaster.enough
         purchases = 0
         for posted in play(self, chooser_of(settings)):
-            watch(posted)
+            self.watch(posted)
             purchases += 1
             if monotonic() >= end:
                 return False
@@ -422,7 +423,7 @@ class Session(Game):
         if self.trainer.due and not self.skips_refit:
             if self.trainer.refit():
                 self.save()
-            if self.watch is not None and self.labeler.repeatable:  # of people it would tell much
+            if self.labeler.repeatable:  # of people it would tell much
                 self.report(replace(self.watch.state(), refitted=True))
 
 

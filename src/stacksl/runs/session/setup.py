@@ -31,7 +31,7 @@ from stacksl.lm import LanguageModel
 from stacksl.runs.finish.forecasting import LOOKS
 from stacksl.runs.finish.promising import before_a_look, doubted, expected_labels
 from stacksl.runs.items.sources import Sources
-from stacksl.runs.items.stored import given_of, records_of
+from stacksl.runs.items.stored import records_of, records_of_test, rejected_of
 from stacksl.runs.loop.class_names import class_name_rows
 from stacksl.runs.loop.covering import StreamCoverage
 from stacksl.runs.loop.game import Examples, PurchaseLimits
@@ -58,8 +58,7 @@ from stacksl.runs.session.model_labels import (
 from stacksl.runs.settings.budget import accuracy_mark, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.derived import MAP
-from stacksl.runs.storage.folder import SECRET, class_setting
+from stacksl.runs.storage.folder import MAP, SECRET, class_setting
 from stacksl.runs.storage.status import EXPECTED, SHORT, name_of
 
 
@@ -215,7 +214,8 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
         items=records_of(spec.sources),
         settings=spec.table() | own,
         facts=facts,
-        **given_of(spec.sources),
+        test=records_of_test(spec.sources),
+        rejected=rejected_of(spec.sources),
     ).close()
 
 
@@ -230,9 +230,7 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
     if asks_local(settings):
         expect_local(settings)
     elif settings.labeler != FILE and not asks_model(settings):
-        make_labeler(
-            settings.labeler, answers=sources.revealed, sizes=sources.sizes, seed=settings.seed
-        )
+        _registered(settings, sources)
 
 
 def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples) -> Labeler:
@@ -243,9 +241,9 @@ def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples) -> Labeler:
         return chat_labeler(spec, partial(shots_of, examples, spec.settings.server.shots))
     if asks_local(spec.settings):
         return LocalLabeler(spec)
-    return make_labeler(
-        spec.settings.labeler,
-        answers=spec.sources.revealed,
-        sizes=spec.sources.sizes,
-        seed=spec.settings.seed,
-    )
+    return _registered(spec.settings, spec.sources)
+
+
+def _registered(settings: Settings, sources: Sources) -> Labeler:
+    answers, sizes = sources.revealed, sources.sizes
+    return make_labeler(settings.labeler, answers=answers, sizes=sizes, seed=settings.seed)

@@ -11,12 +11,13 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Final, Literal
 
 from stacksl.data import Classes
 from stacksl.errors import LedgerError, RunError, RunLocked
@@ -30,6 +31,7 @@ from stacksl.ledger.store.schema import ERASING
 from stacksl.ledger.store.settings import (
     Setting,
     expect_digest,
+    other_derived,
     read_classes,
     read_settings,
     read_state,
@@ -49,6 +51,11 @@ NO_TEXT = "no-text"  # the folder of what may be forwarded
 RECORDS = (FACTS, "report.html", "README.md", f"{NO_TEXT}/report.html", f"{NO_TEXT}/README.md")
 """The files that name the ledger's head: one that was cut, or rewritten, differs from them."""
 HEAD = re.compile(rb"(\d{1,18}) rows, last ([0-9a-f]{64})")  # as `facts_of` writes it
+MAP: Final = "features/map.safetensors"  # fitted on the texts of all items
+MODEL: Final = "model"
+ADAPTED: Final = "lm.json"  # in the folder of an adapted model
+DERIVED: Final = (MODEL, FACTS, "report.html", "README.md", NO_TEXT)
+"""What a finished run has apart from its database, made again by a resume when it is deleted."""
 STARTED = {LOCK, "features", "model"}
 """What a start that was cut off before `run.db` leaves, besides drafts."""
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
@@ -377,3 +384,67 @@ def sealed(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
     return frozenset(
         str(row.item) for row in rows if row.event == "reserved" and row.purpose == "audit"
     )
+
+
+# Files that are made from a run ------------------------------------------------------------------
+#
+# They are known by their digests in `derived` rows of its chain; the newest row of a name counts. A
+# file is written before its row: a run that was cut off between the two has not ended, and a resume
+# makes the file again. The weights of an adapter are compared with the digests in its `lm.json`
+# where they are loaded, and by `ledger verify`.
+
+
+def note_derived(folder: RunFolder, ledger: Ledger, *names: str) -> None:
+    """Record in the `ledger` that files of these names were made."""
+    ledger.note_derived(dict(digests(folder, names)))
+
+
+def expect_derived(folder: RunFolder, *names: str) -> None:
+    """Compare files of these names with their rows; a missing one is as good.
+
+    Raises:
+        RunError: naming the first that is not the one which was made last.
+    """
+    with opened(folder.database, readonly=True) as store:
+        changed = other_derived(store, dict(digests(folder, names)))
+    for name in changed:
+        raise RunError(
+            f"{folder.path / name} is not the one that the ledger of this run records: it was"
+            f" edited, is of another run, or was not written to its end; {_remedy(folder, name)}"
+        )
+
+
+def expect_all_derived(folder: RunFolder) -> None:
+    """Compare all derived files with their rows; of a run that is cut off the feature map alone."""
+    ended = folder.read_state()["state"] in ("finished", "waiting")
+    expect_derived(folder, MAP, *((MODEL, *RECORDS) if ended else ()))
+    if ended and (folder.model / ADAPTED).is_file():
+        from stacksl.lm.export.folder import expect_whole
+
+        expect_whole(folder.model)
+
+
+def _remedy(folder: RunFolder, name: str) -> str:
+    if name == MAP:
+        return "restore it from a copy"
+    if name in (MODEL, FACTS):
+        return f"delete it, and `stacksl resume {folder.path}` makes it again"
+    option = " --no-text" if name.startswith(NO_TEXT) else ""
+    return f"`stacksl report {folder.path}{option}` writes it again"
+
+
+def digests(folder: RunFolder, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The name and SHA-256 of each of these files that is there; of a folder that of its files."""
+    for name in names:
+        place = folder.path / name
+        if place.is_file():
+            yield name, _digest(place)
+            continue
+        # of an adapted model one file has the digests of the others
+        files = [place / ADAPTED] if (place / ADAPTED).is_file() else sorted(place.glob("[!.]*"))
+        if listed := [f"{_digest(file)} {file.name}" for file in files if file.is_file()]:
+            yield name, sha256("\n".join(listed).encode()).hexdigest()
+
+
+def _digest(file: Path) -> str:
+    return sha256(file.read_bytes()).hexdigest()

@@ -24,8 +24,16 @@ from stacksl.report.wording import MICRO, count, money, of_run, plural
 from stacksl.runs.items.stored import differing
 from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.derived import MODEL, expect_derived
-from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State, shown_facts
+from stacksl.runs.storage.folder import (
+    DATABASE,
+    FACTS,
+    MODEL,
+    TIMES,
+    RunFolder,
+    State,
+    expect_derived,
+    shown_facts,
+)
 
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 SHORT = "short"  # a warning of the terms of now: the budget may end before a look at the table
