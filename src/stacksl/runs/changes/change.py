@@ -182,12 +182,7 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
             " --add-class, --reopen, --add-annotator, --labeler, --stop-when or --set, or an option"
             " of who answers, such as --away"
         )
-    wanted = _with_annotators(_with_labeler(spec, change.labeler), change.annotators)
-    if change.stop_when is not None:
-        wanted = _with_settings(wanted, {"stop_when": change.stop_when})
-    if change.training:
-        wanted = _with_training(wanted, change)
-    wanted = _with_classes(wanted, change.classes)
+    wanted = _with_classes(_with_settings(spec, change), change.classes)
     if change.reopen:
         _expect_classes(spec)
     for path in change.items:
@@ -339,28 +334,54 @@ def _tidy(text: str) -> str:
     return " ".join(text.split())
 
 
-# Who answers ---------------------------------------------------------------------------------
+# Settings -------------------------------------------------------------------------------------
 
 
-def _with_labeler(spec: RunSpec, name: str | None) -> RunSpec:
-    """The spec with another labeler.
+def _settings_of(spec: RunSpec, change: Change) -> dict[str, Any]:
+    """The settings that a change has, by dotted name."""
+    names = ",".join([*annotators_of(spec.settings.annotators), *change.annotators])
+    given = {
+        "annotators": names if change.annotators else None,
+        "labeler": change.labeler,
+        "stop_when": change.stop_when,
+    }
+    return {**change.training, **{k: value for k, value in given.items() if value is not None}}
+
+
+def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
+    """The spec with the settings of a change, which are checked together with the rest.
 
     Raises:
-        StackslError: it cannot answer the run's items.
+        StackslError: they are wrong, or the labeler cannot answer the run's items.
     """
-    if name is None:
+    if not (values := _settings_of(spec, change)):
         return spec
-    wanted = _with_settings(spec, {"labeler": name})
-    if spec.audit and (asks_model(wanted.settings) or asks_local(wanted.settings)):
-        raise SettingsError(
-            f"an audit is answered by people, and {name} is a model: give another labeler"
+    if change.training:
+        _expect_training(spec, change)
+    labeler = spec.settings.labeler if change.labeler is None else change.labeler
+    if change.annotators and labeler != FILE:
+        raise RunError(
+            f"the labels of the run {spec.folder.path} come from '{labeler}', not from people:"
+            " annotators are added to runs with --labeler file"
         )
-    check_labeler(wanted.settings, spec.sources)
-    return wanted
+    mistakes, flat = list[str](), {**spec.settings.flat(), **values}
+    settings = validated({k: v for k, v in flat.items() if v is not None}, mistakes)
+    if mistakes := mistakes or [*unknown_names(settings), *conflicts(settings, set(values))]:
+        raise SettingsError("; ".join(mistakes))
+    if change.labeler is not None:
+        if spec.audit and (asks_model(settings) or asks_local(settings)):
+            raise SettingsError(
+                f"an audit is answered by people, and {labeler} is a model: give another labeler"
+            )
+        check_labeler(settings, spec.sources)
+    if change.training:
+        expect_room(settings, spec.dataset.items, spec.budget.labels)
+    origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
+    return replace(spec, resolved=replace(spec.resolved, settings=settings, origin=origin))
 
 
-def _with_training(spec: RunSpec, change: Change) -> RunSpec:
-    """The spec with other settings of training, on which no label that was bought depends."""
+def _expect_training(spec: RunSpec, change: Change) -> None:
+    """Check that no label that was bought depends on the settings of training."""
     known = spec.settings.flat()
     if unknown := sorted(change.training.keys() - known.keys()):
         raise SettingsError(unknown_setting(unknown[0]))
@@ -375,33 +396,6 @@ def _with_training(spec: RunSpec, change: Change) -> RunSpec:
         raise RunError(
             f"the run {spec.folder.path} has finished, and no refit is left: give --budget as well"
         )
-    wanted = _with_settings(spec, change.training)
-    expect_room(wanted.settings, wanted.dataset.items, wanted.budget.labels)
-    return wanted
-
-
-def _with_settings(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
-    """The spec with other settings, which are checked together with the rest."""
-    mistakes, flat = list[str](), {**spec.settings.flat(), **values}
-    settings = validated({k: v for k, v in flat.items() if v is not None}, mistakes)
-    if mistakes := mistakes or [*unknown_names(settings), *conflicts(settings, set(values))]:
-        raise SettingsError("; ".join(mistakes))
-    origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
-    return replace(spec, resolved=replace(spec.resolved, settings=settings, origin=origin))
-
-
-def _with_annotators(spec: RunSpec, added: Sequence[str]) -> RunSpec:
-    """The spec with more annotators, who get rows that are assigned from now on."""
-    if not added:
-        return spec
-    settings = spec.settings
-    if settings.labeler != FILE:
-        raise RunError(
-            f"the labels of the run {spec.folder.path} come from '{settings.labeler}', not from"
-            " people: annotators are added to runs with --labeler file"
-        )
-    names = [*annotators_of(settings.annotators), *added]
-    return _with_settings(spec, {"annotators": ",".join(names)})
 
 
 # On disk --------------------------------------------------------------------------------------
@@ -419,23 +413,18 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         values |= {"labels_now": wanted.now.labels, "audits_now": wanted.now.audits}
         values |= {"further_now": wanted.now.further} if wanted.now.further else {}
         values |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
-    checked = wanted.settings.flat()
-    chosen = {name: checked[name] for name in change.training}
-    report: dict[str, Any] = {}
-    if chosen:
-        report["set"] = [f"{name}={value}" for name, value in chosen.items()]
-    if change.annotators:
-        chosen["annotators"] = wanted.settings.annotators
-        if len(annotators_of(spec.settings.annotators)) == 1:
-            values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
-    if change.labeler is not None:
-        chosen["labeler"] = change.labeler
-    if change.budget is not None:
-        chosen["budget"] = change.budget
-    if change.stop_when is not None:
-        chosen["stop_when"] = report["stop_when"] = change.stop_when
+    if change.annotators and len(annotators_of(spec.settings.annotators)) == 1:
+        values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
+    checked, names = wanted.settings.flat(), _settings_of(spec, change)
+    chosen = {name: checked[name] for name in names}
+    chosen |= {} if change.budget is None else {"budget": change.budget}
     changes = {name: Setting(value) for name, value in values.items()}
     changes |= {name: Setting(value, "flag") for name, value in chosen.items()}
+    report: dict[str, Any] = {}
+    if change.training:
+        report["set"] = [f"{name}={checked[name]}" for name in change.training]
+    if change.stop_when is not None:
+        report["stop_when"] = change.stop_when
     if change.classes and (classes := wanted.sources.classes) is not None:
         changes[CLASSES] = class_setting(classes)
     if change.annotators:

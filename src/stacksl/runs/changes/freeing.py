@@ -99,58 +99,70 @@ def free_rows(
         RunError: no such row is open, an annotator is unknown, or nobody would be left to answer.
     """
     named = [*away, *back, *set_aside, *keep, *([free] if isinstance(free, str) else [])]
-    wanted = {clean_key(key) for key in keys}
-    with folder.locked():
-        people_answer = folder.resolved().get("labeler") == FILE
-        if free is True and not (named or wanted or people_answer):
-            return _free_questions(folder, drop, dry_run=dry_run)
+    with folder.locked(), Ledger.open(folder.database) as ledger:
+        if free is True and not (named or keys) and folder.resolved().get("labeler") != FILE:
+            return _free_questions(folder, ledger, drop, dry_run=dry_run)
         table = expect_people(folder)
         known, before = annotators_of(table["annotators"]), away_from(table)
-        if unknown := [name for name in named if name not in known]:
-            raise RunError(
-                f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}"
-            )
-        if present := [name for name in back if name not in before]:
-            raise RunError(
-                f"expected --back with an annotator who is away, got '{present[0]}': away"
-                f" {'is nobody' if not before else 'are ' + ', '.join(sorted(before))}"
-            )
+        _expect_annotators(named, known, back, before)
         if drop and not (away or set_aside or free or keys):
             raise RunError(
                 "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
             )
         absent = (before | set(away)) - set(back)
-        with Ledger.open(folder.database) as ledger:
-            unavailable = absent | (ledger.set_aside | set(set_aside)) - set(keep)
-            if (away or set_aside) and unavailable >= set(known):
-                raise RunError(
-                    f"expected an annotator left to answer, got all of {', '.join(known)} away or"
-                    " set aside: leave one out, call one back with --back, or add one with"
-                    " `stacksl change --add-annotator`"
-                )
-            leases = _leases(ledger, wanted, free, {*away, *set_aside})
-            if not leases and (free or keys):
-                raise RunError(
-                    f"no such row of the run {folder.path} is open: `stacksl status {folder.path}`"
-                    " lists the sheets that have open rows"
-                )
-            looks = bool(table.get("further_now") or table.get("further_labels"))
-            _warn_of_few(folder, table, len({*known} - unavailable), looks)
-            if dry_run:
-                return len(leases)
-            with ledger.together():
-                if away or back:
-                    leaving, returning = sorted(absent - before), sorted(before - absent)
-                    codes = {"away": ledger.codes_of(leaving), "back": ledger.codes_of(returning)}
-                    ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, report=codes)
-                if set_aside or keep or (back and looks):
-                    reopen(folder, ledger)
-                for event, names in (("set_aside", set_aside), ("kept", keep)):
-                    for name in names:
-                        ledger.set_standing(event, name)
-                dropped = leases if drop else _second(ledger, leases) if away or set_aside else []
-                ledger.free(leases, dropped)
+        unavailable = absent | (ledger.set_aside | set(set_aside)) - set(keep)
+        if (away or set_aside) and unavailable >= set(known):
+            raise RunError(
+                f"expected an annotator left to answer, got all of {', '.join(known)} away or set"
+                " aside: leave one out, call one back with --back, or add one with `stacksl change"
+                " --add-annotator`"
+            )
+        leases = _leases(ledger, {clean_key(key) for key in keys}, free, {*away, *set_aside})
+        if not leases and (free or keys):
+            raise RunError(
+                f"no such row of the run {folder.path} is open: `stacksl status {folder.path}`"
+                " lists the sheets that have open rows"
+            )
+        looks = bool(table.get("further_now") or table.get("further_labels"))
+        _warn_of_few(folder, table, len({*known} - unavailable), looks)
+        if dry_run:
+            return len(leases)
+        with ledger.together():
+            if away or back:
+                leaving, returning = sorted(absent - before), sorted(before - absent)
+                codes = {"away": ledger.codes_of(leaving), "back": ledger.codes_of(returning)}
+                ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, report=codes)
+            if set_aside or keep or (back and looks):
+                reopen(folder, ledger)
+            for event, names in (("set_aside", set_aside), ("kept", keep)):
+                for name in names:
+                    ledger.set_standing(event, name)
+            dropped = leases if drop else _second(ledger, leases) if away or set_aside else []
+            ledger.free(leases, dropped)
     return len(leases)
+
+
+def _free_questions(folder: RunFolder, ledger: Ledger, drop: bool, *, dry_run: bool) -> int:
+    """Free the open questions of a run that a program answers; how many there are."""
+    leases = ledger.open_purchases()
+    if not leases:
+        raise RunError(f"no question of the run {folder.path} is open: nothing is to be freed")
+    if not dry_run:
+        ledger.free(leases, leases if drop else ())
+    return len(leases)
+
+
+def _expect_annotators(
+    named: Sequence[str], known: Sequence[str], back: Sequence[str], away: Set[str]
+) -> None:
+    """Check that those `named` are annotators, and that who is called `back` is `away`."""
+    if unknown := [name for name in named if name not in known]:
+        raise RunError(f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}")
+    if present := [name for name in back if name not in away]:
+        raise RunError(
+            f"expected --back with an annotator who is away, got '{present[0]}': away"
+            f" {'is nobody' if not away else 'are ' + ', '.join(sorted(away))}"
+        )
 
 
 def _warn_of_few(folder: RunFolder, table: Mapping[str, Any], left: int, looks: bool) -> None:
@@ -164,17 +176,6 @@ def _warn_of_few(folder: RunFolder, table: Mapping[str, Any], left: int, looks: 
             f" {folder.path} --add-annotator NAME`, or wait until one is back",
             stacklevel=4,
         )
-
-
-def _free_questions(folder: RunFolder, drop: bool, *, dry_run: bool) -> int:
-    """Free the open questions of a run that a program answers; how many there are."""
-    with Ledger.open(folder.database) as ledger:
-        leases = ledger.open_purchases()
-        if not leases:
-            raise RunError(f"no question of the run {folder.path} is open: nothing is to be freed")
-        if not dry_run:
-            ledger.free(leases, leases if drop else ())
-    return len(leases)
 
 
 def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) -> list[Purchase]:

@@ -229,8 +229,7 @@ class Session(Game):
             state = self._played(record)
             record.write(state)
         if state == "waiting":
-            record.keep()
-            self.record = record
+            record.before, self.record = None, record
         return state
 
     def _played(self, record: Record) -> State:

@@ -336,7 +336,7 @@ class Record:
 
     folder: RunFolder
     facts: dict[str, Any]
-    _before: dict[str, Any]
+    before: dict[str, Any] | None
 
     @classmethod
     def resume(cls, spec: RunSpec, labeler: Labeler | None) -> Record:
@@ -381,14 +381,10 @@ class Record:
         """Write the state of the run."""
         self.folder.write_state(state, **self.facts)
 
-    def keep(self) -> None:
-        """The state on disk is the one to leave behind."""
-        self._before = {}
-
     def restore_before(self) -> None:
-        """Write the state from before the run was opened, since it was not played."""
-        if self._before:
-            self.folder.write_state(**self._before)
+        """Write the state from `before` the run was opened, if it was not played since."""
+        if self.before is not None:
+            self.folder.write_state(**self.before)
 
     @contextmanager
     def recording_failure(self) -> Iterator[None]:
