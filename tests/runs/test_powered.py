@@ -15,6 +15,7 @@ from stacksl.models.metrics import Powers, moments, reference_size, rows_of, wil
 from stacksl.models.second_look import looked
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.items.corpus import Role
+from stacksl.runs.items.roles import corpus_of
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
@@ -138,7 +139,7 @@ def done(tmp_path_factory):
 def set_aside(done) -> list[str]:
     with Session.open(RunSpec.open(done.folder)) as session:
         corpus = session.corpus
-        assert corpus.compared == list(corpus.reference)
+        assert corpus.compared == corpus_of(session.spec).compared
         apart = session.trainer.source().apart
         assert apart.issuperset(corpus.compared), "the graph of neighbors has none of them"
         return [corpus.ids[row] for row in np.flatnonzero(corpus.roles == Role.REFERENCE)]

@@ -56,7 +56,7 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
         reason = "the run has not waited or ended yet: ask again then"
         return _forecast(0, 0, 0, None, None, reason)
     level = None if noted["level"] is None else Normal(**noted["level"])
-    known = not {"model", "adapt"} & table.keys() and folder.classes() is not None
+    known = "lm.model" not in table and folder.classes() is not None
     known &= Path(table.get("model_labels") or "/").is_absolute()  # else they are a column
     reason = "" if level else "too few labels have been learned yet" if known else UNKNOWN
     price = int(table["price_micro"]) if "money_micro" in table else None
@@ -78,31 +78,23 @@ def _forecast(
 ) -> dict[str, Any]:
     """The forecast from a level at `labels`; before the first, the level is that at 100.
 
-    Args:
-        labels: learned so far.
-        options: K.
-        most: items that can be bought.
-        price: of a label, in micro-units.
-        level: the logit of the accuracy; None where nothing can be estimated.
-        reason: why.
+    The level is the logit of the accuracy, None for a `reason`; `most` items can be bought.
     """
     from stacksl.models.forecast import GROWTH, accuracy_at
 
-    rows: list[dict[str, Any]] = []
-    now = None
-    if level is not None:
-        at = labels or LABELS[0]
-        for wanted in LABELS:
-            if labels < wanted <= most:
-                estimate = accuracy_at(GROWTH, level, at, wanted, options)
-                cost = None if price is None else (wanted - labels) * price / MICRO
-                row = {"labels": wanted, "more": wanted - labels, "cost": cost}
-                rows.append(
-                    {**row, "accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
-                )
-        if labels:
-            estimate = accuracy_at(GROWTH, level, at, at, options)
-            now = {"accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
+    def estimated(wanted: int) -> dict[str, Any] | None:
+        if level is None:
+            return None
+        estimate = accuracy_at(GROWTH, level, labels or LABELS[0], wanted, options)
+        return {"accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
+
+    rows = []
+    for wanted in (n for n in LABELS if labels < n <= most):
+        more = wanted - labels
+        cost = None if price is None else more * price / MICRO
+        if (estimate := estimated(wanted)) is not None:
+            rows.append({"labels": wanted, "more": more, "cost": cost, **estimate})
+    now = estimated(labels) if labels else None
     return {"labels": labels, "rests_on": "", "now": now, "expected": rows, "reason": reason}
 
 

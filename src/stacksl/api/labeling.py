@@ -177,15 +177,24 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
         handed = ledger.private.handed()
         keys: dict[Any, str] = {(r.item, r.slot, r.annotator): r.key for r in handed}
         set_aside = ledger.set_aside
-    visible = [row for row in bought if row["item"] not in hidden]
-    answered = [row for row in visible if row["state"] == "answered"]
-    people = {} if names else _numbers(spec, bought)
-    rows = [
-        _answer(row, items.get(str(row["item"])), when, people)
-        | {"set_aside": row["labeler"] in set_aside}
-        | {"key": keys.get((row["item"], row["slot"], row["labeler"]))}
-        for row in answered
-    ]
+    visible: list[dict[str, Any]] = [row for row in bought if row["item"] not in hidden]
+    people, rows = {} if names else _numbers(spec, bought), []
+    for row in (row for row in visible if row["state"] == "answered"):
+        item, index, who = items.get(row["item"]), row["answer"], row["labeler"]
+        time = datetime.fromtimestamp(when[row["item"], row["slot"]], UTC)
+        cells = {
+            "item": row["item"],
+            "key": keys.get((row["item"], row["slot"], who)),
+            "text": None if item is None else item.prompt,
+            "label": None if item is None or index is None else item.candidates[index],
+            "said": row["said"],
+            "labeler": people.get(who, who),
+            "time": time.isoformat(timespec="seconds"),
+            "price": row["price"] / MICRO,
+            "purpose": row["purpose"],
+            "set_aside": who in set_aside,
+        }
+        rows.append(cells)
     return spec, Labeled(COLUMNS, rows, len(bought) - len(visible))
 
 
@@ -199,23 +208,6 @@ def _numbers(spec: RunSpec, bought: Sequence[Mapping[str, Any]]) -> dict[str, st
     others = (row["labeler"] for row in answered if row["purpose"] != "owned")
     people = dict.fromkeys([*annotators_of(spec.settings.annotators), *others])
     return {name: f"annotator {number}" for number, name in enumerate(people, 1)}
-
-
-def _answer(
-    row: Mapping[str, Any], item: Item | None, when: Mapping[Any, float], people: Mapping[str, str]
-) -> dict[str, Any]:
-    index = row["answer"]
-    time = datetime.fromtimestamp(when[row["item"], row["slot"]], UTC)
-    return {
-        "item": row["item"],
-        "text": None if item is None else item.prompt,
-        "label": None if item is None or index is None else item.candidates[index],
-        "said": row["said"],
-        "labeler": people.get(row["labeler"], row["labeler"]),
-        "time": time.isoformat(timespec="seconds"),
-        "price": row["price"] / MICRO,
-        "purpose": row["purpose"],
-    }
 
 
 def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
@@ -375,10 +367,7 @@ def _prefix(names: Iterable[str], columns: Iterable[str], word: str) -> str:
 def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
     """Write the bought answers; how many purchases of the audit of a run that goes on are left out.
 
-    Args:
-        run: the run.
-        path: its end says the format.
-        names: whether people are named.
+    The end of `path` says the format. People are numbered, or have their `names`.
 
     Raises:
         SettingsError: the name ends in no known kind, or is that of a file of the run.

@@ -299,7 +299,16 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
             " cannot hold: write each name on one line in the data, and start a new run"
         )
     for name in added:
-        _expect_new(name, {normal(present): index for index, present in enumerate(names)})
+        if not (plain := normal(name)) or "\0" in name:
+            raise SettingsError(
+                "a class needs a name of one character or more: give --add-class NAME"
+            )
+        known = [normal(present) for present in names]
+        if plain in known:
+            raise SettingsError(
+                f"the run already has the class, as number {known.index(plain) + 1} of"
+                f" {len(known)} (but for case and spaces): choose another name"
+            )
         names.append(_tidy(name))
     tidy = {_tidy(name): _tidy(description) for name, description in added.items()}
     return replace(spec, sources=spec.sources.with_added_classes(tidy))
@@ -316,17 +325,6 @@ def _expect_classes(spec: RunSpec) -> None:
         raise RunError(
             f"the items of the run {spec.folder.path} have their own options, and a class is added"
             " to a fixed list of classes: correct the options in the data, and start a new run"
-        )
-
-
-def _expect_new(name: str, known: Mapping[str, int]) -> None:
-    plain = normal(name)
-    if not plain or "\0" in name:
-        raise SettingsError("a class needs a name of one character or more: give --add-class NAME")
-    if plain in known:
-        raise SettingsError(
-            f"the run already has the class, as number {known[plain] + 1} of {len(known)} (but for"
-            " case and spaces): choose another name"
         )
 
 

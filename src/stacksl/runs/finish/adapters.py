@@ -32,12 +32,6 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import TIMES
 from stacksl.types import copied
 
-REPORTED = (
-    "examples", "steps", "clipped", "seconds", "tokens",
-    "loss", "loss_clipped", "largest", "largest_clipped", "kl",
-)  # fmt: skip
-"""What the record of a refit says of its training."""
-
 
 class AdapterEnding:
     """The end of a run whose model is an adapter; the methods are those of `HeadEnding`."""
@@ -105,7 +99,7 @@ class AdapterEnding:
             training=training_of(self.lm.choices, uncovered),
             cuts=self._cuts(about),
             refits=tuple(
-                copied(f.AdapterRefit, refit, **{k: refit.trained[k] for k in REPORTED})
+                f.AdapterRefit(refit.number, refit.labels, **refit.trained)
                 for refit in self._history()
             ),
         )
@@ -182,9 +176,7 @@ def _seconds(state: Mapping[str, Any]) -> float | None:
 def training_of(choices: ModelChoices, without: int = 0) -> tuple[Named, ...]:
     """The adapter's shape and the settings of a refit, under names to show.
 
-    Args:
-        choices: of the model.
-        without: numbers in stacks of matrices, which get no adapter.
+    So many numbers in stacks of matrices are `without` an adapter.
     """
     lora, recipe = choices.lora, choices.training
     begun = lora.start and (Path(lora.start).name if Path(lora.start).is_absolute() else lora.start)

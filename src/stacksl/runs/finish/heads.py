@@ -14,7 +14,7 @@ from stacksl.core.heads.abstaining import FEWEST, Threshold, best_threshold, sta
 from stacksl.core.heads.linear import MixedHead
 from stacksl.core.heads.logistic import folds_of
 from stacksl.core.rng import generator
-from stacksl.core.scorers import Head, Scorer
+from stacksl.core.scorers import Head
 from stacksl.features import FeatureMap
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audit, Audited, judge_audit
@@ -33,6 +33,7 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 
 CURVE = (0.1, 0.25, 0.5)  # shares of the labels at which the curve is drawn, besides all of them
@@ -57,7 +58,7 @@ class HeadEnding:
     def test(self) -> Tested:
         """The final model and models of fewer labels on the test file, if there is one."""
         trainer, test = linear_trainer(self.game), self.spec.test
-        threshold = self._threshold(trainer)
+        threshold = train_threshold(trainer, self.spec.settings)
         self.report(Progress("refit", 1, 1))
         if test is None:
             return Tested(threshold=threshold)
@@ -180,15 +181,11 @@ class HeadEnding:
         bought = [*game.examples.bought, *audited]
         wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
         wider.head = wider.as_if(len(bought), game.learner.scorer)
-        return wider.head, self._threshold(wider)
+        return wider.head, train_threshold(wider, self.spec.settings)
 
     def _model(self, head: Head | None, abstaining: Threshold | None = None) -> Model:
         data, scorer = self.spec.dataset, self.game.learner.scorer
         return Model(self.features, scorer, head, data.classes, data.columns, abstaining)
-
-    def _threshold(self, trainer: LinearTrainer) -> Threshold | None:
-        """The threshold below which the model abstains, from answers of none of these, if any."""
-        return train_threshold(trainer, fresh_scorer(self.spec.settings, trainer.examples.block))
 
     def _curve(
         self, upto: int, block: Block, measure: Callable[[list[Array]], Evaluation | Audited]
@@ -246,14 +243,13 @@ def unnamed(ledger: LedgerReader) -> list[str]:
     return [item for item in answered_none if item not in named]
 
 
-def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | None:
+def train_threshold(trainer: LinearTrainer, settings: Settings) -> Threshold | None:
     """The threshold for the final model of `trainer`; None with too few labels or none-of-these.
 
     Every probability is from a model that was not fitted on the item: the bought labels are held
     out in three folds, and each other item is scored by one of the three models. Those have two
     thirds of the labels, so their probabilities are slightly lower than the final model's. The
-    probabilities of items never asked give the weights of the bought ones (`stands_for`). The
-    scorer `untouched` is in its initial state.
+    probabilities of items never asked give the weights of the bought ones (`stands_for`).
     """
     examples = trainer.examples
     rows = [examples.corpus.row[item] for item in unnamed(trainer.ledger)]
@@ -262,7 +258,7 @@ def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | No
     bought = np.array([row for row, _, _ in examples.bought], dtype=np.int64)
     if trainer.column is not None or trainer.head is None or min(len(none), len(bought)) < FEWEST:
         return None
-    rng = generator(trainer.seed, "abstain")
+    rng, untouched = generator(trainer.seed, "abstain"), fresh_scorer(settings, examples.block)
     sample, represented = _unasked(trainer, rng)
     parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, sample)]
     held_out = list[list[Array]]()

@@ -40,7 +40,6 @@ class Corpus:
         roles: (n,) the `Role` of each item.
         began: the order at the start of the run, which fixed the horizon and the gate's start.
         drawn: the rows of the first audit, in the order drawn.
-        reference: the rows set aside for the audit, in ascending order.
         looked_at: rows of audits that are of the model's part of the table. The model treats them
             like its other rows, but nothing is learned from their answers.
         ids: of all items; `row` is the inverse, from an id to its row.
@@ -51,7 +50,6 @@ class Corpus:
     roles: NDArray[np.int8]
     began: Sequence[int] = ()
     drawn: Sequence[int] = ()
-    reference: Sequence[int] = ()
     looked_at: frozenset[int] = frozenset()
     ids: Sequence[str] = field(init=False)
     row: Mapping[str, int] = field(init=False)

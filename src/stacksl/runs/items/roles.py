@@ -35,8 +35,7 @@ def corpus_of(spec: RunSpec) -> Corpus:
     corpus.assign(Role.DUPLICATE, held)
     corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.sources.owned))
     corpus.assign(Role.AUDIT, drawn)
-    corpus.reference = reference_rows(spec, drawn)
-    corpus.assign(Role.REFERENCE, corpus.reference)
+    corpus.assign(Role.REFERENCE, reference_rows(spec, drawn))
     reserved = corpus.outside_pool()
     began = [row for row in order_of(settings.order, settings.seed, count) if row not in reserved]
     corpus.began, corpus.drawn, corpus.order = began, drawn, [*began]

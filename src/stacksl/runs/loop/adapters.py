@@ -85,22 +85,17 @@ class Adapters:
         """Load the adapter of refit `number`, with its temperature; 0 is the initial one."""
         if self._current == number:
             return
+        self._current = -1  # none, until the adapter is verified
         if number:
-            self._load(number)
+            place = _place(self.folder, number)
+            if self.model.take(place) != history(self.folder, number)[-1].fingerprint:
+                raise _other(place)
         else:
             self.model.reset()
         refits = (row.payload for row in self._ledger.rows(only=("refit",)))
         refit = next((refit for refit in refits if refit.get("adapter") == number), None)
         self.model.rescale(float(refit["temperature"]) if number and refit else None)
         self._current = number
-
-    def _load(self, number: int) -> None:
-        """Load the adapter of refit `number`, and verify it against its record."""
-        place = _place(self.folder, number)
-        self._current = -1  # none, until the adapter is verified
-        record = history(self.folder, number)[-1]
-        if self.model.take(place) != record.fingerprint:
-            raise _other(place)
 
     def refit(
         self,

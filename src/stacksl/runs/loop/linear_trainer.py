@@ -248,7 +248,10 @@ class LinearTrainer:
     def _doubted(
         self, labels: Rows, unasked: Sequence[int], errors: float, *, tune: bool
     ) -> tuple[Doubt, Head | None]:
-        """The doubt about the column, and at the end the final model."""
+        """The doubt about the column, and at the end the final model.
+
+        On the way, where a promise rests on it, with how many labels `unasked` may be wrong.
+        """
         assert self.column is not None
         prompts = [normal(item.prompt) for item in self.examples.corpus.items]
         texts = np.unique(prompts, return_inverse=True)[1]
@@ -256,27 +259,15 @@ class LinearTrainer:
         head = fitted_on(self.examples.block, labels, self.seed) if tune else None
         doubt = doubt_of(policies, texts, self.column, labels)
         if self.by_final and not tune and len(self.examples.bought) >= FEWEST:
-            self._note_doubt(policies, doubt, unasked, errors)
+            # held-out policies of the rows asked say how far the doubt is to be taken
+            block = self.examples.block
+            assert isinstance(block, SharedBlock)
+            rows, gold = _split(self.examples.bought)
+            sure = policies[rows, doubt.label[rows]].astype(np.float64)
+            right = (doubt.label[rows] == gold).astype(np.float64)
+            weight = represented(block, np.arange(len(block)), rows, self.seed)
+            self._note_stage(sure, right, weight, doubt.sure[unasked], errors)
         return doubt, head
-
-    def _note_doubt(
-        self,
-        policies: NDArray[np.float32],
-        doubt: Doubt,
-        unasked: Sequence[int],
-        errors: float,
-    ) -> None:
-        """Note how many labels of the rows `unasked` are expected to be wrong.
-
-        The `policies` are held out: of the rows asked they say how far the `doubt` is to be taken.
-        """
-        block = self.examples.block
-        assert isinstance(block, SharedBlock)
-        rows, gold = _split(self.examples.bought)
-        sure = policies[rows, doubt.label[rows]].astype(np.float64)
-        right = (doubt.label[rows] == gold).astype(np.float64)
-        weight = represented(block, np.arange(len(block)), rows, self.seed)
-        self._note_stage(sure, right, weight, doubt.sure[unasked], errors)
 
     def _note_stage(
         self, sure: Array, right: Array, weight: Array, unasked: Array, errors: float

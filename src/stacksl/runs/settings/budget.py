@@ -176,7 +176,13 @@ def _labels(text: str, items: int, per_item: int) -> int:
     if value <= 0:
         raise SettingsError(f"the budget must be above 0, got '{text}': give {FORMS}")
     if value < 1:
-        return _fraction(value, text, items)
+        if labels := math.floor(Fraction(value) * items):
+            return labels
+        smallest = math.ceil(Decimal(1_000_000) / items) / 1_000_000
+        raise SettingsError(
+            f"the budget '{text}' of {items} items comes to 0 labels:"
+            f" the smallest fraction that works is {smallest:g}"
+        )
     if text == "1":
         raise SettingsError(
             "the budget 1 may mean one label or all of them: give 'all', or a count from 2"
@@ -192,17 +198,6 @@ def _labels(text: str, items: int, per_item: int) -> int:
             f"the budget of {text} labels is above {of}: give at most {most}, or 'all'"
         )
     return int(value)
-
-
-def _fraction(value: Decimal, text: str, items: int) -> int:
-    labels = math.floor(Fraction(value) * items)
-    if labels == 0:
-        smallest = math.ceil(Decimal(1_000_000) / items) / 1_000_000
-        raise SettingsError(
-            f"the budget '{text}' of {items} items comes to 0 labels:"
-            f" the smallest fraction that works is {smallest:g}"
-        )
-    return labels
 
 
 def _money_budget(text: str, items: int, price: object, label_price: int) -> Budget:

@@ -133,7 +133,7 @@ def _paid(ledger: Ledger) -> tuple[int, int]:
 def _usable(spec: RunSpec, ledger: Ledger) -> int:
     """The number of items that labels can be bought of, or were."""
     known = spec.sources.usable.keys() | set(ledger.bought())
-    excluded = spec.sources.excluded | set(corpus_of(spec).reference)
+    excluded = spec.sources.excluded | set(corpus_of(spec).compared)
     ids = enumerate(item.id for item in spec.dataset.items)
     return sum(row not in excluded and name in known for row, name in ids)
 
