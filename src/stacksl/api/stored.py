@@ -36,19 +36,6 @@ if TYPE_CHECKING:
 _Text = TypeVar("_Text", str, str | Path)
 
 
-def _model_in(folder: RunFolder) -> Model | AdaptedModel:
-    """The final model of a run; a linear one is kept while its files do not change."""
-    from stacksl.models.adapted import AdaptedModel, is_adapted
-
-    if is_adapted(folder.model):
-        load_plugins(folder.resolved().get("plugins"))
-        expect_derived(folder, MODEL)
-        return AdaptedModel.load(folder.model)
-    files = sorted(path for path in folder.model.glob("*") if path.is_file())
-    stats = [(path, path.stat()) for path in files]
-    return _linear_model(folder, tuple((p, s.st_size, s.st_mtime_ns) for p, s in stats))
-
-
 @lru_cache(maxsize=2)
 def _linear_model(folder: RunFolder, files: tuple[tuple[Path, int, int], ...]) -> Model:
     """The linear model of a run, kept while its `files` have the same sizes and times of change."""
@@ -58,14 +45,6 @@ def _linear_model(folder: RunFolder, files: tuple[tuple[Path, int, int], ...]) -
     model = Model.load(folder.model)  # first: where it is damaged, the file is named
     expect_derived(folder, MODEL)
     return model
-
-
-def _reading(folder: RunFolder) -> Reading:
-    """How items are read for the final model of a run: the model itself, if it is linear."""
-    from stacksl.lm.export.folder import read_provenance
-    from stacksl.models.adapted import is_adapted
-
-    return read_provenance(folder.model) if is_adapted(folder.model) else _model_in(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +90,16 @@ class Run:
             RunError: there is none yet, or it is damaged.
             SettingsError: a plugin of the run cannot be imported.
         """
-        return _model_in(self.folder)
+        from stacksl.models.adapted import AdaptedModel, is_adapted
+
+        folder = self.folder
+        if is_adapted(folder.model):
+            load_plugins(folder.resolved().get("plugins"))
+            expect_derived(folder, MODEL)
+            return AdaptedModel.load(folder.model)
+        files = sorted(path for path in folder.model.glob("*") if path.is_file())
+        stats = [(path, path.stat()) for path in files]
+        return _linear_model(folder, tuple((p, s.st_size, s.st_mtime_ns) for p, s in stats))
 
     @property
     def ledger(self) -> Ledger:
@@ -187,8 +175,12 @@ class Run:
         Raises:
             RunError: there is no model yet.
         """
+        from stacksl.lm.export.folder import read_provenance
+        from stacksl.models.adapted import is_adapted
+
         folder = self.folder
-        reading = _reading(folder)
+        adapted = is_adapted(folder.model)  # then no weights are loaded
+        reading: Reading = read_provenance(folder.model) if adapted else self.model
         if isinstance(data, str | Path):
             dataset = read_again(how_read(folder), reading, data, given)
         else:

@@ -216,12 +216,21 @@ class Source:
 
     def graph(self) -> tuple[Graph, Rows]:
         """The graph of the items, bought or not, and its rows in ascending order."""
-        if self._graph is None:
-            self._graph = self._load()
-        if self._graph is None:
-            graph, members = self._graph = self._build(np.zeros(0, dtype=np.int64))
-            if self.graph_file is not None:
-                arrays.save(self.graph_file, {**graph.state(), "rows": members, "of": self._of()})
+        if self._graph is not None:
+            return self._graph
+        file, names = self.graph_file, b""
+        if self.names is not None:
+            names = np.ascontiguousarray(self.names).tobytes()
+        about = repr((len(self.block), self.seed, self.block.classes, sorted(self.apart))).encode()
+        of = np.frombuffer(sha256(about + names).digest(), dtype=np.uint8)  # items and names
+        if file is not None and file.exists():
+            stored = arrays.load(file, f"delete {file.name} and it is made again")
+            if np.array_equal(stored["of"], of):
+                self._graph = restored_graph(stored), stored["rows"]
+                return self._graph
+        graph, members = self._graph = self._build(np.zeros(0, dtype=np.int64))
+        if file is not None:
+            arrays.save(file, {**graph.state(), "rows": members, "of": of})
         return self._graph
 
     def holding(self, rows: Rows) -> tuple[Graph, Rows]:
@@ -237,21 +246,6 @@ class Source:
         if self._kernel is None:
             self._kernel = kernel_of(graph)
         return self._kernel, members
-
-    def _load(self) -> tuple[Graph, Rows] | None:
-        """The graph in the file, if there is one of these items."""
-        if self.graph_file is None or not self.graph_file.exists():
-            return None
-        stored = arrays.load(self.graph_file, f"delete {self.graph_file.name} and it is made again")
-        if not np.array_equal(stored["of"], self._of()):
-            return None
-        return restored_graph(stored), stored["rows"]
-
-    def _of(self) -> NDArray[np.uint8]:
-        """A digest of which items and names the graph is of."""
-        names = b"" if self.names is None else np.ascontiguousarray(self.names).tobytes()
-        about = repr((len(self.block), self.seed, self.block.classes, sorted(self.apart))).encode()
-        return np.frombuffer(sha256(about + names).digest(), dtype=np.uint8)
 
     def _build(self, rows: Rows) -> tuple[Graph, Rows]:
         """The graph, and the rows of the block that are its items, in ascending order."""

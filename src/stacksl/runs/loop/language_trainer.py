@@ -333,7 +333,14 @@ class LanguageTrainer:
     def _rebuild(self, asked: int) -> None:
         """Rebuild the scorer from the bought items; `asked` labels were bought before."""
         examples, learner = self.examples, self.learner
-        relearn(self.spec, examples, learner)
+        scorer = learner.scorer
+        assert isinstance(scorer, PairNewton)
+        rounds = scorer.rounds
+        scorer.restore(fresh_scorer(self.spec.settings, examples.block).state())
+        for at, label, choice in examples.bought:
+            inputs = examples.block[at]
+            scorer.step(inputs, tuple(range(inputs.size)), choice, Label(label))
+        scorer.rounds = rounds
         if self.spec.settings.mode == "stream":
             row = examples.corpus.row
             measuring = {row[item] for item in self.ledger.bought("audit")}  # they have no rounds
@@ -360,17 +367,18 @@ def training_examples(
         base: the features of epoch 0, whose offsets are the reference.
         scale: the temperature, as a multiple of theirs.
     """
-    lessons = []
-    for row, label, _ in examples.bought:
-        item = spec.dataset.items[row]
-        everything = tuple(range(len(item.candidates)))
-        candidates = loss_set(examples.shown.get(row, everything), label, len(everything))
-        lessons.append(Lesson(item, label, candidates, _reference(base, row, scale)))
+    learned: list[tuple[int, int | None]] = [(row, label) for row, label, _ in examples.bought]
     if spec.settings.update.kl_on_skips:
-        for row in _skipped(examples, ledger):
-            item = spec.dataset.items[row]
-            everything = tuple(range(len(item.candidates)))
-            lessons.append(Lesson(item, None, everything, _reference(base, row, scale)))
+        learned += [(row, None) for row in _skipped(examples, ledger)]
+    lessons = []
+    for row, label in learned:
+        item, offset = spec.dataset.items[row], base[row].offset
+        candidates = everything = tuple(range(len(item.candidates)))
+        if label is not None:
+            shown = examples.shown.get(row, everything)
+            candidates = loss_set(shown, label, len(everything))
+        reference = () if offset is None else tuple(float(score) / scale for score in offset)
+        lessons.append(Lesson(item, label, candidates, reference))
     return lessons
 
 
@@ -385,27 +393,10 @@ def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[i
     return [row for row in range(len(corpus.ids)) if row in known or row not in unavailable]
 
 
-def relearn(spec: RunSpec, examples: Examples, learner: Learner) -> None:
-    """Rebuild the scorer from the labels learned, with the current features."""
-    scorer = learner.scorer
-    assert isinstance(scorer, PairNewton)
-    rounds = scorer.rounds
-    scorer.restore(fresh_scorer(spec.settings, examples.block).state())
-    for row, label, choice in examples.bought:
-        inputs = examples.block[row]
-        scorer.step(inputs, tuple(range(inputs.size)), choice, Label(label))
-    scorer.rounds = rounds
-
-
 def labels_hash(examples: Examples) -> str:
     """A hash of the labels bought, in their order; a corrected one changes it."""
     text = repr([(row, label) for row, label, _ in examples.bought])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _reference(base: PairBlock, row: int, scale: float) -> tuple[float, ...]:
-    offset = base[row].offset
-    return () if offset is None else tuple(float(score) / scale for score in offset)
 
 
 def _skipped(examples: Examples, ledger: LedgerReader) -> list[int]:

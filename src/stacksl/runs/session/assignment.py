@@ -239,7 +239,10 @@ class SheetLabeler:
             f"classes-of-{len(self.spec.dataset.classes or ())}.csv" if added else "classes.csv"
         )
         for path, rows in missing.items():
-            questions = [self.question(handed) for handed in self._mixed(rows)]
+            # in an order that does not reveal which of them belong to the audit
+            number = max(handed.sheet for handed in rows)
+            mix = generator(self._secret, "sheet", number).permutation(len(rows))
+            questions = [self.question(rows[int(place)]) for place in mix]
             write_sheet(path, questions, self.classes, listed, mode=self._mode)
 
     def _open_folder(self) -> None:
@@ -258,12 +261,6 @@ class SheetLabeler:
                 f"the folder for sheets {self.folder} cannot be made ({fault.strerror}): make it,"
                 " or get permission to write there, and resume the run"
             ) from None
-
-    def _mixed(self, rows: Sequence[Handed]) -> list[Handed]:
-        """The rows in an order that does not reveal which of them belong to the audit."""
-        sheet = max(handed.sheet for handed in rows)
-        mix = generator(self._secret, "sheet", sheet).permutation(len(rows))
-        return [rows[int(i)] for i in mix]
 
     def question(self, handed: Handed) -> SheetRow:
         """A row as its annotator sees it."""
