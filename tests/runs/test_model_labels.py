@@ -19,7 +19,7 @@ from stacksl.errors import DataError, LedgerCorrupt, SettingsError
 from stacksl.models.confusion import confusion_of
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.choosers import DRAWN_FIRST
-from stacksl.runs.session.imported_labels import load_model_labels
+from stacksl.runs.session.model_labels import load_model_labels
 from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.spec import RunSpec
 

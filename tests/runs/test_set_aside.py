@@ -168,7 +168,7 @@ def test_a_decision_that_is_killed_is_completed_by_resume(
     run = to_the_end(begin(tmp_path, **TWO), anna=truth)
     with monkeypatch.context() as patch:
         if moment == "before it is recorded":
-            patch.setattr(freeing.Ledger, "stand", killed)
+            patch.setattr(freeing.Ledger, "set_standing", killed)
         else:
             patch.setattr(Run, "resume", killed)
         with pytest.raises(Killed):

@@ -502,7 +502,7 @@ def _model_labels(
         return (), ()
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN
-    from stacksl.runs.session.imported_labels import load_model_labels
+    from stacksl.runs.session.model_labels import load_model_labels
 
     ranked = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
     named = settings.class_names and settings.refit and settings.features != GIVEN

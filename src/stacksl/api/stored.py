@@ -329,7 +329,6 @@ class Run:
             RunLocked: another process holds the run.
             StackslError: the database or the features are damaged or not the run's own.
         """
-        from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.language import expect_room
         from stacksl.runs.session.session import Session
 
@@ -341,7 +340,7 @@ class Run:
             spec = RunSpec.open(self.folder)
             if spec.settings.adapts:
                 expect_room(spec.settings, spec.dataset.items, spec.budget.labels)
-            with Session.open(spec, progress or silent, labeler=as_labeler(labeler)) as session:
+            with Session.open(spec, progress, labeler=as_labeler(labeler)) as session:
                 session.play()
         return self
 
@@ -372,15 +371,14 @@ class Run:
             DataError: a file cannot be read; no answer was taken then.
         """
         from stacksl.runs.changes.correcting import corrections
-        from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.answering import answer
 
-        folder, paths, show = self.folder, [Path(file) for file in files], progress or silent
+        folder, paths = self.folder, [Path(file) for file in files]
         if not correct:
-            return answer(folder, paths, show)
+            return answer(folder, paths, progress)
         with folder.locked(inside=True):
             corrected = len(corrections(folder, paths, correct))
-            received = answer(folder, paths, show)
+            received = answer(folder, paths, progress)
             again = max(0, received.repeated - corrected)  # a correction is read a second time
             return replace(received, repeated=again, corrected=corrected)
 

@@ -12,9 +12,7 @@ __all__ = ["main"]
 def main(program: str = "stacksl", app: str = "stacksl.cli.app") -> None:
     """The entry point of the command `stacksl`: runs the words typed and exits with their code.
 
-    Args:
-        program: the name of the command.
-        app: the module of its verbs.
+    `app` is the module of its verbs.
     """
     import sys
 

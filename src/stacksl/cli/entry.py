@@ -70,12 +70,8 @@ REMOVED = {
 def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli.app") -> int:
     """The exit code of `stacksl WORDS`; see the table above.
 
-    Nothing is raised, and a traceback is printed only where the words hold ``--debug``.
-
-    Args:
-        words: what was typed.
-        program: the name of the command, for messages.
-        app: the module of its verbs.
+    Nothing is raised, and a traceback is printed only where the words hold ``--debug``. `app` is
+    the module of the verbs of `program`.
     """
     try:
         flags = {word.partition("=")[0] for word in words if word[:2] == "--"}

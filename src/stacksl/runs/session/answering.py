@@ -48,7 +48,7 @@ class Received:
     status: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
-def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received:
+def answer(folder: RunFolder, files: Sequence[Path], report: Report | None) -> Received:
     """Enter the answers in `files` and play the run until it waits again or has finished.
 
     Cells that cannot be read are named, and all others are entered.

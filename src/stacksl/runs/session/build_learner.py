@@ -58,11 +58,7 @@ def build_learner(
 ) -> tuple[Learner, list[str]]:
     """A learner before round 1, and the warnings of its calibration.
 
-    Args:
-        settings: of the run.
-        block: the features of all items.
-        order: the rows of the items, in the order of the rounds.
-        budget: labels that can be bought to train on.
+    The `order` has rows of the `block` in the order of the rounds; the `budget` is to train on.
 
     Raises:
         SettingsError: the gate `llf` could not open at any c.

@@ -1,5 +1,5 @@
-"""Labels of a run from a model: on a server, with what they cost and the consent to send texts,
-or in this process.
+"""Labels of a run from a model: on a server, with what they cost and the consent to send texts, in
+this process, or read from a file or from a run that the model labeled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.rng import generator
-from stacksl.errors import SettingsError
+from stacksl.data import Dataset
+from stacksl.errors import DataError, SettingsError, StackslError
 from stacksl.labelers.chat.calls import Calls
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, address, is_loopback
 from stacksl.labelers.chat.labeler import ChatLabeler
@@ -31,12 +32,14 @@ from stacksl.labelers.chat.prompts import (
     template_of,
 )
 from stacksl.labelers.protocol import Pending, Request, requests_of
+from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm import LanguageModel, ModelChoices, PromptFormat
 from stacksl.lm.loading import open_base
 from stacksl.models.metrics import wilson
-from stacksl.report.wording import MICRO, money
+from stacksl.report.wording import MICRO, money, plural
 from stacksl.runs.items.corpus import Role
+from stacksl.runs.items.reading import read_like, strange
 from stacksl.runs.loop.game import Examples
 from stacksl.runs.session.language import choices_of
 from stacksl.runs.settings.budget import micro_units
@@ -44,6 +47,7 @@ from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item, copied
 
 TEMPLATE = "label_template_text"  # in the run's settings
@@ -296,11 +300,7 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
 
     It is of no use where one class named for every item would be right more often. Few items show
     nothing. That all were answered is noted in the run; where some were not it gives None, and is
-    asked again.
-
-    Args:
-        spec: the run.
-        ask: gives the model's answers, as far as there are any.
+    asked again. The function `ask` gives the model's answers, as far as there are any.
     """
     owned, items = spec.sources.owned, _judging(spec)
     bought = [(Purchase(item.id, 0, 0, 0, "owned", 0), item) for item in items]
@@ -347,3 +347,69 @@ def _read(path: Path) -> str:
             f"the label_template {path} should be a text in UTF-8, got"
             f" {getattr(fault, 'strerror', None) or 'other bytes'}: name another file"
         ) from None
+
+
+# Labels that are read --------------------------------------------------------------------------
+
+
+def load_model_labels(
+    source: str, train: Dataset, settings: Settings, items: Sequence[Item]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The class that a model gave each of the `items`, −1 for none, by their prompts; warnings.
+
+    The `source` is the folder of a run that the model labeled, or a file with the prompts and the
+    model's labels, read as `train` was, which has classes.
+
+    Raises:
+        DataError: it cannot be read, its classes are others, or it labels none of the items.
+    """
+    path, warnings = Path(source), tuple[str, ...]()
+    if path.is_dir():
+        labels = _bought(path, train)
+    else:
+        dataset = read_like(source, train, settings, "file of a model's labels")
+        texts = {item.id: item.prompt for item in dataset.items}
+        labels = {texts[id]: label for id, label in dataset.answers.items()}
+        if unlike := dataset.unknown:
+            warnings = (
+                f"{plural(len(unlike), 'label')} in {path.name} left out as none of the"
+                f" {len(train.classes or ())} classes: {strange(unlike, train.classes or ())}",
+            )
+    classes = tuple(labels.get(item.prompt, -1) for item in items)
+    if max(classes, default=-1) < 0:
+        what = "model's run" if path.is_dir() else "file of a model's labels"
+        raise DataError(
+            f"the {what} {path.name} should have prompts of the data with one of its classes each,"
+            " got none: make it from the same file"
+        )
+    return classes, warnings
+
+
+def _bought(path: Path, train: Dataset) -> dict[str, int]:
+    """The class of each prompt whose label was bought in the run at `path` and trains its model.
+
+    Owned labels, which the model may have been shown, are none of them.
+    """
+    run = f"the model's run {path.name}"
+    try:
+        spec = RunSpec.open(RunFolder.open(path))
+        with Ledger.open(spec.folder.database, readonly=True) as ledger:
+            labels = {item: ledger.label_of(item) for item in ledger.bought("train")}
+    except StackslError as fault:
+        raise DataError(f"in {run}: {fault}") from None
+    names, classes = spec.dataset.classes, {name: n for n, name in enumerate(train.classes or ())}
+    if names is None:
+        raise DataError(f"{run} should have fixed classes, got options of each item's own")
+    if unknown := [name for name in names if name not in classes]:
+        raise DataError(
+            f"{run} has the class '{unknown[0]}', which is none of the {len(classes)} of the data:"
+            " give both runs the same classes"
+        )
+    if not any(label is not None for label in labels.values()):
+        raise DataError(f"{run} has no label yet: `stacksl resume {path}` first")
+    items = spec.sources.usable
+    return {
+        items[item].prompt: classes[names[label]]
+        for item, label in labels.items()
+        if label is not None and item in items
+    }

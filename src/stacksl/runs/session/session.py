@@ -105,7 +105,7 @@ class Session(Game):
     def open(
         cls,
         spec: RunSpec,
-        report: Report = silent,
+        report: Report | None = None,
         *,
         labeler: Labeler | None = None,
     ) -> Iterator[Self]:
@@ -127,7 +127,7 @@ class Session(Game):
             parts.enter_context(one_thread())
             record = Record.resume(spec, labeler)
             with record.recording_failure():
-                session = cls._load(spec, throttled(report), labeler, record, parts)
+                session = cls._load(spec, throttled(report or silent), labeler, record, parts)
                 assign_roles(spec, session)
             try:
                 yield session
