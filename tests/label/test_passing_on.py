@@ -11,7 +11,7 @@ import pytest
 from stacksl.errors import RunError
 from stacksl.label import owner
 from stacksl.label.open_run import BREAK, OpenRun, Pace
-from stacksl.runs.changes.freeing import free_rows
+from stacksl.runs.changes.people import free_rows
 from stacksl.runs.loop.linear_trainer import STAGES
 
 from ..ledgers import bought, handed_rows, open_leases, rows_of

@@ -19,7 +19,7 @@ from stacksl.api import Run, run
 from stacksl.errors import RunError
 from stacksl.labelers.sheets.rows import Reply
 from stacksl.ledger.events import Row
-from stacksl.runs.changes.freeing import free_rows
+from stacksl.runs.changes.people import free_rows
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 
 from ..ledgers import handed_rows, rows_of

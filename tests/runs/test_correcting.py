@@ -12,7 +12,7 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import DataError, RunError
-from stacksl.runs.changes import correcting
+from stacksl.runs.changes import people
 from stacksl.runs.session import answering
 from stacksl.runs.session.answering import Received
 from stacksl.runs.storage.folder import LOCK, RunFolder
@@ -191,7 +191,7 @@ def test_a_correction_that_is_killed_is_completed_by_resume(
     agreed = done.corrections(again)
     with monkeypatch.context() as patch:
         if moment == "before it is recorded":
-            patch.setattr(correcting.Ledger, "correct", killed)
+            patch.setattr(people.Ledger, "correct", killed)
         else:
             patch.setattr("stacksl.runs.session.answering.Session.open", killed)
         with pytest.raises(Killed):

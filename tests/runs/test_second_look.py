@@ -16,7 +16,7 @@ from stacksl.api import Run, run
 from stacksl.cli import entry
 from stacksl.errors import SettingsError
 from stacksl.report import sentences
-from stacksl.runs.changes import freeing
+from stacksl.runs.changes import people
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.session import session
 
@@ -403,7 +403,7 @@ def test_a_second_look_that_had_nobody_left_goes_on(waits: Waits, way: str) -> N
     made.resume()
     assert made.status()["state"] == "finished"
     if way == "killed":  # after the change was recorded
-        freeing.free_rows(made.folder, back=["ben"])
+        people.free_rows(made.folder, back=["ben"])
         made.resume()
     elif way == "back":
         made.people(back="ben")
@@ -537,7 +537,7 @@ def test_the_sheets_of_a_second_look_show_nothing_of_it(waits: Waits) -> None:
 def test_errors_of_each_person_are_told_from_fifty_rows_on(waits: Waits, monkeypatch) -> None:
     made = play(waits(0.3), erring(0.3))
     assert {(each.twice, each.wrong) for each in made.annotators()} == {(0, 0)}
-    monkeypatch.setattr(freeing, "ENOUGH", 2)
+    monkeypatch.setattr(people, "ENOUGH", 2)
     rows = [row for row in bought(made, purpose="audit") if row["state"] == "answered"]
     for person in made.annotators():
         twice = wrong = 0

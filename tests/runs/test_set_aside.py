@@ -9,7 +9,7 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import RunError
-from stacksl.runs.changes import freeing
+from stacksl.runs.changes import people
 
 from ..ledgers import bought, rows_of
 from .conftest import CLASSES
@@ -168,7 +168,7 @@ def test_a_decision_that_is_killed_is_completed_by_resume(
     run = to_the_end(begin(tmp_path, **TWO), anna=truth)
     with monkeypatch.context() as patch:
         if moment == "before it is recorded":
-            patch.setattr(freeing.Ledger, "set_standing", killed)
+            patch.setattr(people.Ledger, "set_standing", killed)
         else:
             patch.setattr(Run, "resume", killed)
         with pytest.raises(Killed):

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from stacksl.models.adapted import AdaptedModel
     from stacksl.models.linear import Model
     from stacksl.runs.changes.change import Outcome
-    from stacksl.runs.changes.correcting import Correction
-    from stacksl.runs.changes.freeing import Annotator
+    from stacksl.runs.changes.people import Annotator, Correction
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.session.answering import Received
 
@@ -370,7 +369,7 @@ class Run:
                 those listed.
             DataError: a file cannot be read; no answer was taken then.
         """
-        from stacksl.runs.changes.correcting import corrections
+        from stacksl.runs.changes.people import corrections
         from stacksl.runs.session.answering import answer
 
         folder, paths = self.folder, [Path(file) for file in files]
@@ -384,7 +383,7 @@ class Run:
 
     def corrections(self, *files: str | Path) -> list[Correction]:
         """The accepted answers to which these sheets have another answer of the same person."""
-        from stacksl.runs.changes.correcting import corrections
+        from stacksl.runs.changes.people import corrections
 
         return corrections(self.folder, [Path(file) for file in files])
 
@@ -423,7 +422,7 @@ class Run:
             RunError: the run is not answered by people, no such row is open, an annotator is
                 unknown, or no annotator would be left.
         """
-        from stacksl.runs.changes.freeing import free_rows
+        from stacksl.runs.changes.people import free_rows
 
         given = {"away": away, "back": back, "set_aside": set_aside, "keep": keep}
         who: dict[str, Any] = {purpose: _several(names) for purpose, names in given.items()}
@@ -434,7 +433,7 @@ class Run:
 
     def annotators(self) -> list[Annotator]:
         """The annotators: name, open and answered rows, and whether they are away."""
-        from stacksl.runs.changes.freeing import people
+        from stacksl.runs.changes.people import people
 
         return people(self.folder)
 

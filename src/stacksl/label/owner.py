@@ -16,8 +16,7 @@ from stacksl.errors import StackslError
 from stacksl.label.site import Refused, Site
 from stacksl.report.wording import money, plural
 from stacksl.runs.changes.change import Change, change_run
-from stacksl.runs.changes.correcting import corrections
-from stacksl.runs.changes.freeing import free_rows
+from stacksl.runs.changes.people import corrections, free_rows
 
 T = TypeVar("T")
 

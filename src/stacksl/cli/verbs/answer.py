@@ -18,7 +18,7 @@ from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.runs.changes.correcting import Correction
+    from stacksl.runs.changes.people import Correction
     from stacksl.runs.session.answering import Received
 
 WORDS = {

@@ -20,7 +20,7 @@ from stacksl.report.wording import count
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.runs.changes.freeing import Annotator
+    from stacksl.runs.changes.people import Annotator
     from stacksl.runs.storage.folder import RunFolder
 
 Kind = Annotated[

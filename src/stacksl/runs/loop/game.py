@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from stacksl.runs.loop.linear_trainer import LinearTrainer
     from stacksl.runs.session.playback import Playback
 
-T = TypeVar("T")
+Background = Callable[[Callable[[], Any]], Any]
+"""Gives the result of a computation, during which answers may be entered and learned.
+
+The computation reads neither the ledger nor what is learned after it.
+"""
 
 # Keys of `refit` rows
 ATTENDED = "attended"  # answers could be entered while the refit was made
@@ -157,18 +161,6 @@ class PurchaseLimits:
 
     def _doubles(self, ledger: LedgerReader) -> int:
         return max(0, self.overlap - ledger.accounts.doubled)
-
-
-class Background(Protocol):
-    """Gives the result of a computation, during which answers may be entered and learned."""
-
-    def __call__(self, compute: Callable[[], T], /) -> T:
-        """The result of `compute`, which reads neither the ledger nor what is learned after it."""
-
-
-def at_once(compute: Callable[[], T], /) -> T:
-    """The result of `compute`; nothing is entered meanwhile."""
-    return compute()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

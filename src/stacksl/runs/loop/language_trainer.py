@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import call
 from typing import Any, Literal
 
 import numpy as np
@@ -35,7 +36,7 @@ from stacksl.runs.loop.adapters import (
     adapter_of,
     read_record,
 )
-from stacksl.runs.loop.game import ATTENDED, BEGINS, Background, Examples, at_once
+from stacksl.runs.loop.game import ATTENDED, BEGINS, Background, Examples
 from stacksl.runs.loop.near_duplicates import NearDuplicates
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, prime
@@ -81,7 +82,7 @@ class LanguageTrainer:
     ) -> None:
         self.spec, self.model = spec, model
         self.examples, self.learner, self.ledger = examples, learner, ledger
-        self.background: Background = at_once
+        self.background: Background = call
         self.attended = False
         self.adapters = Adapters(spec.folder, model, ledger)
         self.epoch, self.refits, self.trained_on = 0, 0, 0
@@ -160,7 +161,7 @@ class LanguageTrainer:
 
     def finish(self) -> None:
         """Make the last refit, if labels differ from those of the one before, and load it."""
-        self.background, self.attended = at_once, False  # the last refit learns every label
+        self.background, self.attended = call, False  # the last refit learns every label
         if self.draws and self.examples.bought:  # the run ended before as many were answered
             self._choose()
         elif self.draws:  # there is nothing to choose by

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import call
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.models.promise import Doubled, Stage, calibrated_wrong, step_of
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.covering import EVERY, SHARE, StreamCoverage
-from stacksl.runs.loop.game import ATTENDED, Background, Examples, Game, at_once
+from stacksl.runs.loop.game import ATTENDED, Background, Examples, Game
 from stacksl.runs.loop.head_fitting import (
     FEWEST,
     GRAPHED,
@@ -104,7 +105,7 @@ class LinearTrainer:
     relabeled: int = 0
     final: bool = False
     mixture: Mixture = ()
-    background: Background = at_once
+    background: Background = call
     attended: bool = False
     by_final: bool = False
     erring: bool = False

@@ -295,12 +295,13 @@ def _eligible(
     Else those who had the item in this slot alone, else all. `rows_of_items` has item, slot and
     annotator of the rows that were handed out.
     """
-    slots_had: dict[str, set[int]] = {name: set() for _, _, name in rows_of_items}
-    for item, slot, name in rows_of_items:
-        slots_had[name] |= {slot} if item == lease.item else set()
-    never_asked = [name for name in present if not slots_had.get(name)]
-    same_slot = [name for name in present if slots_had.get(name, set()) <= {lease.slot}]
-    return never_asked or same_slot or present
+    had = [(name, slot) for item, slot, name in rows_of_items if item == lease.item]
+    asked, other_slots = (
+        {name for name, _ in had},
+        {name for name, slot in had if slot != lease.slot},
+    )
+    never_asked = [name for name in present if name not in asked]
+    return never_asked or [name for name in present if name not in other_slots] or present
 
 
 def open_rows(ledger: LedgerReader) -> list[tuple[Handed, Purchase]]:
