@@ -296,12 +296,10 @@ def _eligible(
     annotator of the rows that were handed out.
     """
     had = [(name, slot) for item, slot, name in rows_of_items if item == lease.item]
-    asked, other_slots = (
-        {name for name, _ in had},
-        {name for name, slot in had if slot != lease.slot},
-    )
+    asked = {name for name, _ in had}
+    otherwise = {name for name, slot in had if slot != lease.slot}
     never_asked = [name for name in present if name not in asked]
-    return never_asked or [name for name in present if name not in other_slots] or present
+    return never_asked or [name for name in present if name not in otherwise] or present
 
 
 def open_rows(ledger: LedgerReader) -> list[tuple[Handed, Purchase]]:
