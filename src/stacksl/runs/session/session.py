@@ -26,7 +26,7 @@ from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.store.arrays import Saved
 from stacksl.models.audit import Audit
 from stacksl.report.quality import Differing
-from stacksl.report.wording import plural
+from stacksl.report.wording import MICRO, plural
 from stacksl.runs.changes.added_classes import learn_named
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.finish import finish, judged_audit
@@ -46,7 +46,7 @@ from stacksl.runs.finish.second_look import report_stands, second_look
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
 from stacksl.runs.loop.game import UNUSED, Examples, Game, play
-from stacksl.runs.loop.progress import Report, Watch, silent, throttled
+from stacksl.runs.loop.progress import Progress, Report, silent, throttled
 from stacksl.runs.session.assignment import FILE
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.language import note_model
@@ -83,7 +83,7 @@ class Session(Game):
         report: called with the progress.
         record: writes the state; None once the run has finished or failed.
         receipts: of the answers that had arrived when `play` began.
-        forecaster: of the accuracy, once it is played; `watch` knows the progress then.
+        forecaster: of the accuracy, once it is played.
         differing: annotators who answer in another way than the others, once it was played.
         proposed: groups of rows that look alike and like no class, once it was played.
         unimproved: a sentence where labels have not improved on class names; else empty.
@@ -95,10 +95,12 @@ class Session(Game):
     record: Record | None = None
     receipts: list[Receipt] = field(default_factory=list)
     forecaster: Forecaster = field(init=False)
-    watch: Watch = field(init=False)
     differing: tuple[Differing, ...] = ()
     proposed: list[dict[str, Any]] = field(default_factory=list)
     unimproved: str = ""
+    _seen: int = 0  # labels of which it is counted whether the model was `_right` before
+    _right: int = 0
+    _counted: int = 0
 
     @classmethod
     @contextmanager
@@ -396,13 +398,14 @@ class Session(Game):
         self.learn(taken)
         learn_named(self.spec, self)
         settings = self.spec.settings
-        streams = settings.mode == "stream"
-        self.watch = Watch(settings.checkpoint_every, self, self.report, streams=streams)
         self.forecaster = Forecaster(self.spec, self)
         self.enough = self.forecaster.enough
         purchases = 0
         for posted in play(self, chooser_of(settings)):
-            self.watch(posted)
+            self.report(self.progress())
+            now, every = self.learner.round, settings.checkpoint_every
+            if settings.mode == "pool" or now // every > (now - len(posted)) // every:
+                self.save()
             purchases += 1
             if monotonic() >= end:
                 return False
@@ -410,6 +413,24 @@ class Session(Game):
         learn_named(self.spec, self)
         self.ledger.flush()
         return True
+
+    def progress(self) -> Progress:
+        """How far the run is now."""
+        bought, accounts, learner = self.examples.bought, self.ledger.accounts, self.learner
+        # owned labels had no prediction before
+        learned = [pair for pair in bought[self._seen :] if pair[2] >= 0]
+        self._seen, self._counted = len(bought), self._counted + len(learned)
+        self._right += sum(label == choice for _, label, choice in learned)
+        # Of people it would tell which of a few answers were of the audit.
+        measured = self._counted and self.labeler.repeatable
+        accuracy = self._right / self._counted if measured else None
+        asked, budget = accounts.asked, learner.budget
+        money = None if accounts.money is None else accounts.spent_money / MICRO
+        if self.spec.settings.mode == "stream":
+            played = learner.round, learner.horizon
+            return Progress("rounds", *played, asked, budget, accuracy, money)
+        done = accounts.answered + accounts.reserved
+        return Progress("labels", done, accounts.budget, asked, budget, accuracy, money)
 
     def end_purchase(self, posted: bool) -> None:
         """Note that the purchases possible now were made; whether any was `posted`."""
@@ -423,7 +444,7 @@ class Session(Game):
             if self.trainer.refit():
                 self.save()
             if self.labeler.repeatable:  # of people it would tell much
-                self.report(replace(self.watch.state(), refitted=True))
+                self.report(replace(self.progress(), refitted=True))
 
 
 def _newest_arrays(spec: RunSpec, ledger: Ledger) -> tuple[Saved | None, list[str]]:
