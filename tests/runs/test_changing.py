@@ -130,7 +130,7 @@ def test_a_label_of_no_class_is_none_of_these_in_an_added_file_as_well(
     assert [name for name, said in answers.items() if said == "none"] == [item]
     done.change(classes={"hills": ""}, later=True)
     sources = RunSpec.open(done.folder).sources
-    assert [name for name, label in sources.revealed.items() if label == 3] == [item]
+    assert [name for name, label in sources.dataset.answers.items() if label == 3] == [item]
 
 
 def test_the_report_counts_unusable_rows_of_every_file(tmp_path: Path) -> None:

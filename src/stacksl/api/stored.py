@@ -534,5 +534,4 @@ class Run:
 
 
 def _several(given: _Text | Sequence[_Text]) -> list[_Text]:
-    """One value, or each of several."""
     return [given] if isinstance(given, str | Path) else list(given)

@@ -134,7 +134,6 @@ def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -
 
     Args:
         spec: the run, with its new budget, for which `expect_items` has found items.
-        ledger: the run's.
         order: the items to choose from.
         first: how many items there were to choose from when the run began.
     """

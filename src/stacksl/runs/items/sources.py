@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 
 from stacksl.data import Classes, Dataset, sample
 from stacksl.errors import DataError
-from stacksl.labelers.registry import NONE
 from stacksl.laboratory import of_laboratory
 from stacksl.report.wording import plural
 from stacksl.runs.items.reading import load_owned, load_test, read_first, read_like
@@ -180,17 +179,6 @@ class Sources:
     def first(self) -> int:
         """The number of items at the start of the run."""
         return self.rows[self.start - 1].stop
-
-    @property
-    def revealed(self) -> dict[str, int]:
-        """The answers of a labeler that reads the file; `NONE` where no candidate is right."""
-        return {**self.dataset.answers, **dict.fromkeys(self.dataset.unknown, NONE)}
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """K of each usable item without an owned label."""
-        usable = self.usable.items()
-        return {name: len(item.candidates) for name, item in usable if name not in self.owned}
 
     @property
     def segments(self) -> list[range]:

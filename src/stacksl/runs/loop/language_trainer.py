@@ -52,12 +52,10 @@ class LanguageTrainer:
     """Refits a run's language model, and begins the epochs of its features.
 
     Args:
-        spec: the run.
         examples: the features of the items, and the labels learned so far.
         learner: with the online scorer, which is rebuilt in each epoch.
         ledger: has a row of each refit and of each epoch.
         model: the language model; None for a replay, which trains nothing.
-        report: called with the progress of a refit.
 
     Attributes:
         head: ranks a pool by the model's own scores, those of the last refit; None in a stream.
@@ -362,8 +360,6 @@ def training_examples(
     """The training examples of the next refit, in the order in which the labels were learned.
 
     Args:
-        spec: the run.
-        examples: the labels learned so far.
         ledger: records the skipped rounds.
         base: the features of epoch 0, whose offsets are the reference.
         scale: the temperature, as a multiple of theirs.

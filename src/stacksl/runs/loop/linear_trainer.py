@@ -239,7 +239,6 @@ class LinearTrainer:
         return labels
 
     def _unasked(self) -> Sequence[int]:
-        """The rows that nobody was asked about."""
         return self.examples.corpus.unbought(self.ledger.bought())
 
     def _errors(self) -> float:

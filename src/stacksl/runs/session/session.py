@@ -183,12 +183,10 @@ class Session(Game):
         """A session where its ledger is, whose labeler answers nothing; and warnings.
 
         Args:
-            spec: the run.
             ledger: stands at its last row, before and after.
             block: the initial features of all items.
             saved: the arrays from which the rest is played; None for the initial state.
             features: the feature map; without it nothing is trained.
-            report: called with the progress.
 
         Raises:
             RunError: a decision or a refit comes out otherwise than the ledger recorded it.

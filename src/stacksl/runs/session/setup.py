@@ -23,7 +23,7 @@ from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
 from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Labeler
-from stacksl.labelers.registry import make_labeler
+from stacksl.labelers.registry import NONE, make_labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import CLASSES, Setting
@@ -245,5 +245,8 @@ def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples) -> Labeler:
 
 
 def _registered(settings: Settings, sources: Sources) -> Labeler:
-    answers, sizes = sources.revealed, sources.sizes
+    """The labeler of the registry; to one that reads the file `NONE` is no candidate."""
+    dataset, usable, owned = sources.dataset, sources.usable.items(), sources.owned
+    answers = {**dataset.answers, **dict.fromkeys(dataset.unknown, NONE)}
+    sizes = {name: len(item.candidates) for name, item in usable if name not in owned}
     return make_labeler(settings.labeler, answers=answers, sizes=sizes, seed=settings.seed)

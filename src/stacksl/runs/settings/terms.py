@@ -142,7 +142,6 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
     """How many labels each audit takes of a budget of `labels`: one more where the last was shown.
 
     Args:
-        spec: the run.
         labels: the budget wanted, in all.
         spent: the labels bought or promised.
         leased: labels that audits asked for, `lost` of which were released.
