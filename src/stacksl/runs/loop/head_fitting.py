@@ -89,20 +89,6 @@ class Component(NamedTuple):
 Mixture = tuple[Component, ...]
 
 
-class Held(NamedTuple):
-    """A model's answers to labels that it was not fitted on; all are (n,).
-
-    Attributes:
-        sure: its probability of its answer.
-        right: 1 where that is the label, else 0.
-        weight: how many items the label represents.
-    """
-
-    sure: Array
-    right: Array
-    weight: Array
-
-
 @dataclass(slots=True, eq=False)
 class Source:
     """What a final model can be made of in addition to labels.
@@ -321,8 +307,14 @@ def _mixed(temperatures: Sequence[float], of_label: Array, weight: Array) -> Mix
     return tuple(map(Component, KINDS, weights, temperatures, losses))
 
 
-def held_out_answers(source: Source, rows: Rows, gold: Rows) -> tuple[Mixture, Held]:
-    """The mixture of a final model, and what it says of each label when it is not fitted on it."""
+def held_out_answers(
+    source: Source, rows: Rows, gold: Rows
+) -> tuple[Mixture, tuple[Array, Array, Array]]:
+    """The mixture of a final model, and what it says of each label when it is not fitted on it.
+
+    That is the probability of its answer, 1 where that is the label, else 0, and how many items the
+    label represents, each (n,).
+    """
     from scipy.special import softmax
 
     logits, temperatures, of_label, weight = _held_out(source, rows, gold, KINDS, Strength(DEFAULT))
@@ -330,7 +322,7 @@ def held_out_answers(source: Source, rows: Rows, gold: Rows) -> tuple[Mixture, H
     for part, of_kind in zip(mixture, logits, strict=True):
         policies += part.weight * softmax(of_kind / part.temperature, axis=1)
     right = np.argmax(policies, axis=1) == gold
-    return mixture, Held(policies.max(axis=1), right.astype(np.float64), weight)
+    return mixture, (policies.max(axis=1), right.astype(np.float64), weight)
 
 
 def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
