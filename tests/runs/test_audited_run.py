@@ -81,7 +81,7 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
     after = {p.name: p.read_bytes() for p in made.folder.model.iterdir()}
     assert after["head.safetensors"] != before["head.safetensors"]
     assert {n for n in after if after[n] != before[n]} == {"head.safetensors"}
-    _, game, *_ = caught[0]
+    game = caught[0][0].game
     examples, corpus = game.examples, game.corpus
     rows = [corpus.row[str(row["item"])] for row in made.ledger.export()]
     rows = [row for row, _, _ in examples.bought] + [r for r in rows if r in corpus.outside_pool()]

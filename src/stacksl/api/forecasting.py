@@ -30,14 +30,11 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     """
     from stacksl.runs.finish.forecasting import known_of, options_of
 
-    items = spec.sources.pool.items
+    items, known = spec.sources.pool.items, known_of(spec.settings, spec.sources.pool)
     most, options = spec.sources.available, options_of(spec)
-    known = known_of(spec.settings, spec.sources.pool)
-    reason = UNKNOWN if known is None else ""
-    if known is not None and len(items) <= LABELS[0]:
-        reason = f"a forecast begins at {LABELS[0]} labels, and there are {len(items)} items"
-    if known is None or reason:
-        return _forecast(0, options, most, None, None, reason)
+    if known is None or len(items) <= LABELS[0]:
+        few = f"a forecast begins at {LABELS[0]} labels, and there are {len(items)} items"
+        return _forecast(0, options, most, None, None, UNKNOWN if known is None else few)
     price = None if spec.budget.money is None else spec.budget.price
     forecast = _forecast(0, options, most, price, known.first)
     forecast["rests_on"] = (
