@@ -27,6 +27,7 @@ from stacksl.runs.finish.promising import (
     looks_left,
     open_look,
 )
+from stacksl.runs.items.reading import load_owned, read_like
 from stacksl.runs.items.roles import (
     audit_rows,
     corpus_of,
@@ -35,7 +36,7 @@ from stacksl.runs.items.roles import (
     new_owned,
     next_terms,
 )
-from stacksl.runs.items.sources import More, with_more
+from stacksl.runs.items.sources import More
 from stacksl.runs.items.stored import records_of, rejected_of, stamps_of
 from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
 from stacksl.runs.session.language import expect_room
@@ -278,10 +279,15 @@ def _with_file(spec: RunSpec, file: More) -> RunSpec:
             f"the run {spec.folder.path} has the file {Path(file.path).name} already, and reads a"
             " file once: give new items a file of their own"
         )
-    sources = with_more(spec.sources, file, spec.settings)
-    by_settings = spec.settings.labeler != FILE and "labeler" not in spec.folder.read_state()
+    sources, settings = spec.sources, spec.settings
+    if file.kind == "pool":
+        more = read_like(file.path, sources.pool, settings, "file of more items")
+        sources = sources.with_items(more)
+    elif (owned := load_owned(file.path, sources.pool, settings)) is not None:
+        sources = sources.with_owned(owned)
+    by_settings = settings.labeler != FILE and "labeler" not in spec.folder.read_state()
     if file.kind == "pool" and by_settings:
-        check_labeler(spec.settings, sources)
+        check_labeler(settings, sources)
     return replace(spec, sources=sources, more=(*spec.more, file))
 
 

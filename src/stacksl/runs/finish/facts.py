@@ -317,25 +317,17 @@ def class_rows(
     """The classes, with the labels bought of each; empty where items have their own options."""
     bought = Counter(label for _, label, _ in examples.bought)
     judged = _judged(tested, disputed)
-    names = dataset.classes or ()
-    return tuple(_class_row(name, at, bought[at], judged) for at, name in enumerate(names))
-
-
-def _class_row(name: str, index: int, bought: int, judged: Evaluation | Audited | None) -> ClassRow:
+    rows = [ClassRow(name, bought[at]) for at, name in enumerate(dataset.classes or ())]
     if judged is None:
-        return ClassRow(name, bought)
-    gold, predicted = judged.gold == index, judged.predicted == index
-    hits, n, called = int((gold & predicted).sum()), int(gold.sum()), int(predicted.sum())
-    low, high = wilson(hits, n)
-    return ClassRow(
-        name=name,
-        bought=bought,
-        test_n=n,
-        precision=hits / called if called else None,
-        recall=hits / n if n else None,
-        low=low if n else None,
-        high=high if n else None,
-    )
+        return tuple(rows)
+    for at, row in enumerate(rows):
+        gold, predicted = judged.gold == at, judged.predicted == at
+        hits, n, called = int((gold & predicted).sum()), int(gold.sum()), int(predicted.sum())
+        low, high = wilson(hits, n)
+        known: dict[str, Any] = {"recall": hits / n, "low": low, "high": high} if n else {}
+        precision = hits / called if called else None
+        rows[at] = replace(row, test_n=n, precision=precision, **known)
+    return tuple(rows)
 
 
 def confusion_rows(dataset: Dataset, tested: Tested, disputed: Set[str]) -> tuple[Confusion, ...]:

@@ -16,7 +16,7 @@ from stacksl.data import Classes, Dataset, sample
 from stacksl.errors import DataError
 from stacksl.laboratory import of_laboratory
 from stacksl.report.wording import plural
-from stacksl.runs.items.reading import load_owned, load_test, read_first, read_like
+from stacksl.runs.items.reading import load_owned, load_test, read_first
 from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
 
@@ -265,16 +265,3 @@ def of_stdin(settings: Settings, classes: Classes | None) -> Dataset:
         if not path.write_bytes(sys.stdin.buffer.read()):
             raise DataError("standard input is empty: expected rows, such as lines of a CSV file")
         return replace(read_first(str(path), settings, classes), name="stdin")
-
-
-def with_more(sources: Sources, more: More, settings: Settings) -> Sources:
-    """`sources` and a file that was added after the run began.
-
-    Raises:
-        DataError: the file cannot be read as the first one was, an id is taken already, or no row
-            has a label where it should.
-    """
-    if more.kind == "owned":
-        owned = load_owned(more.path, sources.pool, settings)
-        return sources if owned is None else sources.with_owned(owned)
-    return sources.with_items(read_like(more.path, sources.pool, settings, "file of more items"))

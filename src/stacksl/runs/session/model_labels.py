@@ -134,11 +134,17 @@ def questions(settings: Settings, template: str | None = None) -> Questions:
         SettingsError: the template cannot be read or used.
     """
     text, server = template, settings.server
-    if text is None:
-        text = DEFAULT if server.label_template is None else _read(Path(server.label_template))
+    if text is None and (path := server.label_template) is not None:
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, ValueError) as fault:
+            raise SettingsError(
+                f"the label_template {path} should be a text in UTF-8, got"
+                f" {getattr(fault, 'strerror', None) or 'other bytes'}: name another file"
+            ) from None
     rates = Rates(Decimal(server.input_price or 0), Decimal(server.output_price or 0))
     model = settings.labeler.partition(":")[2]
-    template = template_of(text, server.shots)
+    template = template_of(DEFAULT if text is None else text, server.shots)
     return Questions(model, template, settings.seed, rates, server.answer_tokens)
 
 
@@ -337,16 +343,6 @@ def _judging(spec: RunSpec) -> list[Item]:
 def _bytes(text: str) -> int:
     """The bytes of a text as it is sent."""
     return len(encoded({"": text}))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as fault:
-        raise SettingsError(
-            f"the label_template {path} should be a text in UTF-8, got"
-            f" {getattr(fault, 'strerror', None) or 'other bytes'}: name another file"
-        ) from None
 
 
 # Labels that are read --------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from stacksl.report.quality import Differing
 from stacksl.report.wording import MICRO, plural
 from stacksl.runs.changes.added_classes import learn_named
 from stacksl.runs.finish.adapters import AdapterEnding
-from stacksl.runs.finish.finish import finish, judged_audit
+from stacksl.runs.finish.finish import finish, judged_audit, report_stands, second_look
 from stacksl.runs.finish.forecasting import NEAR, Forecaster, look_due
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.finish.promising import (
@@ -42,7 +42,6 @@ from stacksl.runs.finish.promising import (
     promise_of,
     unsettled,
 )
-from stacksl.runs.finish.second_look import report_stands, second_look
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
 from stacksl.runs.loop.game import UNUSED, Examples, Game, play
