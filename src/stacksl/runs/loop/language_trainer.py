@@ -27,7 +27,6 @@ from stacksl.core.scorers.newton import PairNewton
 from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, Lesson
 from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.runs.loop.adapters import (
@@ -238,7 +237,7 @@ class LanguageTrainer:
             scores = [np.array(self._base[row].offset) for row, _, _ in examples.bought]
             scale = fitted_temperature(scores, [label for _, label, _ in examples.bought], 1.0)
         temperature = scale * self.adapters.initial
-        scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
+        scaled = self._lessons(examples, scale)
         learned, report = labels_hash(examples), self._reporting("refit")
         adapter = self.background(
             lambda: self.adapters.refit(number, labels, learned, scaled, temperature, report)
@@ -263,7 +262,7 @@ class LanguageTrainer:
             self.adapters.adopt(way)
             self._begin(str(before["features"]), way, last=not self._owed)
             return
-        model, rows = self.adapters.model, renewable(self.spec, self.examples, self.ledger)
+        model, rows = self.adapters.model, self._renewable()
         place = {row: n for n, row in enumerate(rows)}
         items, block = [self.spec.dataset.items[row] for row in rows], self._base.take(rows)
         gold = {place[row]: label for row, label, _ in self.examples.bought}
@@ -281,7 +280,7 @@ class LanguageTrainer:
         self.adapters.take(self.refits)
         fingerprint = self.adapters.model.fingerprint
         if not self._epochs.has(self.epoch + 1, fingerprint):
-            rows = renewable(self.spec, self.examples, self.ledger)
+            rows = self._renewable()
             items, report = [self.spec.dataset.items[r] for r in rows], self._reporting("features")
             model = self.adapters.model
             fresh = self.background(
@@ -350,61 +349,51 @@ class LanguageTrainer:
     def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
         return lambda done, total: self._report(Progress(phase, done, total))
 
+    def _lessons(self, examples: Examples, scale: float) -> list[Lesson]:
+        """The bought labels in the order in which they were learned, then skipped items, if wanted.
 
-# The examples of a refit: bought labels and, if the settings say so, skipped items ---------------
+        The reference are the offsets of epoch 0, of whose temperature that of a refit is a multiple
+        (`scale`).
+        """
+        learned: list[tuple[int, int | None]] = [(row, label) for row, label, _ in examples.bought]
+        if self.spec.settings.update.kl_on_skips:
+            learned += [(row, None) for row in self._skipped()]
+        lessons = []
+        for row, label in learned:
+            item, offset = self.spec.dataset.items[row], self._base[row].offset
+            candidates = everything = tuple(range(len(item.candidates)))
+            if label is not None:
+                shown = examples.shown.get(row, everything)
+                candidates = loss_set(shown, label, len(everything))
+            reference = () if offset is None else tuple(float(score) / scale for score in offset)
+            lessons.append(Lesson(item, label, candidates, reference))
+        return lessons
 
+    def _skipped(self) -> list[int]:
+        """The usable rows skipped since the last refit while labels were left."""
+        rows, corpus, usable = list[int](), self.examples.corpus, self.examples.corpus.usable
+        for row in self.ledger.rows():
+            if row.event == "refit" and "adapter" in row.payload:  # not where one only begins
+                rows.clear()
+            elif row.event == "round":
+                decision = row.decision()
+                if decision.status == "skipped" and decision.reason != "spent":
+                    rows.append(corpus.row[decision.item])
+        return [row for row in rows if usable[row]]
 
-def training_examples(
-    spec: RunSpec, examples: Examples, ledger: LedgerReader, base: PairBlock, scale: float
-) -> list[Lesson]:
-    """The training examples of the next refit, in the order in which the labels were learned.
-
-    Args:
-        ledger: records the skipped rounds.
-        base: the features of epoch 0, whose offsets are the reference.
-        scale: the temperature, as a multiple of theirs.
-    """
-    learned: list[tuple[int, int | None]] = [(row, label) for row, label, _ in examples.bought]
-    if spec.settings.update.kl_on_skips:
-        learned += [(row, None) for row in _skipped(examples, ledger)]
-    lessons = []
-    for row, label in learned:
-        item, offset = spec.dataset.items[row], base[row].offset
-        candidates = everything = tuple(range(len(item.candidates)))
-        if label is not None:
-            shown = examples.shown.get(row, everything)
-            candidates = loss_set(shown, label, len(everything))
-        reference = () if offset is None else tuple(float(score) / scale for score in offset)
-        lessons.append(Lesson(item, label, candidates, reference))
-    return lessons
-
-
-def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[int]:
-    """The rows of all items that can still be asked or learned."""
-    corpus = examples.corpus
-    known = {row for row, _, _ in examples.bought}
-    known |= {corpus.row[purchase.item] for purchase in ledger.open_purchases()}
-    streamed = spec.settings.mode == "stream"  # a seen item is not asked any more
-    rows = enumerate(corpus.ids if streamed else ())
-    unavailable = {row for row, item in rows if ledger.has_decision(item)} | spec.sources.erased
-    return [row for row in range(len(corpus.ids)) if row in known or row not in unavailable]
+    def _renewable(self) -> list[int]:
+        """The rows of all items that can still be asked or learned."""
+        corpus = self.examples.corpus
+        known = {row for row, _, _ in self.examples.bought}
+        known |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
+        streamed = self.spec.settings.mode == "stream"  # a seen item is not asked any more
+        rows = enumerate(corpus.ids if streamed else ())
+        unavailable = {row for row, item in rows if self.ledger.has_decision(item)}
+        unavailable |= self.spec.sources.erased
+        return [row for row in range(len(corpus.ids)) if row in known or row not in unavailable]
 
 
 def labels_hash(examples: Examples) -> str:
     """A hash of the labels bought, in their order; a corrected one changes it."""
     text = repr([(row, label) for row, label, _ in examples.bought])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _skipped(examples: Examples, ledger: LedgerReader) -> list[int]:
-    """The usable rows skipped since the last refit while labels were left."""
-    rows: list[int] = []
-    for row in ledger.rows():
-        if row.event == "refit" and "adapter" in row.payload:  # not where one only begins
-            rows.clear()
-        elif row.event == "round":
-            decision = row.decision()
-            if decision.status == "skipped" and decision.reason != "spent":
-                rows.append(examples.corpus.row[decision.item])
-    usable = examples.corpus.usable
-    return [row for row in rows if usable[row]]
