@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Block, Inputs
 from stacksl.core.gates.registry import LLF
 from stacksl.core.learner import Learner
+from stacksl.core.scorers import Head
 from stacksl.labelers.protocol import Labeler, Request, requests_of
+from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.queries import LedgerReader
@@ -23,16 +25,10 @@ from stacksl.runs.items.corpus import Corpus
 from stacksl.types import Decision, Label
 
 if TYPE_CHECKING:
-    from stacksl.runs.loop.choosers import Pool, Stream
-    from stacksl.runs.loop.language_trainer import LanguageTrainer
-    from stacksl.runs.loop.linear_trainer import LinearTrainer
-    from stacksl.runs.session.playback import Playback
+    from stacksl.runs.loop.covering import StreamCoverage
+    from stacksl.runs.loop.head_fitting import Doubt
 
-Background = Callable[[Callable[[], Any]], Any]
-"""Gives the result of a computation, during which answers may be entered and learned.
-
-The computation reads neither the ledger nor what is learned after it.
-"""
+T = TypeVar("T")
 
 # Keys of `refit` rows
 ATTENDED = "attended"  # answers could be entered while the refit was made
@@ -163,6 +159,70 @@ class PurchaseLimits:
         return max(0, self.overlap - ledger.accounts.doubled)
 
 
+class Background(Protocol):
+    """Gives the result of a computation, during which answers may be entered and learned."""
+
+    def __call__(self, compute: Callable[[], T], /) -> T:
+        """The result of `compute`, which reads neither the ledger nor what is learned after it."""
+
+
+class Trainer(Protocol):
+    """Refits a model on the labels learned so far.
+
+    A refit writes a `refit` row into the ledger, so that a resumed run makes it at the same place.
+    It learns the labels before that row: where answers are entered meanwhile, the row comes
+    first. `attended` says whether they can be.
+    """
+
+    background: Background
+    attended: bool
+
+    @property
+    def head(self) -> Head | None:
+        """The model by which a pool is ranked; None before the first refit."""
+
+    @property
+    def draws(self) -> int:
+        """How many labels are drawn before others, to choose how the model's scores are made."""
+
+    @property
+    def covering(self) -> StreamCoverage | None:
+        """The statistics of a stream that asks by doubt and coverage."""
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """The doubt about the labels of a column that people judge."""
+
+    @property
+    def model_labels(self) -> NDArray[np.int64] | None:
+        """The class that a model gave each item, (n,), −1 for none."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the model should be refitted on labels learned since its last refit."""
+
+    def refit(self) -> bool:
+        """Make the due refit; True if it took long enough for its arrays to be saved.
+
+        After an interruption it continues with the steps that are left.
+        """
+
+    def finish(self) -> None:
+        """Make the last refit, which gives the final model, unless it was made already."""
+
+    def make_missing(self) -> list[str]:
+        """Make again what is missing of earlier refits; a sentence for each."""
+
+    def repeat(self, row: Row) -> None:
+        """Make again what a `refit` or `refreshed` row of the ledger records, which comes next."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The state as arrays to be saved, under names that no other part uses."""
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `state` returned, from all saved arrays."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Game:
     """The parts that the loop runs on: items with features, and all that acts on them.
@@ -172,8 +232,7 @@ class Game:
         learner: decides which labels to buy, and learns from them.
         labeler: answers what is bought.
         examples: the features of the items, and the labels learned so far.
-        trainer: refits the model during the run and at its end. Each refit is a row of the ledger,
-            so that a resumed run makes it at the same place, and learns the labels before that row.
+        trainer: refits the model during the run and at its end.
         batches: how many purchases may be open at a time.
         enough: whether to stop buying before the budget is spent.
         skips_refit: whether the next purchase is made without a refit: the last refit was made for
@@ -184,7 +243,7 @@ class Game:
     learner: Learner
     labeler: Labeler
     examples: Examples
-    trainer: LinearTrainer | LanguageTrainer
+    trainer: Trainer
     batches: PurchaseLimits = field(default_factory=PurchaseLimits)
     enough: Callable[[], bool] = bool  # false
     skips_refit: bool = False
@@ -263,7 +322,17 @@ class Game:
         self.learner.reschedule(budget=int(payload["train"]), horizon=horizon)
 
 
-def play(game: Game, chooser: Stream | Pool | Playback) -> Iterator[list[Decision]]:
+class Chooser(Protocol):
+    """Selects the items of the next rounds."""
+
+    def next(self, game: Game) -> list[Decision]:
+        """The decisions of the next rounds: labels wanted and, of a stream, items skipped.
+
+        Empty when no round is left, or when none can be played before an answer arrives.
+        """
+
+
+def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
     """Algorithms 1 and 2 of the paper, with the budget enforced by the ledger.
 
     The learner's gate decides which of the two it is, the chooser whether items are a stream or a

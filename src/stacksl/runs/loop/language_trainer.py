@@ -48,7 +48,7 @@ KEY = "adaptation"  # of the saved array
 
 
 class LanguageTrainer:
-    """Refits a run's language model, and begins the epochs of its features.
+    """Refits a run's language model, and begins the epochs of its features; see `Trainer`.
 
     Args:
         examples: the features of the items, and the labels learned so far.

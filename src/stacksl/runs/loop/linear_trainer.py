@@ -57,7 +57,7 @@ ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
 @dataclass(slots=True, eq=False)
 class LinearTrainer:
-    """Refits the head of a linear model; the methods are those of `LanguageTrainer`.
+    """Refits the head of a linear model; see `loop.game.Trainer`.
 
     Attributes:
         examples: what it is fitted on.
