@@ -5,49 +5,38 @@ PYTHONPATH=examples/modules stacksl run --scorer perceptron --set plugins=percep
 
 import numpy as np
 
-from stacksl.core import SCORERS
-from stacksl.core.losses import softmax
-from stacksl.core.scorers.bounds import assemble
+from stacksl.core import SCORERS, Scorer
 from stacksl.core.scorers.gradient import ClassBlocks, OneMatrix
-from stacksl.core.scorers.rows import add_rows, all_scores, gold_position, pick, restored
+from stacksl.core.scorers.rows import add_rows, gold_position, pick, restored
 
 
-class Perceptron:
+class Perceptron(Scorer):
     """θ ← θ + φ(z, gold) − φ(z, best) whenever another presented candidate scores best."""
 
     name = "perceptron"
 
     def __init__(self, dim, classes, settings):
-        self.dim, self.settings, self.learned, self.rounds = dim, settings, 0, 0
-        self.theta = np.zeros(dim if classes is None else (classes, dim))
+        super().__init__((dim,) if classes is None else (classes, dim), settings)
         make = OneMatrix if classes is None else ClassBlocks
-        self.tracker = make(dim, settings.ridge)
+        self.tracker, self.learned = make(dim, settings.ridge), 0
 
     @property
     def volume(self):
         return self.tracker.volume
 
-    def scores(self, inputs):
-        return all_scores(self.theta, inputs)
+    def _widths(self, inputs, presented, policy):
+        return self.tracker.widths(inputs, presented)
 
-    def bounds(self, inputs, presented, scores=None):
-        found = pick(self.scores(inputs) if scores is None else scores, presented)
-        widths, against = self.tracker.widths(inputs, presented)
-        return assemble(self, presented, found, softmax(found), widths, against, self.theta.size)
-
-    def step(self, inputs, presented, choice, feedback):
-        if feedback is None:
-            return
+    def _learn(self, inputs, presented, choice, feedback):
         gold = presented[gold_position(presented, feedback, self.name)]
         best = presented[int(np.argmax(pick(self.scores(inputs), presented)))]
         if best != gold:
             add_rows(self.theta, inputs, (gold, best), np.array([1.0, -1.0]))
-        self.tracker.add(inputs, choice)
+        self._track(inputs, presented, choice)
         self.learned += 1
-        self.rounds += 1
 
-    def skip(self, inputs, presented, choice):
-        self.rounds += 1
+    def _track(self, inputs, presented, choice):
+        self.tracker.add(inputs, choice)
 
     def state(self):
         counts = np.array([self.learned, self.rounds], dtype=np.int64)

@@ -204,7 +204,7 @@ def expect_greedy(asks_ucb: bool, action: str) -> None:
 
 
 def hopeful_choice(view: Bounds) -> int:
-    """The position of the largest UCB; ties are as in `scorers.bounds.assemble`."""
+    """The position of the largest UCB; ties are as in `Scorer.bounds`."""
     reach: Array = view.radius * view.widths
     scale = float((np.abs(view.scores) + reach).max())
     return tie_argmax(view.scores + reach, scale, view.presented)

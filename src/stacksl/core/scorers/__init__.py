@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Inputs
 from stacksl.core.heads.linear import Head, restore_head
-from stacksl.core.scorers.base import ScorerSettings
+from stacksl.core.scorers.base import Scorer, ScorerSettings
 from stacksl.core.scorers.bounds import Bounds, tie_argmax
 from stacksl.core.scorers.gradient import GradientScorer
 from stacksl.core.scorers.newton import ClassNewton, PairNewton
 from stacksl.core.scorers.ridge import ClassRidge, PairRidge
 from stacksl.errors import unknown_name
-from stacksl.types import Feedback
 
 __all__ = [
     "SCORERS",
@@ -28,50 +24,6 @@ __all__ = [
     "restore_head",
     "tie_argmax",
 ]
-
-
-class Scorer(Protocol):
-    """Scores an item's candidates, with confidence bounds, and learns from bought labels.
-
-    `presented`, `choice` and labels are indices into the item's full candidates. A scorer sees one
-    item at a time, so its results do not depend on how rounds are cut into blocks.
-    """
-
-    name: str
-    settings: ScorerSettings
-    theta: Array
-
-    @property
-    def learned(self) -> int:
-        """Labels learned so far."""
-
-    def scores(self, inputs: Inputs) -> Array:
-        """(K,) scores of all candidates; changes nothing."""
-
-    def bounds(
-        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
-    ) -> Bounds:
-        """Scores, policy, widths and the action among the presented; changes nothing.
-
-        `scores`, (K,), replace the scorer's own, such as those of a refit.
-        """
-
-    def step(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
-    ) -> None:
-        """Learn one feedback; `presented` is the loss set C_t ∪ {gold}, `choice` is x̂_t.
-
-        None is the step on the KL term alone, which only `sgd` has.
-        """
-
-    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Process an unasked round; to be called once for each, under every `track`."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that `step` and `skip` change, as copies."""
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore a `state`, bit for bit."""
 
 
 def _ridge(dim: int, classes: int | None, settings: ScorerSettings) -> Scorer:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Inputs
-from stacksl.core.confidence import ConfidenceSet
-from stacksl.core.losses import Reading
-from stacksl.core.scorers.bounds import Action
-from stacksl.core.scorers.rows import all_scores, restored
+from stacksl.core.confidence import ConfidenceSet, radius
+from stacksl.core.losses import Reading, softmax
+from stacksl.core.scorers.bounds import Action, Bounds, tie_argmax
+from stacksl.core.scorers.rows import all_scores, pick, restored
+from stacksl.errors import SettingsError
+from stacksl.types import Feedback
 
 Reference = Literal["frozen", "previous"]
 Track = Literal["labeled", "all"]
@@ -68,34 +72,161 @@ class ScorerSettings:
     action: Action = "greedy"
 
 
-class LinearScorer:
-    """θ, the confidence set of its matrix, and the count of rounds.
+class Scorer(ABC):
+    """Scores an item's candidates, with confidence bounds, and learns from bought labels.
+
+    `presented`, `choice` and labels are indices into the item's full candidates. A scorer sees one
+    item at a time, so its results do not depend on how rounds are cut into blocks. One of your own
+    says its widths, and how a label and an unasked round change it.
 
     Args:
         shape: of θ: (d,) for pair features, (K, d) for class heads.
         settings: the numbers of the scorer.
+        degrees: the dimensions that the radius is of; all of θ by default.
+
+    Attributes:
+        learned: labels learned so far.
+        volume: log det(V/λI), in nats.
     """
 
-    def __init__(self, shape: tuple[int, ...], settings: ScorerSettings) -> None:
+    name: str
+    learned: int
+    volume: float
+
+    def __init__(
+        self, shape: tuple[int, ...], settings: ScorerSettings, degrees: int | None = None
+    ) -> None:
         self.settings = settings
         self.dim = shape[-1]
         self.theta: Array = np.zeros(shape)
-        self.confidence = ConfidenceSet.empty(self.dim, settings.ridge)
         self.rounds = 0
+        self._degrees = self.theta.size if degrees is None else degrees
+
+    def scores(self, inputs: Inputs) -> Array:
+        """offset_x + θᵀφ(z, x) of all K candidates, (K,); changes nothing."""
+        return all_scores(self.theta, inputs)
+
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
+        """Scores, policy, widths and the action among the presented; changes nothing.
+
+        The choice has the largest score (`greedy`) or UCB (`ucb`). `scores`, (K,), replace the
+        scorer's own, such as those of a refit.
+
+        Raises:
+            SettingsError: scores are not finite.
+        """
+        scores = pick(self.scores(inputs) if scores is None else scores, presented)
+        if not np.isfinite(scores).all():
+            raise SettingsError(
+                "scores should be finite numbers, got NaN or infinity: θ has diverged, or features"
+                " are not finite; lower the learning rate, or repair the features"
+            )
+        policy, settings = self._policy(scores), self.settings
+        widths, pair_widths, information = self._widths(inputs, presented, policy)
+        reached = radius(
+            settings.noise,
+            self._degrees,
+            self.learned if settings.radius_counts == "learned" else self.rounds,
+            settings.ridge,
+            settings.delta,
+            settings.norm_bound,
+            settings.feature_norm,
+        )
+        reach = reached * widths
+        scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
+        values = scores + reach if settings.action == "ucb" else scores
+        choice = tie_argmax(values, scale, presented)
+        return Bounds(
+            presented,
+            scores,
+            policy,
+            widths,
+            pair_widths(choice),
+            reached,
+            self.dim,
+            choice,
+            float(widths[choice]) ** 2 if information is None else information,
+            self.volume,
+            settings.feature_norm / math.sqrt(settings.ridge),
+        )
+
+    def step(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+    ) -> None:
+        """Learn one feedback; `presented` is the loss set C_t ∪ {gold}, `choice` is x̂_t.
+
+        None is the step on the KL term alone, which only `sgd` has.
+
+        Raises:
+            SettingsError: the scorer cannot learn such feedback.
+        """
+        if feedback is not None:
+            self._learn(inputs, presented, choice, feedback)
+            self.rounds += 1
+
+    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        """Process an unasked round, once each: it is counted, and enters V under `all`."""
+        self.rounds += 1
+        if self.settings.track == "all":
+            self._track(inputs, presented, choice)
+
+    def _policy(self, scores: Array) -> Array:
+        """The probabilities of candidates with these scores, both (m,)."""
+        return softmax(scores)
+
+    @abstractmethod
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that `step` and `skip` change, as copies."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Restore a `state`, bit for bit."""
+
+    @abstractmethod
+    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
+        """Widths of the presented, and what they tell under the policy."""
+
+    @abstractmethod
+    def _learn(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
+    ) -> None:
+        """Learn one feedback."""
+
+    @abstractmethod
+    def _track(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        """Add an unasked round to the matrix."""
+
+
+Widths: TypeAlias = tuple[Array, Callable[[int], Array], float | None]
+"""The (m,) widths, a function from a position to the (m,) pair widths against it, and the
+information of a label; None is the choice's width squared."""
+
+
+def equal_widths(width: float, pair: float, count: int) -> tuple[Array, Callable[[int], Array]]:
+    """The widths of `count` candidates that are equally wide, as are all pairs of them."""
+    return np.full(count, width), lambda choice: np.where(np.arange(count) != choice, pair, 0.0)
+
+
+class LinearScorer(Scorer):
+    """A scorer with the confidence set of one matrix."""
+
+    def __init__(
+        self, shape: tuple[int, ...], settings: ScorerSettings, degrees: int | None = None
+    ) -> None:
+        super().__init__(shape, settings, degrees)
+        self.confidence = ConfidenceSet.empty(self.dim, settings.ridge)
 
     @property
-    def learned(self) -> int:
+    def learned(self) -> int:  # type: ignore[override]
         """Labels (or rewards) that entered the matrix."""
         return self.confidence.learned
 
     @property
-    def volume(self) -> float:
+    def volume(self) -> float:  # type: ignore[override]
         """Log det(V/λI), in nats."""
         return self.confidence.volume
-
-    def scores(self, inputs: Inputs) -> Array:
-        """offset_x + θᵀφ(z, x) of all K candidates, (K,)."""
-        return all_scores(self.theta, inputs)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.core.confidence import radius
 from stacksl.core.gates.rules import TIE
-from stacksl.errors import SettingsError
-
-if TYPE_CHECKING:
-    from stacksl.core.scorers.base import LinearScorer
-    from stacksl.core.scorers.gradient import GradientScorer
 
 Action = Literal["greedy", "ucb"]
 
@@ -85,58 +77,3 @@ def tie_argmax(values: Array, scale: float, indices: tuple[int, ...] | None = No
     if indices is None or len(tied) == 1:
         return int(tied[0])
     return int(min(tied, key=lambda position: indices[position]))
-
-
-def assemble(
-    scorer: LinearScorer | GradientScorer,
-    presented: tuple[int, ...],
-    scores: Array,
-    probabilities: Array,
-    widths: Array,
-    against: Callable[[int], Array] | float,
-    size: int,
-    information: float | None = None,
-) -> Bounds:
-    """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
-
-    The scorer has its `settings`, which name the action and the numbers of the radius, `learned`,
-    `rounds`, `dim` and `volume`. `against(i)` gives the (m,) pair widths against position i, or is
-    the width of every pair; the radius is that of `size` dimensions; an `information` of None is
-    the choice's width squared; the rest is as in `Bounds`.
-
-    Raises:
-        SettingsError: scores are not finite.
-    """
-    if not np.isfinite(scores).all():
-        raise SettingsError(
-            "scores should be finite numbers, got NaN or infinity: θ has diverged, or features are "
-            "not finite; lower the learning rate, or repair the features"
-        )
-    settings = scorer.settings
-    reached = radius(
-        settings.noise,
-        size,
-        scorer.learned if settings.radius_counts == "learned" else scorer.rounds,
-        settings.ridge,
-        settings.delta,
-        settings.norm_bound,
-        settings.feature_norm,
-    )
-    reach = reached * widths
-    scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
-    values = scores + reach if settings.action == "ucb" else scores
-    choice = tie_argmax(values, scale, presented)
-    others = np.arange(len(scores)) != choice
-    return Bounds(
-        presented,
-        scores,
-        probabilities,
-        widths,
-        against(choice) if callable(against) else np.where(others, against, 0.0),
-        reached,
-        scorer.dim,
-        choice,
-        float(widths[choice]) ** 2 if information is None else information,
-        scorer.volume,
-        settings.feature_norm / math.sqrt(settings.ridge),
-    )

@@ -6,8 +6,9 @@ The module also has its matrix V: one for pair features, or a block a class.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,8 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.calibration import WINDOW, clip_level
 from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
-from stacksl.core.losses import above, clip, cross_entropy, kl, softmax
-from stacksl.core.scorers.base import ScorerSettings
-from stacksl.core.scorers.bounds import Bounds, assemble
+from stacksl.core.losses import above, clip, cross_entropy, kl
+from stacksl.core.scorers.base import Scorer, ScorerSettings, Widths
 from stacksl.core.scorers.rows import (
     add_rows,
     all_scores,
@@ -29,7 +29,7 @@ from stacksl.core.scorers.rows import (
 from stacksl.types import Feedback
 
 
-class GradientScorer:
+class GradientScorer(Scorer):
     """`sgd`: θ ← θ − η·∇_θ [clip(ℓ(θ)) + λ·KL(π_θ ‖ π_ref)], for pairs (d,) or classes (K, d).
 
     ℓ is the cross-entropy of the label over the loss set, η = `learning_rate`, λ = `kl_weight`,
@@ -52,60 +52,48 @@ class GradientScorer:
     name = "sgd"
 
     def __init__(self, dim: int, classes: int | None, settings: ScorerSettings) -> None:
-        self.settings = settings
-        self.dim = dim
-        self.classes = classes
-        self.theta: Array = np.zeros(dim if classes is None else (classes, dim))
+        super().__init__((dim,) if classes is None else (classes, dim), settings)
         self.reference: Array = np.zeros_like(self.theta)
         kind = OneMatrix if classes is None else ClassBlocks
         self.tracker: OneMatrix | ClassBlocks = kind(dim, settings.ridge)
         self.learned = 0
-        self.rounds = 0
         self.clipped = 0
         self.kl_weight = settings.kl_weight
         self._losses = np.zeros(WINDOW)
 
     @property
-    def volume(self) -> float:
+    def volume(self) -> float:  # type: ignore[override]
         """Log det(V/λI), in nats."""
         return self.tracker.volume
-
-    def scores(self, inputs: Inputs) -> Array:
-        """θᵀφ(z, x) of all K candidates."""
-        return all_scores(self.theta, inputs)
-
-    def bounds(
-        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
-    ) -> Bounds:
-        """Scores, policy and widths of the presented candidates; changes nothing."""
-        scores = pick(self.scores(inputs) if scores is None else scores, presented)
-        widths, against = self.tracker.widths(inputs, presented)
-        size = self.dim * (self.classes or 1)
-        return assemble(self, presented, scores, softmax(scores), widths, against, size)
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
     ) -> None:
-        """Learn a label over the loss set `presented`, or take the KL-only step (None).
+        """See `Scorer.step`: None is the step on the KL term alone."""
+        if feedback is None:
+            self._descend(inputs, presented, None, self._level(), self._anchor())
+        super().step(inputs, presented, choice, feedback)
 
-        Raises:
-            SettingsError: the feedback is a reward.
-        """
-        gold = None
-        if feedback is not None:
-            gold = gold_position(presented, feedback, self.name)
-        level = self._level()
-        anchor = self.theta.copy() if self.settings.reference == "previous" else self.reference
-        loss = self._descend(inputs, presented, gold, level, anchor)
-        if gold is not None:
-            self._count(loss, level)
-            self.tracker.add(inputs, choice)
+    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
+        return self.tracker.widths(inputs, presented)
 
-    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Process an unasked round: it is counted, and under `all` V gets φ(z, x̂)."""
-        self.rounds += 1
-        if self.settings.track == "all":
-            self.tracker.add(inputs, choice)
+    def _learn(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
+    ) -> None:
+        gold, level = gold_position(presented, feedback, self.name), self._level()
+        loss = self._descend(inputs, presented, gold, level, self._anchor())
+        self._losses[self.learned % WINDOW] = loss
+        self.learned += 1
+        if self.settings.clip != "none" and above(loss, level):
+            self.clipped += 1
+        self.tracker.add(inputs, choice)
+
+    def _track(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        self.tracker.add(inputs, choice)
+
+    def _anchor(self) -> Array:
+        """The θ of the reference policy."""
+        return self.theta.copy() if self.settings.reference == "previous" else self.reference
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
@@ -144,17 +132,6 @@ class GradientScorer:
     def _level(self) -> float:
         return clip_level(self._losses[: self.learned], self.settings.clip_level)
 
-    def _count(self, loss: float, level: float) -> None:
-        self._losses[self.learned % WINDOW] = loss
-        self.learned += 1
-        self.rounds += 1
-        if self.settings.clip != "none" and above(loss, level):
-            self.clipped += 1
-
-
-Widths: TypeAlias = tuple[Array, Callable[[int], Array]]
-"""The (m,) widths, and a function from a position to the (m,) pair widths against it."""
-
 
 class OneMatrix:
     """V of pair features: one (d, d) matrix."""
@@ -172,7 +149,7 @@ class OneMatrix:
         assert isinstance(inputs, PairFeatures)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
-        return norms(rows, images), lambda choice: pair_norms(rows, images, choice)
+        return norms(rows, images), partial(pair_norms, rows, images), None
 
     def add(self, inputs: Inputs, candidate: int) -> None:
         """V ← V + φ(z, x)φ(z, x)ᵀ for the candidate's index x in the full list; O(d²)."""
@@ -216,7 +193,7 @@ class ClassBlocks:
         for position, candidate in enumerate(presented):
             if candidate in self.blocks:
                 widths[position] = self.blocks[candidate].widths(row)[0]
-        return widths, lambda choice: class_pair_widths(widths, choice)
+        return widths, partial(class_pair_widths, widths), None
 
     def add(self, inputs: Inputs, candidate: int) -> None:
         """See `OneMatrix`; O(d²)."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.losses import cross_entropy, softmax
-from stacksl.core.scorers.base import LinearScorer, ScorerSettings
-from stacksl.core.scorers.bounds import Bounds, assemble
+from stacksl.core.scorers.base import LinearScorer, ScorerSettings, Widths, equal_widths
 from stacksl.core.scorers.rows import (
     gold_position,
     pick,
@@ -41,36 +41,16 @@ class PairNewton(LinearScorer):
     def __init__(self, dim: int, settings: ScorerSettings) -> None:
         super().__init__((dim,), settings)
 
-    def bounds(
-        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
-    ) -> Bounds:
-        """Scores, policy, widths and information; changes nothing. O(m d²)."""
+    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
         assert isinstance(inputs, PairFeatures)
-        scores = pick(self.scores(inputs) if scores is None else scores, presented)
-        policy = softmax(scores)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
-        return assemble(
-            self,
-            presented,
-            scores,
-            policy,
-            norms(rows, images),
-            lambda choice: pair_norms(rows, images, choice),
-            self.dim,
-            _information(rows, images, policy),
-        )
+        pairs = partial(pair_norms, rows, images)
+        return norms(rows, images), pairs, _information(rows, images, policy)
 
-    def step(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+    def _learn(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
     ) -> None:
-        """Learn a label over the loss set `presented`; None is no step.
-
-        Raises:
-            SettingsError: the feedback is a reward.
-        """
-        if feedback is None:
-            return
         gold = gold_position(presented, feedback, self.name)
         assert isinstance(inputs, PairFeatures)
         rows = presented_rows(inputs, presented)
@@ -79,15 +59,11 @@ class PairNewton(LinearScorer):
         factors = self._factors(inputs, presented, rows)
         self.theta = self.theta - self._solve(factors, slope @ rows)
         self.confidence.update(self._factors(inputs, presented, rows))
-        self.rounds += 1
 
-    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Process an unasked round: it is counted, and under `all` H gets its information."""
-        self.rounds += 1
-        if self.settings.track == "all":
-            assert isinstance(inputs, PairFeatures)
-            rows = presented_rows(inputs, presented)
-            self.confidence.update(self._factors(inputs, presented, rows), labels=0)
+    def _track(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        assert isinstance(inputs, PairFeatures)
+        rows = presented_rows(inputs, presented)
+        self.confidence.update(self._factors(inputs, presented, rows), labels=0)
 
     def _factors(self, inputs: PairFeatures, presented: tuple[int, ...], rows: Array) -> Array:
         # F = UᵀU with the rows sqrt(π_x)·(φ_x − μ) of U.
@@ -144,43 +120,25 @@ class ClassNewton(LinearScorer):
         super().__init__((classes, dim), settings)
         self.classes = classes
 
-    def bounds(
-        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
-    ) -> Bounds:
-        """Scores, policy, widths and information; changes nothing. O(d² + K d)."""
+    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
         assert isinstance(inputs, SharedFeatures)
-        scores = pick(self.scores(inputs) if scores is None else scores, presented)
-        policy = softmax(scores)
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
         common = float(inputs.h @ inputs.h) / (self.classes * self.settings.ridge)
         width = math.sqrt((1.0 - 1.0 / self.classes) * square + common)
-        widths, pair = np.full(len(presented), width), math.sqrt(2.0 * square)
         information = max(1.0 - float(policy @ policy), 0.0) * square
-        size = self.dim * self.classes
-        return assemble(self, presented, scores, policy, widths, pair, size, information)
+        return *equal_widths(width, math.sqrt(2.0 * square), len(presented)), information
 
-    def step(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+    def _learn(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
     ) -> None:
-        """Learn a label over the loss set `presented`; None is no step.
-
-        Raises:
-            SettingsError: the feedback is a reward.
-        """
-        if feedback is None:
-            return
         gold = gold_position(presented, feedback, self.name)
         assert isinstance(inputs, SharedFeatures)
         slope = cross_entropy(pick(self.scores(inputs), presented), gold)[1]
         self._inform(inputs, labels=1)
         self.theta[list(presented)] -= slope[:, None] * (self.confidence.gram_inv @ inputs.h)
-        self.rounds += 1
 
-    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Process an unasked round: it is counted, and under `all` M gets ½hhᵀ."""
-        self.rounds += 1
-        if self.settings.track == "all":
-            self._inform(inputs, labels=0)
+    def _track(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        self._inform(inputs, labels=0)
 
     def _inform(self, inputs: Inputs, labels: int) -> None:
         assert isinstance(inputs, SharedFeatures)

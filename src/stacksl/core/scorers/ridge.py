@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,8 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.rules import TIE
-from stacksl.core.losses import softmax
-from stacksl.core.scorers.base import LinearScorer, ScorerSettings
-from stacksl.core.scorers.bounds import Bounds, assemble
-from stacksl.core.scorers.rows import (
-    gold_position,
-    pick,
-    presented_rows,
-    restored,
-)
+from stacksl.core.scorers.base import LinearScorer, ScorerSettings, Widths, equal_widths
+from stacksl.core.scorers.rows import gold_position, presented_rows, restored
 from stacksl.errors import SettingsError
 from stacksl.types import Feedback, Label
 
@@ -65,34 +59,18 @@ class PairRidge(LinearScorer):
         self.moment: Array = np.zeros(dim)
         self._fed = _NOTHING
 
-    def bounds(
-        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
-    ) -> Bounds:
-        """Scores, policy and widths of the presented candidates; changes nothing. O(m d²)."""
+    def _policy(self, scores: Array) -> Array:
+        return super()._policy(scores) if self._fed == _REWARDS else shares(scores)
+
+    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
         assert isinstance(inputs, PairFeatures)
-        scores = pick(self.scores(inputs) if scores is None else scores, presented)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
-        return assemble(
-            self,
-            presented,
-            scores,
-            softmax(scores) if self._fed == _REWARDS else shares(scores),
-            norms(rows, images),
-            lambda choice: pair_norms(rows, images, choice),
-            self.dim,
-        )
+        return norms(rows, images), partial(pair_norms, rows, images), None
 
-    def step(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+    def _learn(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
     ) -> None:
-        """Learn a label over the loss set `presented`, or a reward of `choice`; None is no step.
-
-        Raises:
-            SettingsError: labels and rewards are mixed.
-        """
-        if feedback is None:
-            return
         assert isinstance(inputs, PairFeatures)
         self._note(feedback)
         if isinstance(feedback, Label):
@@ -101,17 +79,13 @@ class PairRidge(LinearScorer):
         else:
             rows = inputs.phi[choice : choice + 1]
             self.moment += feedback.value * rows[0]
-        self.rounds += 1
         self.confidence.update(rows)
         self.theta = self.confidence.gram_inv @ self.moment
 
-    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Process an unasked round: it is counted, and under `all` V gets φ(z, x̂)."""
-        self.rounds += 1
-        if self.settings.track == "all":
-            assert isinstance(inputs, PairFeatures)
-            self.confidence.update(inputs.phi[choice : choice + 1], labels=0)
-            self.theta = self.confidence.gram_inv @ self.moment
+    def _track(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        assert isinstance(inputs, PairFeatures)
+        self.confidence.update(inputs.phi[choice : choice + 1], labels=0)
+        self.theta = self.confidence.gram_inv @ self.moment
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
@@ -153,38 +127,24 @@ class ClassRidge(LinearScorer):
     name = "ridge"
 
     def __init__(self, dim: int, classes: int, settings: ScorerSettings) -> None:
-        super().__init__((classes, dim), settings)
+        super().__init__((classes, dim), settings, degrees=dim)
 
-    def bounds(
-        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
-    ) -> Bounds:
-        """Scores, policy and widths of the presented classes; changes nothing. O(d² + K d)."""
+    def _policy(self, scores: Array) -> Array:
+        return shares(scores)
+
+    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
         assert isinstance(inputs, SharedFeatures)
-        scores = pick(self.scores(inputs) if scores is None else scores, presented)
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
-        widths, pair = np.full(len(presented), math.sqrt(square)), math.sqrt(2.0 * square)
-        return assemble(self, presented, scores, shares(scores), widths, pair, self.dim)
+        return *equal_widths(math.sqrt(square), math.sqrt(2.0 * square), len(presented)), None
 
-    def step(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+    def _learn(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
     ) -> None:
-        """Learn a label; None is no step.
-
-        Raises:
-            SettingsError: the feedback is a reward, which has no information on the other classes
-                that share the matrix.
-        """
-        if feedback is None:
-            return
         gold = presented[gold_position(presented, feedback, "ridge on class heads")]
-        self.rounds += 1
         self._regress(inputs, gold, labels=1)
 
-    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Process an unasked round: it is counted, and under `all` A gets hhᵀ."""
-        self.rounds += 1
-        if self.settings.track == "all":
-            self._regress(inputs, None, labels=0)
+    def _track(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        self._regress(inputs, None, labels=0)
 
     def _regress(self, inputs: Inputs, gold: int | None, labels: int) -> None:
         assert isinstance(inputs, SharedFeatures)
