@@ -89,14 +89,15 @@ def read_on(model: Any, tokenizer: Any, texts: list[str], rate: float, seed: int
     from torch.nn.utils.rnn import pad_sequence
 
     from stacksl.core.rng import generator
+    from stacksl.lm.settings import TrainSettings
     from stacksl.lm.training.refit import Optimizer
 
     rows = [torch.tensor(tokenizer(text)["input_ids"]) for text in texts]
     order = generator(seed, "pretraining").permutation(len(rows)).tolist()
     parts = [order[first : first + WINDOW] for first in range(0, len(order), WINDOW)]
     moving = list(model.requires_grad_(True).parameters())
-    given = {"warmup_share": 0.1, "weight_decay": 0.0, "max_grad_norm": 1.0}
-    optimizer, losses = Optimizer(moving, len(parts), learning_rate=rate, **given), []
+    given = TrainSettings(learning_rate=rate, weight_decay=0.0)  # its warm-up and norm are as usual
+    optimizer, losses = Optimizer(moving, len(parts), given), []
     for step, part in enumerate(parts):
         wanted = pad_sequence([rows[n] for n in part], batch_first=True, padding_value=-100)
         attended = (wanted >= 0).long()

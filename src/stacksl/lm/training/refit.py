@@ -153,14 +153,7 @@ class TrainingSteps:
     def run(self, progress: Callable[[int, int], None] | None) -> None:
         """Take all steps."""
         given, started = self.settings, monotonic()
-        self.optimizer = Optimizer(
-            self.adapter.parameters(),
-            self.total,
-            learning_rate=given.learning_rate,
-            warmup_share=given.warmup_share,
-            weight_decay=given.weight_decay,
-            max_grad_norm=given.max_grad_norm,
-        )
+        self.optimizer = Optimizer(self.adapter.parameters(), self.total, given)
         while self.step < self.total:
             what = f"take step {self.step + 1} of the training"
             with within_memory(what, checkpointing=given.gradient_checkpointing):
@@ -356,33 +349,18 @@ class Optimizer:
         parameters: what moves, in a fixed order; float32, since half precision would lose most
             updates to rounding.
         total: the steps in all.
-        learning_rate: the peak.
-        warmup_share: see `rate`.
-        weight_decay: the decay of a parameter in a step is learning rate x this.
-        max_grad_norm: longer gradients (over all parameters) are scaled to this length.
+        settings: the rest.
     """
 
-    def __init__(
-        self,
-        parameters: Sequence[Tensor],
-        total: int,
-        *,
-        learning_rate: float,
-        warmup_share: float,
-        weight_decay: float,
-        max_grad_norm: float,
-    ) -> None:
-        self.total = total
-        self._peak = learning_rate
-        self._warmup = warmup_share
-        self._most = max_grad_norm
+    def __init__(self, parameters: Sequence[Tensor], total: int, settings: TrainSettings) -> None:
+        self.total, self.settings = total, settings
         self._moving = list(parameters)
         # one kernel a step on a GPU; on the CPU the numbers stay those of every release
         fused = all(parameter.device.type == "cuda" for parameter in self._moving)
         self._adam = load_torch().optim.AdamW(
             self._moving,
-            lr=learning_rate,
-            weight_decay=weight_decay,
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
             fused=fused or None,
         )
 
@@ -397,12 +375,13 @@ class Optimizer:
     def length(self) -> Tensor:
         """Scale the gradients to the length allowed; how long they were."""
         self.gradients()
-        return load_torch().nn.utils.clip_grad_norm_(self._moving, self._most)
+        return load_torch().nn.utils.clip_grad_norm_(self._moving, self.settings.max_grad_norm)
 
     def step(self, step: int) -> None:
         """Move by the gradients there are, then drop them; `step` counts from 0."""
+        share = rate(step, self.total, self.settings.warmup_share)
         for group in self._adam.param_groups:
-            group["lr"] = self._peak * rate(step, self.total, self._warmup)
+            group["lr"] = self.settings.learning_rate * share
         self._adam.step()
         # the fused kernel counts no write, and scoring leaves out an adapter that was not written
         load_torch().autograd.graph.increment_version(self._moving)
