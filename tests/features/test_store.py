@@ -10,8 +10,9 @@ import pytest
 
 from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.errors import FeatureError
-from stacksl.features import GivenFeatures, store
+from stacksl.features import GivenFeatures, maps, store
 from stacksl.features.given import release_rows
+from stacksl.features.maps import transformed
 from stacksl.features.store import erase, has_block, load_block, save_block
 from stacksl.types import Item
 
@@ -127,7 +128,9 @@ def test_given_rows_are_stored_alike_block_by_block(tmp_path, monkeypatch) -> No
         monkeypatch.setattr(store, "_AT_ONCE", size)
         folder.mkdir()
         whole = given.transform(items)
-        block = whole if size == 4096 else SharedBlock(given.lazy(items), 3)
+        monkeypatch.setattr(maps, "MANY", size)
+        block = transformed(given, items)
+        assert isinstance(block.h, np.ndarray) is (size == 4096)
         save_block(folder, block, given.fingerprint, ids)
         np.testing.assert_array_equal(load_block(folder).h, whole.h)
     one, other = ({f.name: f.read_bytes() for f in folder.iterdir()} for folder in folders)

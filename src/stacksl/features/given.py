@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import LazyRows, SharedBlock
+from stacksl.core.blocks import SharedBlock
 from stacksl.errors import FeatureError
 from stacksl.features.encoders import Progress
 from stacksl.types import Item
@@ -67,31 +67,36 @@ class GivenFeatures:
     def fit(self, items: Sequence[Item]) -> None:
         """Take the scale from the rows of `items`."""
         self._columns = self._rows.shape[1]
-        places = np.fromiter((self._place[item.id] for item in items), np.int64, len(items))
-        rows = (table for _, table in _doubles(self._rows, places))
+        rows = (table for _, table in self._doubles(items))
         longest = max((float(np.square(table).sum(axis=1).max()) for table in rows), default=0.0)
         self._scale = float(np.sqrt(longest)) or 1.0
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> SharedBlock:
         """The float32 features of `items`; see `FeatureMap.transform`."""
-        rows = self.lazy(items)
-        if rows.shape[1] != self.dim:
-            raise FeatureError(
-                f"expected features of {self._columns} columns, got {rows.shape[1] - 1}: give the"
-                " features that the run began with"
-            )
-        return SharedBlock(rows[:], self.classes)
-
-    def lazy(self, items: Sequence[Item]) -> LazyRows:
-        """The float32 features of `items`, computed where they are read."""
         missing = sum(item.id not in self._place for item in items)
         if missing:
             raise FeatureError(
                 f"this run's features are given as arrays, and {missing} of {len(items)} items have"
                 " none: in Python, give features=X with a row for each item"
             )
-        places = np.fromiter((self._place[item.id] for item in items), np.int64, len(items))
-        return _Scaled(self._rows, places, self._scale)
+        if self._rows.shape[1] != self._columns:
+            raise FeatureError(
+                f"expected features of {self._columns} columns, got {self._rows.shape[1]}: give the"
+                " features that the run began with"
+            )
+        h = np.full((len(items), self.dim), _BIAS, np.float32)
+        for part, table in self._doubles(items):
+            table /= self._scale
+            norms = np.sqrt(np.square(table).sum(axis=1, keepdims=True))
+            h[part, :-1] = table * (np.sqrt(1.0 - _BIAS**2) * _BELOW) / np.maximum(norms, 1.0)
+        return SharedBlock(h, self.classes)
+
+    def _doubles(self, items: Sequence[Item]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """The rows of `items` in float64, some thousands at a time."""
+        for start in range(0, len(items), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            places = [self._place[item.id] for item in items[part]]
+            yield part, np.ascontiguousarray(self._rows[places], dtype=np.float64)  # a copy
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The scale and the number of columns."""
@@ -109,38 +114,6 @@ class GivenFeatures:
                 " features that the model was trained with"
             )
         self._scale, self._columns = float(state["scale"][0]), int(state["columns"][0])
-
-
-class _Scaled(LazyRows):
-    """The features of the `places` of a table of given rows."""
-
-    __slots__ = ("_places", "_scale", "_table")
-
-    def __init__(self, table: NDArray[Any], places: NDArray[np.int64], scale: float) -> None:
-        self._table, self._places, self._scale = table, places, scale
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n, d)."""
-        return len(self._places), self._table.shape[1] + 1
-
-    def __getitem__(self, places: slice | NDArray[np.int64]) -> NDArray[np.float32]:
-        chosen = self._places[places]
-        h = np.full((len(chosen), self.shape[1]), _BIAS, np.float32)
-        for part, table in _doubles(self._table, chosen):
-            table /= self._scale
-            norms = np.sqrt(np.square(table).sum(axis=1, keepdims=True))
-            h[part, :-1] = table * (np.sqrt(1.0 - _BIAS**2) * _BELOW) / np.maximum(norms, 1.0)
-        return h
-
-
-def _doubles(
-    table: NDArray[Any], places: NDArray[np.int64]
-) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """The rows of a table at `places` in float64, some thousands at a time."""
-    for start in range(0, len(places), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        yield part, np.ascontiguousarray(table[places[part]], dtype=np.float64)  # a copy
 
 
 def checked_rows(count: int, rows: Any) -> NDArray[Any]:

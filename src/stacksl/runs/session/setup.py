@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core.blocks import Block, SharedBlock, joined
+from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator, unforeseen
 from stacksl.errors import RunError
@@ -186,8 +186,7 @@ def keep_rows(spec: RunSpec, rows: object) -> None:
     features.fit(items)
     make_private(spec.folder.features)
     arrays.save(spec.folder.path / MAP, features.state())
-    lazy: Any = features.lazy(items)  # a large pool's are written without being held
-    save_block(spec.folder.features, SharedBlock(lazy, features.classes), features.fingerprint, ids)
+    save_block(spec.folder.features, transformed(features, items), features.fingerprint, ids)
     release_rows(rows)  # from here on the run reads its own
 
 
