@@ -12,16 +12,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.errors import FeatureError, MissingExtra
+from stacksl.errors import FeatureError
 from stacksl.features.cache import CachedEncoder, Entry
 from stacksl.features.encoders import Vectors, encoder_threads, in_batches, unit
 from stacksl.features.weights import MINILM, MINILM_SHA256, file_hash, find_minilm
+from stacksl.telemetry import load_library
 
 LAYERS, HEADS, DIM, LONGEST = 6, 12, 384, 256
 PARTS = 16  # of a text that are read: 4,064 tokens
@@ -157,7 +157,7 @@ class MiniLM(CachedEncoder):
         Raises:
             FeatureError: it cannot be read.
         """
-        tokenizers = _imported("tokenizers")
+        tokenizers = _load("tokenizers")
         try:
             tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         except Exception as error:  # the library raises nothing more special
@@ -171,7 +171,7 @@ class MiniLM(CachedEncoder):
 
     @cached_property
     def _session(self) -> Any:
-        runtime, weights = _imported("onnxruntime"), self.weights()
+        runtime, weights = _load("onnxruntime"), self.weights()
         model = bert_graph(_PLAIN, LAYERS, HEADS)
         used = weights_of(model.graph, weights)
         for name in used:  # float32, outside of the model
@@ -201,7 +201,7 @@ def bert_graph(signature: str, layers: int, heads: int, *, mask: str = "", tail:
 
     Source: Devlin et al. (2019), "BERT"; the operators are ONNX Runtime's contributed ones.
     """
-    _imported("onnx")
+    _load("onnx")
     from onnx import parser
 
     nodes, before = _EMBEDDING, "embedded"
@@ -219,16 +219,9 @@ def weights_of(graph: Any, weights: Mapping[str, Any]) -> list[str]:
     return [name for name in weights if name in read]
 
 
-def _imported(package: str) -> Any:
-    """A package of the extra, of which an interrupted installation may have left a part.
-
-    Raises:
-        MissingExtra: it cannot be imported.
-    """
-    try:
-        return import_module(package)
-    except ImportError as fault:
-        raise MissingExtra.of(f"the encoder '{MINILM}'", MINILM, package) from fault
+def _load(package: str) -> Any:
+    """A package of the extra, of which an interrupted installation may have left a part."""
+    return load_library(package, f"the encoder '{MINILM}'", MINILM, package)
 
 
 def _cores() -> int:

@@ -6,9 +6,11 @@ The one module of the package that imports torch, and only when a text has to be
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -152,7 +154,7 @@ class SentenceEncoder(CachedEncoder):
         from sentence_transformers import SentenceTransformer
 
         try:
-            with _quiet():
+            with quiet():
                 model = SentenceTransformer(str(self._folder), local_files_only=True)
         except Exception as error:  # the loader may raise anything on an unknown folder
             raise FeatureError(
@@ -184,14 +186,23 @@ def _torch_threads(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """No loading bar: progress is the caller's to show."""
+def quiet() -> Iterator[None]:
+    """Without transformers' bars, tables and warnings: failures become errors of this package."""
     from transformers.utils import logging
 
-    enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    hub: Any = import_module("huggingface_hub.utils")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub_level, hub_bars = hub.logging.get_verbosity(), not hub.are_progress_bars_disabled()
+    logging.set_verbosity(logging.CRITICAL)
+    hub.logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()  # the hub's too
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        if enabled:
+        logging.set_verbosity(level)
+        hub.logging.set_verbosity(hub_level)
+        if bars:
             logging.enable_progress_bar()
+        (hub.enable_progress_bars if hub_bars else hub.disable_progress_bars)()

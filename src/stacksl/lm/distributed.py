@@ -30,8 +30,9 @@ from functools import cache
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from stacksl import errors
-from stacksl.errors import MissingExtra, RunError, StackslError
+from stacksl.errors import RunError, StackslError
 from stacksl.lm.scoring.paths import Tensor, load_torch
+from stacksl.telemetry import load_library
 
 Call: TypeAlias = tuple[str, tuple[Any, ...]]
 Fault: TypeAlias = tuple[str, str]  # the class of a StackslError and its sentence
@@ -243,12 +244,9 @@ def current_processes() -> Distributed:
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
         return ALONE
     on_cpu = not load_torch().cuda.is_available()
-    try:
-        from accelerate import PartialState
-    except ImportError:
-        raise MissingExtra.of("a run of several processes", "lm") from None
+    accelerate = load_library("accelerate", "a run of several processes", "lm")
     with _linked():
-        state = PartialState(cpu=on_cpu, timeout=_TIMEOUT)
+        state = accelerate.PartialState(cpu=on_cpu, timeout=_TIMEOUT)
         return Distributed(state, "cpu" if on_cpu else str(state.device))
 
 

@@ -10,19 +10,20 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError
-from stacksl.lm.scoring.paths import load_library, load_torch
+from stacksl.features.sentences import quiet
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.telemetry import load_library
 
 _NAMED = 3  # names of tensors in a message
 
 
 def load_transformers() -> Any:
     """The library transformers; see `load_library`."""
-    return load_library("transformers", "loading a language model")
+    return load_library("transformers", "loading a language model", "lm")
 
 
 def read_config(name: str, source: str, revision: str | None = None) -> Any:
@@ -140,29 +141,6 @@ def read_license(source: str, config: Any, revision: str | None = None) -> str |
         if isinstance(value, str) and value.strip():
             return value.strip()
     return None
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without transformers' bars, tables and warnings: failures become errors of this package."""
-    from transformers.utils import logging
-
-    hub: Any = import_module("huggingface_hub.utils")
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    hub_level, hub_bars = hub.logging.get_verbosity(), not hub.are_progress_bars_disabled()
-    logging.set_verbosity(logging.CRITICAL)
-    hub.logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()  # the hub's too
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(level)
-        hub.logging.set_verbosity(hub_level)
-        if bars:
-            logging.enable_progress_bar()
-        (hub.enable_progress_bars if hub_bars else hub.disable_progress_bars)()
 
 
 @contextmanager

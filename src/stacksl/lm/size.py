@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError
+from stacksl.features.sentences import quiet
 from stacksl.lm.loading import Base, open_base
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
 from stacksl.lm.quantized import QUANTIZED, computed_in, linear_bytes, not_quantized, quantization
-from stacksl.lm.reading import load_transformers, quiet
+from stacksl.lm.reading import load_transformers
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.scoring.paths import load_torch

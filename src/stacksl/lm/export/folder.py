@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import RunError
+from stacksl.features.sentences import quiet
 from stacksl.files import formats
 from stacksl.files.atomic import replace_file, whole_folder
 from stacksl.lm.export.card import Provenance, card_text
 from stacksl.lm.export.tasks import write_task
 from stacksl.lm.quantized import unquantized
-from stacksl.lm.reading import quiet
 from stacksl.report.facts import Facts
 
 if TYPE_CHECKING:

@@ -15,15 +15,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from stacksl.errors import FeatureError, MissingExtra, SettingsError
+from stacksl.errors import FeatureError, SettingsError
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BATCH_TOKENS, Bools, Ints, pack
-from stacksl.telemetry import refuse_telemetry
+from stacksl.telemetry import load_library
 
 Tensor: TypeAlias = Any
 Items: TypeAlias = Sequence[TokenItem]
@@ -41,22 +40,9 @@ MASKED = ("sdpa", "eager")
 _BEHIND = 8  # tokens behind an option in a widened pass
 
 
-def load_library(name: str, what: str) -> Any:
-    """A library of the extra `lm`, which `what` needs.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    refuse_telemetry()
-    try:
-        return import_module(name)
-    except ImportError:
-        raise MissingExtra.of(what, "lm") from None
-
-
 def load_torch() -> Any:
     """The library torch; see `load_library`."""
-    return load_library("torch", "scoring with a language model")
+    return load_library("torch", "scoring with a language model", "lm")
 
 
 def sent(values: Any, device: Any) -> Tensor:
@@ -102,9 +88,6 @@ def padded(
     No mask is given: in a causal model of any kind, what stands to the right reaches nothing.
 
     Args:
-        model: the model.
-        items: the items.
-        states: whether states are read.
         batch_tokens: sequences x longest sequence of a batch is at most this.
 
     Raises:
@@ -129,9 +112,6 @@ def naive(
     """One plain forward pass an option: the reference the other paths are held to.
 
     Args:
-        model: the model.
-        items: the items.
-        states: whether states are read.
         widened: with tokens behind the option, which nothing before them sees.
         masked: with the causal mask and positions given, as packed rows have them. Either way the
             numbers are the same but for rounding, since other kernels make them: the difference is

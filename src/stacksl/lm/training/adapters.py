@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.errors import RunError, SettingsError
+from stacksl.features.sentences import quiet
 from stacksl.files.atomic import whole_folder
 from stacksl.lm.loading import Base
-from stacksl.lm.reading import first_line, quiet, still_random
-from stacksl.lm.scoring.paths import Tensor, load_library, load_torch
+from stacksl.lm.reading import first_line, still_random
+from stacksl.lm.scoring.paths import Tensor, load_torch
 from stacksl.lm.settings import LoraSettings
+from stacksl.telemetry import load_library
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _OTHERWISE = (  # what PEFT's LoRA can have besides, none of which is trained here
@@ -31,7 +33,7 @@ POLICY = "default"  # PEFT's own name for an adapter; a folder loads by itself u
 
 def load_peft() -> Any:
     """The library peft; see `load_library`."""
-    return load_library("peft", "adapting a language model by LoRA")
+    return load_library("peft", "adapting a language model by LoRA", "lm")
 
 
 # --- which layers -----------------------------------------------------------------------------
