@@ -17,7 +17,7 @@ from stacksl.core.learner import Learner
 from stacksl.core.scorers import Bounds, Scorer, tie_argmax
 from stacksl.core.scorers.base import LinearScorer
 from stacksl.core.scorers.gradient import class_pair_widths
-from stacksl.core.scorers.rows import presented_rows
+from stacksl.core.scorers.rows import pick
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Feedback
 from stacksl_lab.baselines.gates import Width
@@ -218,7 +218,7 @@ def widest_of(
     None where all are equally wide, as in class heads that share a matrix. O(m d² + m² d).
     """
     if isinstance(inputs, PairFeatures):
-        rows = presented_rows(inputs, presented)
+        rows = pick(inputs.phi, presented)
         images: Array = rows @ scorer.state()["gram_inv"]
         pairs = [pair_norms(rows, images, x) for x in range(len(rows))]
         return widest_pair(np.array(pairs), norms(rows, images))

@@ -13,6 +13,7 @@ import numpy as np
 from stacksl.core import confidence
 from stacksl.core.blocks import Array
 from stacksl.core.gates import rules
+from stacksl.core.gates.registry import WIDEST
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl_lab.baselines import statistics
 from stacksl_lab.engines.algebra import all_pair_norms
@@ -30,7 +31,6 @@ _margin_statistic = allocating(rules.margin_statistic)
 _margin_advance = allocating(rules.margin_advance)
 _price = allocating(rules.price)
 _peak = allocating(rules.peak)
-_bounded_contested = allocating(rules.bounded_contested_statistic)
 _bounded_information = allocating(rules.bounded_information)
 _reserve_square = allocating(statistics.reserve_square)
 _reserve_held = allocating(statistics.reserve_held)
@@ -214,7 +214,7 @@ def statistic(
     if plan.gate == MARGIN:
         return _margin_statistic(scores)
     if plan.gate == CONTESTED:
-        return _bounded_contested(scores, pair_widths, choice, plan.gate_width)
+        return _contested_statistic(scores, pair_widths, choice, plan.gate_width, WIDEST)
     if plan.gate == ADPO:
         return _adpo_statistic(scores, pair_widths, choice)
     if plan.gate == LUCB:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stacksl.core.blocks import Array
     from stacksl.core.scorers.bounds import Bounds
 
+WIDEST = 2.0  # ‖φ_x − φ_y‖ in V⁻¹ of rows of norm 1 at λ = 1: more would set the price for good
 ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
 """`margin`'s parameters on one-hot ridge scores, measured on Banking77 (`docs/paper.md`, D8)."""
 
@@ -54,10 +55,6 @@ class Gate(Protocol):
         """The state after this round, in which a label was asked (`took`) or not."""
 
 
-AT_REST: GateState = (0.0, 0.0, 0.0, 0.0)
-"""The state of a gate without one, and of a price before round 1."""
-
-
 class Usual:
     """What holds of most gates: they rank, spend exactly, and keep no state."""
 
@@ -68,18 +65,25 @@ class Usual:
 
     def start(self) -> GateState:
         """The gate keeps no state."""
-        return AT_REST
+        return (0.0, 0.0, 0.0, 0.0)
 
     def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
         """Unchanged."""
         return state
 
 
-class _WhileLeft(Usual):
-    """The rule of `always` and `first`: ask while labels are left."""
+@dataclass(frozen=True, slots=True)
+class Always(Usual):
+    """The gate of StackSL (Algorithm 1): ask while labels are left.
 
-    __slots__ = ()
+    `first` is the same rule. The names differ because the claims do: `always` is the
+    full-feedback algorithm, meant with B = T; `first` is the baseline that spends B < T labels on
+    the first B rounds, which any selective gate must beat.
 
+    Source: paper, Algorithm 1.
+    """
+
+    name: ClassVar[str] = "always"
     ranks: ClassVar[bool] = False
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
@@ -93,22 +97,7 @@ class _WhileLeft(Usual):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Always(_WhileLeft):
-    """The gate of StackSL (Algorithm 1): ask while labels are left.
-
-    `first` is the same rule. The names differ because the claims do: `always` is the
-    full-feedback algorithm, meant with B = T; `first` is the baseline that spends B < T labels on
-    the first B rounds, which any selective gate must beat.
-
-    Source: paper, Algorithm 1.
-    """
-
-    name: ClassVar[str] = "always"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class First(_WhileLeft):
+class First(Always):
     """The baseline that buys the first B labels: ask while labels are left (see `Always`).
 
     On an i.i.d. stream its purchases have the distribution of those of `random`, but are earlier;
@@ -336,7 +325,7 @@ class Contested(Priced):
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The contested score g (score units)."""
         alpha = math.sqrt(view.dim) if self.width_scale is None else self.width_scale
-        return rules.bounded_contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
+        return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha, WIDEST)
 
 
 @final

@@ -101,28 +101,22 @@ def margin_advance(
 
 
 def contested_statistic(
-    scores: Array, pair_widths: Array, choice: int, width_scale: float
+    scores: Array, pair_widths: Array, choice: int, width_scale: float, widest: float = math.inf
 ) -> float:
-    """Max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units); −inf where only x̂ is presented."""
-    gaps = scores - scores[choice] + width_scale * pair_widths
-    gaps[choice] = -np.inf
-    return float(np.max(gaps))
+    """Max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units); −inf where only x̂ is presented.
 
-
-def bounded_contested_statistic(
-    scores: Array, pair_widths: Array, choice: int, width_scale: float
-) -> float:
-    """`contested_statistic` with widths of at most 2, the most that λ = 1 gives rows of norm 1.
-
-    With a smaller λ the first widths, which are never met again, would set the price.
+    Norms count as at most the `widest`.
     """
-    gaps = scores - scores[choice] + width_scale * np.minimum(pair_widths, 2.0)
+    gaps = scores - scores[choice] + width_scale * np.minimum(pair_widths, widest)
     gaps[choice] = -np.inf
     return float(np.max(gaps))
 
 
 def bounded_information(information: float) -> float:
-    """tr(F H⁻¹), at most 1, for the same reason."""
+    """tr(F H⁻¹), at most 1, the most that λ = 1 gives rows of norm 1.
+
+    With a smaller λ the first rounds, which are never met again, would set the price.
+    """
     return 1.0 if information > 1.0 else information
 
 

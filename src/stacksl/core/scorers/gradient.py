@@ -23,7 +23,6 @@ from stacksl.core.scorers.rows import (
     all_scores,
     gold_position,
     pick,
-    presented_rows,
     restored,
 )
 from stacksl.types import Feedback
@@ -147,7 +146,7 @@ class OneMatrix:
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
         """Widths of the presented candidates, and pair widths against any of them; O(m d²)."""
         assert isinstance(inputs, PairFeatures)
-        rows = presented_rows(inputs, presented)
+        rows = pick(inputs.phi, presented)
         images = self.confidence.images(rows)
         return norms(rows, images), partial(pair_norms, rows, images), None
 

@@ -14,7 +14,6 @@ from stacksl.core.scorers.base import LinearScorer, ScorerSettings, Widths, equa
 from stacksl.core.scorers.rows import (
     gold_position,
     pick,
-    presented_rows,
     presented_scores,
 )
 from stacksl.types import Feedback
@@ -43,7 +42,7 @@ class PairNewton(LinearScorer):
 
     def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
         assert isinstance(inputs, PairFeatures)
-        rows = presented_rows(inputs, presented)
+        rows = pick(inputs.phi, presented)
         images = self.confidence.images(rows)
         pairs = partial(pair_norms, rows, images)
         return norms(rows, images), pairs, _information(rows, images, policy)
@@ -53,7 +52,7 @@ class PairNewton(LinearScorer):
     ) -> None:
         gold = gold_position(presented, feedback, self.name)
         assert isinstance(inputs, PairFeatures)
-        rows = presented_rows(inputs, presented)
+        rows = pick(inputs.phi, presented)
         scores = presented_scores(self.theta, inputs, presented, rows)
         slope = cross_entropy(scores, gold)[1]
         factors = self._factors(inputs, presented, rows)
@@ -62,7 +61,7 @@ class PairNewton(LinearScorer):
 
     def _track(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
         assert isinstance(inputs, PairFeatures)
-        rows = presented_rows(inputs, presented)
+        rows = pick(inputs.phi, presented)
         self.confidence.update(self._factors(inputs, presented, rows), labels=0)
 
     def _factors(self, inputs: PairFeatures, presented: tuple[int, ...], rows: Array) -> Array:

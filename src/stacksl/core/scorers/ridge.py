@@ -14,7 +14,7 @@ from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.rules import TIE
 from stacksl.core.scorers.base import LinearScorer, ScorerSettings, Widths, equal_widths
-from stacksl.core.scorers.rows import gold_position, presented_rows, restored
+from stacksl.core.scorers.rows import gold_position, pick, restored
 from stacksl.errors import SettingsError
 from stacksl.types import Feedback, Label
 
@@ -64,7 +64,7 @@ class PairRidge(LinearScorer):
 
     def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
         assert isinstance(inputs, PairFeatures)
-        rows = presented_rows(inputs, presented)
+        rows = pick(inputs.phi, presented)
         images = self.confidence.images(rows)
         return norms(rows, images), partial(pair_norms, rows, images), None
 
@@ -74,7 +74,7 @@ class PairRidge(LinearScorer):
         assert isinstance(inputs, PairFeatures)
         self._note(feedback)
         if isinstance(feedback, Label):
-            rows = presented_rows(inputs, presented)
+            rows = pick(inputs.phi, presented)
             self.moment += rows[gold_position(presented, feedback, self.name)]
         else:
             rows = inputs.phi[choice : choice + 1]

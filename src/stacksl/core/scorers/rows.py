@@ -35,19 +35,14 @@ def presented_scores(
 
 
 def pick(values: Array, presented: tuple[int, ...]) -> Array:
-    """The entries of `values`, one per candidate, in the order of `presented`; perhaps a view."""
+    """The entries or rows of `values`, one per candidate, of the `presented`; perhaps a view."""
     return values if presented == _everything(len(values)) else values[list(presented)]
-
-
-def presented_rows(inputs: PairFeatures, presented: tuple[int, ...]) -> Array:
-    """φ(z, x) of the presented candidates, (m, d); perhaps a view."""
-    return pick(inputs.phi, presented)
 
 
 def add_rows(theta: Array, inputs: Inputs, presented: tuple[int, ...], coefficients: Array) -> None:
     """θ ← θ + Σ_x c_x φ(z, x) in place, over the presented x with `coefficients` c, (m,)."""
     if isinstance(inputs, PairFeatures):
-        theta += coefficients @ presented_rows(inputs, presented)
+        theta += coefficients @ pick(inputs.phi, presented)
     else:
         theta[list(presented)] += coefficients[:, None] * inputs.h
 
