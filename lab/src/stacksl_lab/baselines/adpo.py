@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
 from stacksl.core.gates import rules
-from stacksl.core.gates.registry import Usual
+from stacksl.core.gates.registry import Gate
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines import statistics
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class ADPO(Usual):
+class ADPO(Gate):
     """The pair's width: ask iff the two best actions differ in a direction of little data.
 
     g = ‖φ(z, x̂) − φ(z, x′)‖ in V⁻¹ (or H⁻¹) for the choice x̂ and x′ the best-scored other

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
-from stacksl.core.gates.registry import Priced, Usual
+from stacksl.core.gates.registry import Gate, Priced
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines import statistics
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Uniform(Usual):
+class Uniform(Gate):
     """Evenly spaced labels: the j-th is asked in round ⌈jT/B⌉, which spends exactly B."""
 
     name: ClassVar[str] = "uniform"
@@ -112,7 +112,7 @@ class Avoided(Priced):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Width(Usual):
+class Width(Gate):
     """The widest pair, which no label enters: ask iff it is above what the budget can reach.
 
     With w the largest ‖φ_x − φ_y‖ in V⁻¹ over all presented x and y, the budget form (BBQ-B, the
@@ -182,7 +182,7 @@ class Width(Usual):
 
 @final
 @dataclass(frozen=True, slots=True)
-class LUCB(Usual):
+class LUCB(Gate):
     """The overlap of bounds: ask iff some other candidate's UCB is above the choice's LCB.
 
     g = max over x ≠ x̂ of UCB(x) − LCB(x̂) = s_x − s_x̂ + w(‖φ_x‖ + ‖φ_x̂‖) in V⁻¹; ask iff g exceeds
@@ -228,7 +228,7 @@ class LUCB(Usual):
 
 @final
 @dataclass(frozen=True, slots=True)
-class DGS(Usual):
+class DGS(Gate):
     """The margin against its deviation bound: ask iff the lead could be an error.
 
     Ask iff margin² < scale·r_t (1 + 4 Σ r_i + 36 log(t/δ)), where r_t = ‖φ_x̂ − φ_x′‖² in V⁻¹, x′

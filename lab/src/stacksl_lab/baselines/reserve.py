@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from stacksl.core.gates import rules
-from stacksl.core.gates.registry import Usual
+from stacksl.core.gates.registry import Gate
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines import statistics
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Reserve(Usual):
+class Reserve(Gate):
     """A log-determinant reserve: no skip may cost more than a level.
 
     With B labels, C = `capacity` or dℓ, ℓ = log(1 + B L²/(λd)), and κ = `share`, v =

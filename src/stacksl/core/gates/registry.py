@@ -29,18 +29,23 @@ ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
 class Gate(Protocol):
     """A frozen dataclass of parameters that decides, round by round, whether to buy a label.
 
+    One that extends it ranks, spends exactly and keeps no state, unless it says otherwise.
+
     Attributes:
         name: its key in `GATES`.
         ranks: whether a pool can order items by its statistic.
         exact_spend: whether it asks whenever labels left ≥ rounds left (all but `llf`).
     """
 
+    __slots__ = ()
+
     name: ClassVar[str]
-    ranks: ClassVar[bool]
-    exact_spend: ClassVar[bool]
+    ranks: ClassVar[bool] = True
+    exact_spend: ClassVar[bool] = True
 
     def start(self) -> GateState:
         """The state before round 1."""
+        return (0.0, 0.0, 0.0, 0.0)
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """g, what is compared with the threshold; `asked` is as before this round.
@@ -53,27 +58,11 @@ class Gate(Protocol):
 
     def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
         """The state after this round, in which a label was asked (`took`) or not."""
-
-
-class Usual:
-    """What holds of most gates: they rank, spend exactly, and keep no state."""
-
-    __slots__ = ()
-
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
-
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return (0.0, 0.0, 0.0, 0.0)
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
         return state
 
 
 @dataclass(frozen=True, slots=True)
-class Always(Usual):
+class Always(Gate):
     """The gate of StackSL (Algorithm 1): ask while labels are left.
 
     `first` is the same rule. The names differ because the claims do: `always` is the
@@ -109,7 +98,7 @@ class First(Always):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Random(Usual):
+class Random(Gate):
     """Selection sampling: ask if u < labels left / rounds left, which spends exactly B.
 
     Every set of B rounds is equally likely. A pool takes a seeded order.
@@ -130,7 +119,7 @@ class Random(Usual):
 
 @final
 @dataclass(frozen=True, slots=True)
-class LLF(Usual):
+class LLF(Gate):
     """The paper's gate: ask if the spread max UCB − min LCB exceeds ε = c/√(1 + q).
 
     At a ridge of at least ‖φ‖² it is `first` for c below the first spread, and otherwise never
@@ -181,7 +170,7 @@ class LLF(Usual):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Margin(Usual):
+class Margin(Gate):
     """The paced margin: ask if −margin exceeds a threshold that keeps the pace.
 
     threshold += step × ((1 if asked else 0) − labels left / rounds left). The first item is asked
@@ -249,7 +238,7 @@ class Margin(Usual):
         return rules.margin_advance(g, took, clock, state, self.pace, self.adaptive)
 
 
-class Priced(Usual):
+class Priced(Gate):
     """The rule of the priced gates: ask if g exceeds the price U r^(1 − a/f).
 
     U is the largest g so far, from 0, and the state is (U, 0, 0); f is `reserve`, r is `floor` and
