@@ -29,8 +29,8 @@ _POOLED = """
   inner = Sub (length, ends)
   weight = Max (inner, least)
   each, first_row, number, rows_of = Unique (text)
-  column = Unsqueeze (each, axis)
-  own = Equal (column, text)
+  texts = Shape (each)
+  own = OneHot <axis = 0> (number, texts, no_yes)
   owned = Cast <to = 11> (own)
   weights = Mul (owned, weight)
   mean = MatMul (weights, part)
@@ -57,7 +57,7 @@ _GRAMS = """
   base = Mul (number, width)
   offset = Unsqueeze (base, axis)
   cell = Add (at, offset)
-  every = Reshape (cell, flat)
+  every = Reshape (cell, last)
   cells, first, back, count = Unique (every)
   place = Mod (cells, width)
   of_text = Div (cells, width)
@@ -71,19 +71,14 @@ _GRAMS = """
   squared = Mul (weighed, weighed)
   kind = Gather (kinds, place)
   by_kind = Mul (squared, kind)
-  texts_shape = Shape (each)
-  texts_count = Squeeze (texts_shape)
-  order = Range (zero, texts_count, single)
-  down = Unsqueeze (order, axis)
-  same = Equal (down, of_text)
-  owns = Cast <to = 11> (same)
-  owner = Transpose <perm = [1, 0]> (owns)
+  owner = OneHot <axis = 0> (of_text, texts, no_yes)
+  owns = Cast <to = 11> (owner)
   squares = MatMul (owns, by_kind)
   some = Cast <to = 9> (squares)
   parts = Cast <to = 11> (some)
   amount = ReduceSum (parts, axis)
   total = Mul (squares, amount)
-  each_total = MatMul (owner, total)
+  each_total = Gather (total, of_text)
   own_total = Mul (each_total, kind)
   square = ReduceSum (own_total, axis)
   root = Sqrt (square)
@@ -127,6 +122,7 @@ def model_graph(encoder: MiniLM | WithTokens, head: ClassHead | MixedHead) -> An
 
     arrays = sentence.weights() | _head_arrays(head, encoder.bias)
     arrays |= {"ends": np.array(2.0), "least": np.array(1.0), "axis": np.array([1])}
+    arrays |= {"no_yes": np.array([0, 1], np.float32)}
     if isinstance(encoder, WithTokens):
         arrays |= _gram_arrays(encoder.grams)
     used = weights_of(model.graph, arrays)
@@ -141,11 +137,12 @@ def _gram_arrays(grams: TokenGrams) -> dict[str, NDArray[Any]]:
     places = np.full(2 * BUCKETS, unread)
     places[known] = np.arange(unread)
     single = np.append(known < BUCKETS, False)
-    whole = {"none": 0, "last": -1, "end": 2**31, "flat": -1}
-    numbers = {"zero": 0, "single": 1, "step": STEP, "buckets": BUCKETS}
     return {
-        **{name: np.array([value]) for name, value in whole.items()},
-        **{name: np.array(value) for name, value in numbers.items()},
+        "none": np.array([0]),
+        "last": np.array([-1]),
+        "end": np.array([2**31]),
+        "step": np.array(STEP),
+        "buckets": np.array(BUCKETS),
         "places": places,
         "unknown": np.array(unread),
         "width": np.array(unread + 1),
