@@ -33,8 +33,6 @@ class Learner:
     """A scorer that learns θ and a gate that spends labels, over at most `horizon` rounds.
 
     Args:
-        scorer: scores candidates and learns.
-        gate: when to ask for a label.
         budget: B, the training labels it may ask for.
         horizon: T, the rounds it is made for.
         seed: keys the uniforms of the gate, one per round, drawn in advance.
@@ -95,8 +93,6 @@ class Learner:
         labels wanted earlier in this block in addition to `asked`.
 
         Args:
-            ids: the items' ids.
-            block: their features.
             presented: C_t of each, indices into its full candidates.
             asked: the training labels asked before this block, by the ledger.
             statistics: what the gate compares with its threshold, in place of its own statistic.
@@ -156,8 +152,6 @@ class Learner:
         has no bounds: those of θ would be bounds of another model.
 
         Args:
-            item: its id.
-            inputs: its features.
             scores: (K,) the probabilities of its candidates under another model, such as the refit
                 on the labels so far, which replace θ's scores; None for those of θ.
             asked: the training labels asked before, by the ledger.
@@ -207,7 +201,6 @@ class Learner:
 
         Args:
             posted: this block's decisions as returned by `Ledger.post`.
-            block: the features of the same items.
         """
         state = self.gate_state
         out_of_labels = False
@@ -241,11 +234,6 @@ class Learner:
 
         A label is learned over all candidates, presented or not: the labeler chose among
         them all. A reward is of the choice alone.
-
-        Args:
-            decision: the round that asked.
-            inputs: its item's current features.
-            feedback: the answer.
 
         Source: Algorithm 1. Deviation: its C_t holds the gold by assumption; a loss over C_t and
         an outside gold would bias θ (`docs/paper.md`, D13).

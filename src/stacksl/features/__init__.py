@@ -70,10 +70,6 @@ def make_features(spec: str, *, classes: Classes) -> FeatureMap:
 
     No map draws by the seed of a run, so that runs of different seeds share features and caches.
 
-    Args:
-        spec: `hashing` or `sentences:NAME_OR_DIR`.
-        classes: the fixed label set that all items share, or None where items have their own.
-
     Raises:
         SettingsError: no features of that name; the nearest name is given.
         FeatureError: the encoder cannot be found or used.

@@ -67,9 +67,6 @@ class VectorCache:
 
     A cache that cannot be used (read-only folder, full disk, damaged file) gives one warning and
     is then empty: the run continues without it.
-
-    Args:
-        identity: the hash of the encoder's weights and settings.
     """
 
     def __init__(self, identity: str) -> None:
@@ -186,7 +183,6 @@ class CachedEncoder(ABC):
     """An encoder with fixed weights, whose vectors are kept on disk.
 
     Args:
-        spec: what a user writes to get it.
         given: what the class is called with for the same encoder on another machine.
 
     Attributes:

@@ -77,7 +77,6 @@ def in_batches(
     Lengths alternate in their proportion, so that the pace so far is the pace to expect.
 
     Args:
-        lengths: of each text.
         rows: how many texts of a length make a batch; below 1 is 1.
 
     >>> in_batches([5, 9, 5, 5], lambda length: 2)

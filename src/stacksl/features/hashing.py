@@ -194,7 +194,6 @@ def leading_subspace(matrix: Any, dim: int, *, iterations: int = 5) -> Array:
     Args:
         matrix: X, a SciPy CSR matrix (n, m) of float64 that hold integers of absolute value at
             most 2^ENTRY_BITS, with n and m at most 2^15.
-        dim: the number of columns wanted.
         iterations: rounds of the iteration; the error of a direction falls by the squared ratio
             of its singular value to the (dim + 1)-th each time.
 

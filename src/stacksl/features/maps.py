@@ -58,7 +58,6 @@ class FeatureMap(Protocol):
         """The float32 features of `items`; a row depends on its own item alone.
 
         Args:
-            items: the items, in the order of the block's rows.
             progress: called with (done, total), counted in distinct texts.
 
         Raises:

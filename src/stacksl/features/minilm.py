@@ -193,8 +193,6 @@ def bert_graph(signature: str, layers: int, heads: int, *, mask: str = "", tail:
     Args:
         signature: inputs and outputs in ONNX's text format. `ids` and `segments`, (rows, tokens) of
             int32, are inputs.
-        layers: the number of layers.
-        heads: the number of attention heads.
         mask: the input that is 1 for a token and 0 for padding, of the shape of `ids`; without one
             no row may be padded.
         tail: nodes in that format that read `states`, (rows, tokens, dim), of the last layer.

@@ -86,7 +86,6 @@ def pair_block(items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64
     """The rows φ (ΣK, d) of `items`.
 
     Args:
-        items: the items.
         vectors: (m, e), of the distinct texts.
         places: for each text of each item, the prompt and then the candidates, its row in
             `vectors`.

@@ -49,7 +49,6 @@ class Distributed:
 
     Args:
         state: of accelerate, where there is more than one process.
-        device: the device of this process.
 
     Attributes:
         rank: this process, from 0.
@@ -102,9 +101,6 @@ class Distributed:
         The sum is made in float32 and has the same bits on every rank. It is not the sum that one
         process would have made, since additions are grouped by rank.
 
-        Args:
-            tensors: one at least.
-
         Raises:
             StackslError: another rank failed.
         """
@@ -125,11 +121,6 @@ class Distributed:
         """Run ``target.method(*args)`` on every rank, each on its own target; rank 0's result.
 
         Called by rank 0 while the others `serve`.
-
-        Args:
-            target: the object of this rank.
-            method: the name of the method.
-            args: what goes to every rank, pickled.
 
         Raises:
             StackslError: the first error by rank, as the same class with the same sentence.

@@ -147,13 +147,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def identify(folder: Path, config: Any, known: Weights | None = None) -> Weights:
-    """The weights and tokenizer in `folder`, which are read unless they have the stamp of `known`.
-
-    Args:
-        folder: of the model.
-        config: its configuration, of transformers.
-        known: what was recorded of them before.
-    """
+    """The weights and tokenizer in `folder`, read unless they have the stamp of `known`."""
     facts = {k: v for k, v in config.to_diff_dict().items() if k not in _UNSAID}
     start = json.dumps(facts, sort_keys=True, default=str).encode()
     stamp, digest = (hashlib.blake2b(start, digest_size=32) for _ in range(2))

@@ -48,9 +48,7 @@ class LanguageModel:
     """A causal language model under an adapter, run and trained by all processes of a run.
 
     Args:
-        choices: which model, how it is asked and trained.
         seed: of the adapter's initial weights and of every refit's order.
-        processes: the processes of the run.
         known: what was recorded of the base's weights before.
 
     Attributes:
@@ -116,7 +114,6 @@ class LanguageModel:
         The model runs behind premises alone: the rest follows from the scores in `block`.
 
         Args:
-            items: those of a run.
             block: their features and scores by `token_mean`, of the initial adapter.
             gold: labels by the place of their item, one at least.
         """

@@ -45,10 +45,6 @@ def unquantized(dtype: str) -> str:
 def quantization(dtype: str, computing: str) -> Any:
     """The configuration of a quantized dtype, as transformers takes it.
 
-    Args:
-        dtype: one of `QUANTIZED`.
-        computing: what a pass computes in.
-
     Raises:
         SettingsError: bitsandbytes is not installed, or has nothing for the devices here.
         MissingExtra: torch or transformers is not installed.

@@ -100,8 +100,6 @@ def read_weights(
 
     Args:
         name, source, revision: as `read_config` and `read_tokenizer` take them.
-        config: what `read_config` gave.
-        dtype: of torch.
         quantized: how to quantize what is read and where to, as transformers takes it.
 
     Raises:

@@ -132,7 +132,6 @@ def estimate(
     """The fullest batch of scoring, the fullest of a training step, and what stays on disk.
 
     Args:
-        config: the model's configuration, of transformers.
         rows: all that is to be scored, one at least.
         choices: the rest; `dtype` is not `auto`.
         due: the labels that each refit trains on.
@@ -259,7 +258,6 @@ def planned(
     """The size of a run over `items`, and its model, of which no weight is read.
 
     Args:
-        choices: the model, how it is asked and trained.
         items: one at least.
         due: the labels that each refit trains on; the last is the budget.
         test: items that are scored after the last label was paid, and must not fail then.

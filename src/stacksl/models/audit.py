@@ -108,7 +108,6 @@ def draw(
 
     Args:
         items: their number in the pool.
-        size: the number of rows.
         seed: the run's; the same arguments give the same rows.
         exclude: rows that are not in the pool: owned labels, and for a later audit all bought
             rows. The rows left by a selection are no longer a uniform sample of the source;

@@ -131,7 +131,6 @@ def class_totals(
         human: the label of each item that has one.
         predicted: the model's choice for each item without one.
         gold, choice: (n,) answer and choice of the measured items; −1 is none of the classes.
-        names: of the classes.
     """
     unlabeled, n, totals = len(predicted), len(gold), []
     labeled = np.bincount(human[human >= 0], minlength=len(names))

@@ -118,8 +118,6 @@ def looked(
     Args:
         rows: as `split` made them of what the model said.
         predicted: what the model says whose accuracy is wanted.
-        answers: to the rows.
-        powers: of the model.
         z: of the ends of the accuracy.
         judged: what the model of then said, where it was refitted since. What was found of its rows
             stays; each row on which it agreed with the first person counts by whether the present
@@ -246,7 +244,6 @@ def estimated(
     row counts half in the share itself, and as is `usual` where it was not asked again.
 
     Args:
-        look: the counts.
         right: of the rows that differ.
         first: value and variance of the estimates that count those that agree as right, where open
             rows count half, as wrong and as right; plain shares by default.

@@ -93,10 +93,8 @@ def most_covering(kernel: Kernel, doubt: Array, free: NDArray[np.bool_], count: 
     The best gain left out is −∞ where nothing is.
 
     Args:
-        kernel: of n items.
         doubt: u, (n,), 0 to 1; that of a bought item is not read.
         free: (n,) whether the item can be bought; the others are bought and cover what they do.
-        count: how many to choose.
     """
     covered = np.zeros(len(free), dtype=np.float32)
     for row in np.flatnonzero(~free):

@@ -72,10 +72,6 @@ def widened(scorer: Scorer, classes: int) -> Scorer:
     Matrices do not change: `ridge` and `newton` keep one for all classes, `sgd` a block for
     each class that was chosen. Radii and widths that depend on the number of
     classes are computed for the new one.
-
-    Args:
-        scorer: of class heads, θ of shape (K, d).
-        classes: at least K.
     """
     state = scorer.state()
     theta = state["theta"]

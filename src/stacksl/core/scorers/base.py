@@ -81,7 +81,6 @@ class Scorer(ABC):
 
     Args:
         shape: of θ: (d,) for pair features, (K, d) for class heads.
-        settings: the numbers of the scorer.
         degrees: the dimensions that the radius is of; all of θ by default.
 
     Attributes:

@@ -110,8 +110,6 @@ def card_text(
     """The card, in Markdown with front matter; equal for equal arguments.
 
     Args:
-        about: what the weights were made from and for.
-        facts: of the run, if they are known.
         tasks: the names of lm-eval's tasks in the folder `lm_eval` next to the card.
         merged: whether base and adapter are one model here.
     """

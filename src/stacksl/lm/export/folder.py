@@ -41,8 +41,6 @@ def write_model(
 
     Args:
         folder: absent, empty, or a model's, which is then replaced.
-        adapter: what was trained.
-        about, facts: for `lm.json` and the card.
         test: items with answers to leave as a task of lm-eval in the folder's `lm_eval`.
 
     Raises:
@@ -134,11 +132,6 @@ def merge(folder: Path, out: Path, facts: Facts | None = None) -> Path:
     The portable form: it names no path of this machine. The sum W + (alpha / rank) B A is taken
     and kept in the dtype the run computed in, so that in half precision it is rounded once more.
     Of a run over quantized weights W are the weights before, in bfloat16.
-
-    Args:
-        folder: what `write_model` wrote.
-        out: absent or empty.
-        facts: of the run, for the card.
 
     Raises:
         RunError: `out` is not empty or cannot be written, or the base is another one by now.

@@ -58,7 +58,6 @@ class PromptFormat:
     Args:
         template: the text with `{prompt}` in it; `letter` needs `{options}` too. Text of items is
             put in as it is, so braces in it mean nothing.
-        answer_format: `option` or `letter`.
         chat: a tokenizer whose chat template wraps the rendered text as the user's turn, with the
             assistant's turn opened; None for plain text. The delimiter between the context and a
             continuation is then empty instead of one space.
@@ -164,7 +163,6 @@ def template(spec: str | None, answer_format: AnswerFormat = "option") -> str:
     Args:
         spec: a name, a path, or None for the answer format's default. One line end at the end of a
             file is not part of its template.
-        answer_format: `option` or `letter`.
 
     Raises:
         SettingsError: no template of that name and no file there, or a file that is not text.

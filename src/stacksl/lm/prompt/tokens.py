@@ -85,10 +85,6 @@ class Cuts:
 class Tokenizing:
     """A tokenizer as this package uses it: ids without special tokens, one opening token at most.
 
-    Args:
-        tokenizer: of transformers.
-        limits: how long rows may be.
-
     A prompt begins with the beginning-of-text token where the tokenizer adds one by default. An
     empty prompt always has that token, or the end-of-text token where there is no other, since the
     first token needs a context.

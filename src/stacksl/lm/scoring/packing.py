@@ -102,7 +102,6 @@ def pack(items: Sequence[TokenItem], *, with_last: bool = False) -> Packed:
     """One batch of packed rows, one per item.
 
     Args:
-        items: one at least.
         with_last: carry the last token of every option too (P + Σ L_i columns instead of
             P + Σ (L_i - 1)), for those who need its hidden state.
 

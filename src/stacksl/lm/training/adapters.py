@@ -64,10 +64,6 @@ def stacks(model: Any) -> list[Tensor]:
 def adapted_layers(model: Any, targets: tuple[str, ...] | None) -> dict[str, Any]:
     """The linear layers that get an adapter, by dotted name.
 
-    Args:
-        model: of transformers.
-        targets: of `LoraSettings`.
-
     Raises:
         SettingsError: a target that no linear layer has.
     """
@@ -107,8 +103,6 @@ class Adapter:
     scores are still exactly its own.
 
     Args:
-        base: what is adapted.
-        lora: the shape of the low-rank adapter.
         seed: what the initial weights come from, unless `lora` names an adapter; the global
             generator is not used.
 

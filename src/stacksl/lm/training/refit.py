@@ -81,12 +81,8 @@ def train(
     processes or on what ran before; torch's own random state is as it was.
 
     Args:
-        adapter: what moves.
         likelihood: of `adapter.model`.
         examples: the labels learned so far and, for the KL term, items that were skipped.
-        settings: the rest.
-        seed: of the run.
-        key: the number of the refit.
         progress: called with (steps done, steps in all) after every step.
         processes: those that share the work, each with the same arguments.
 
@@ -325,11 +321,6 @@ def rate(step: int, total: int, warmup_share: float) -> float:
     With W = ⌈warmup_share x total⌉ steps of warm-up: (step + 1)/W before step W, and
     ½(1 + cos(π (step - W)/(total - W))) from there; 0 would follow after the last step.
 
-    Args:
-        step: from 0.
-        total: the steps in all.
-        warmup_share: in [0, 1].
-
     >>> [round(rate(step, 6, 0.3), 2) for step in range(6)]
     [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
     """
@@ -348,8 +339,6 @@ class Optimizer:
     Args:
         parameters: what moves, in a fixed order; float32, since half precision would lose most
             updates to rounding.
-        total: the steps in all.
-        settings: the rest.
     """
 
     def __init__(self, parameters: Sequence[Tensor], total: int, settings: TrainSettings) -> None:
