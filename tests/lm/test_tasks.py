@@ -104,7 +104,7 @@ def test_items_without_an_answer_are_counted_and_left_out(tmp_path: Path, tokeni
 
 def test_what_the_limits_cut_is_counted_and_kept_whole(tmp_path: Path, tokenizer: Any) -> None:
     task = written(tmp_path, tokenizer, limits=Limits(max_len_prompt=3))
-    assert task.cuts.prompts == len(ITEMS)
+    assert str(task.cuts).startswith(f"{len(ITEMS)} of {len(ITEMS)} prompts lost their start")
     assert rows_of(task)[0]["prompt"].startswith("Once upon")
 
 

@@ -11,7 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stacksl.errors import DataError
-from stacksl.lm import Cuts, Limits, Prompt, Tokenizing
+from stacksl.lm import Limits, Prompt, Tokenizing
+from stacksl.lm.prompt.tokens import cuts_of
 
 
 def prompt_of(text: str, *continuations: str) -> Prompt:
@@ -69,9 +70,9 @@ def test_the_end_of_a_prompt_is_kept_and_the_cut_is_counted(tokenizer: Any) -> N
     assert cut[0].cut == len(whole.prompt) - 6
     assert cut[0].options[0] == whole.options[0][:2]
     assert cut[1].cut == 0
-    said = Cuts.of(cut)
-    assert (said.items, said.prompts, said.options) == (2, 1, 1)
-    assert str(said).startswith("1 of 2 prompts lost their start and 1 options their end")
+    said = "1 of 2 prompts lost their start and 1 options their end to the limits"
+    assert cuts_of(cut) == said
+    assert cuts_of(cut[1:]) is None
 
 
 def test_a_long_text_is_cut_without_a_word_of_the_tokenizer(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.prompt.format import TEMPLATES, Prompt, PromptFormat, template
-from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
+from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.normalize import NORMALIZATIONS, normalized
 from stacksl.lm.settings import Lesson, LoraSettings, ModelChoices, TrainSettings
@@ -17,7 +17,6 @@ __all__ = [
     "NORMALIZATIONS",
     "OBJECTIVES",
     "TEMPLATES",
-    "Cuts",
     "LanguageModel",
     "Lesson",
     "Likelihood",

@@ -165,18 +165,13 @@ class LanguageModel:
         same |= {"model": "", "batch_tokens": 1, "training": TrainSettings(), "verdict": ""}
         asked = replace(self.choices, dtype=self.worker.base.dtype, **same)
         parts = (
-            self.base_fingerprint,
+            self.worker.base.fingerprint,
             self.worker.adapter.fingerprint() if self.worker.moved else self.worker.start,
             repr(asked),
             repr(self._temperature),
             "" if self._map is None else self._map.fingerprint,
         )
         return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
-
-    @property
-    def base_fingerprint(self) -> str:
-        """A hash of the base weights alone."""
-        return self.worker.base.fingerprint
 
     @property
     def truncated(self) -> int:
@@ -292,7 +287,7 @@ class LanguageModel:
         path = {"lm_path": verdict.partition(" ")[0], "lm_verdict": verdict} if verdict else {}
         path |= {"lm_start": self.worker.start} if self.worker.start else {}
         return {
-            "lm_base": self.base_fingerprint,
+            "lm_base": base.fingerprint,
             WEIGHTS: base.weights.stamp,
             "lm_source": base.source,
             "lm_device": base.device,

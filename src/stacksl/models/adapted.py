@@ -112,10 +112,11 @@ class AdaptedModel:
         lora = LoraSettings(int(shape["r"]), float(shape["lora_alpha"]), targets=targets)
         choices = copied(ModelChoices, about, model=about.base, device=device, lora=lora)
         model = LanguageModel(choices, known=about.weights)
-        if model.base_fingerprint != about.fingerprint:
+        fingerprint = model.worker.base.fingerprint
+        if fingerprint != about.fingerprint:
             raise RunError(
                 f"the adapter was trained on the weights {about.fingerprint[:12]}, but"
-                f" {about.name} is {model.base_fingerprint[:12]} here: restore its weights"
+                f" {about.name} is {fingerprint[:12]} here: restore its weights"
                 " and tokenizer, or run again"
             )
         model.take(folder)

@@ -126,11 +126,6 @@ def room(labels: float, options: int) -> list[float]:
 # --- forecasts ----------------------------------------------------------------------------------
 
 
-def from_training(known: Growth, sure: Array, right: Array, pool: Array) -> Normal:
-    """The level now, from the labels bought; see `carried_over`."""
-    return level_of(known, carried_over(sure, right, pool))
-
-
 def level_of(known: Growth, carried: float) -> Normal:
     """The level now, from the accuracy that `carried_over` gives.
 

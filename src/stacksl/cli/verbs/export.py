@@ -175,7 +175,7 @@ def _left_out(task: Task, rejected: int) -> list[str]:
             f"left out of the task, and wrong for `evaluate`: {count(rejected)} unusable"
             " rows of the file"
         )
-    if task.cuts.prompts or task.cuts.options:
+    if task.cuts:
         notes.append(f"{task.cuts}; lm-eval reads those whole, so its numbers for them may differ")
     return notes
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from stacksl.errors import DataError, RunError
 from stacksl.lm.prompt.format import Prompt, PromptFormat
-from stacksl.lm.prompt.tokens import Cuts, Limits, Tokenizing
+from stacksl.lm.prompt.tokens import Limits, Tokenizing, cuts_of
 from stacksl.types import Item
 from stacksl.version import __version__
 
@@ -102,7 +102,7 @@ class Task:
     Attributes:
         folder: what `--include_path` takes.
         unanswered: items left out because no answer is known.
-        cuts: how many of them the run's limits cut; lm-eval reads those whole, so that its
+        cuts: what the run's limits cut, if anything; lm-eval reads those items whole, so that its
             numbers for them are not ours.
     """
 
@@ -110,7 +110,7 @@ class Task:
     names: tuple[str, ...]
     items: int
     unanswered: int
-    cuts: Cuts
+    cuts: str | None
 
 
 def write_task(
@@ -167,7 +167,7 @@ def write_task(
         raise RunError(
             f"cannot write the task into {folder}: {fault.strerror or fault}; give another folder"
         ) from fault
-    cuts = Cuts.of(Tokenizing(tokenizer, limits).items(prompts))
+    cuts = cuts_of(Tokenizing(tokenizer, limits).items(prompts))
     return Task(folder, names, len(rows), len(items) - len(asked), cuts)
 
 

@@ -58,28 +58,13 @@ class Limits:
     positions: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cuts:
-    """How many of so many `items` lost text to the limits, for the run's own page."""
-
-    items: int
-    prompts: int
-    options: int
-
-    @classmethod
-    def of(cls, items: Sequence[TokenItem]) -> Cuts:
-        """The count over `items`."""
-        return cls(
-            len(items),
-            sum(item.cut > 0 for item in items),
-            sum(item.options_cut for item in items),
-        )
-
-    def __str__(self) -> str:
-        return (
-            f"{self.prompts} of {self.items} prompts lost their start and {self.options} options "
-            "their end to the limits"
-        )
+def cuts_of(items: Sequence[TokenItem]) -> str | None:
+    """How many of the `items` lost text to the limits, as a clause; None where none did."""
+    prompts, options = sum(item.cut > 0 for item in items), sum(item.options_cut for item in items)
+    if not prompts and not options:
+        return None
+    lost = f"{prompts} of {len(items)} prompts lost their start and {options} options their end"
+    return f"{lost} to the limits"
 
 
 class Tokenizing:

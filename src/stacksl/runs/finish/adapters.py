@@ -12,8 +12,9 @@ from typing import Any, cast
 
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
-from stacksl.lm import Cuts, LanguageModel, ModelChoices, Tokenizing
+from stacksl.lm import LanguageModel, ModelChoices, Tokenizing
 from stacksl.lm.export.card import Provenance
+from stacksl.lm.prompt.tokens import cuts_of
 from stacksl.lm.quantized import numbers_of
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.adapters import stacks
@@ -122,7 +123,7 @@ class AdapterEnding:
     @property
     def fingerprints(self) -> tuple[Named, ...]:
         """What the features were made by."""
-        base, start = Named("base model", self.lm.base_fingerprint), self.lm.worker.start
+        base, start = Named("base model", self.lm.worker.base.fingerprint), self.lm.worker.start
         adapted = Named("model and features", self.lm.fingerprint)
         return (base, *[Named("adapter at the start", start)][: bool(start)], adapted)
 
@@ -159,9 +160,8 @@ class AdapterEnding:
         datasets, rows = {"items to label": self.spec.dataset, "test items": self.spec.test}, []
         for where, dataset in datasets.items():
             if dataset is not None:
-                cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
-                any_cut = cuts.prompts or cuts.options
-                rows.append(Named(where, str(cuts) if any_cut else f"nothing, of {cuts.items:,}"))
+                cuts = cuts_of(tokenizing.items([form.render(item) for item in dataset.items]))
+                rows.append(Named(where, cuts or f"nothing, of {len(dataset.items):,}"))
         return tuple(rows)
 
 

@@ -20,7 +20,7 @@ from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import SettingsError
 from stacksl.ledger.accounts import Accounts
-from stacksl.models.forecast import FEWEST, GROWTH, Growth, Normal, from_training, gain
+from stacksl.models.forecast import FEWEST, GROWTH, Growth, Normal, carried_over, gain, level_of
 from stacksl.models.metrics import wilson, z_of_look
 from stacksl.models.promise import Look
 from stacksl.runs.finish.promising import (
@@ -95,7 +95,7 @@ class Forecaster:
         if known is None:
             return None
         sure, right, pool = evidence(self.game, labels)
-        return None if len(sure) < FEWEST else from_training(known, sure, right, pool)
+        return None if len(sure) < FEWEST else level_of(known, carried_over(sure, right, pool))
 
     def facts(self, *, ended: bool) -> dict[str, Any]:
         """What `stacksl status` forecasts from: labels learned, level, share right before, sizes.
