@@ -61,9 +61,6 @@ def pair_rows(prompts: Vectors, candidates: Vectors) -> Vectors:
         prompts: (n, e), the vectors p of n pairs.
         candidates: (n, e), the vectors c.
 
-    Returns:
-        (n, d), float32.
-
     Source: the parts are those of InferSent (Conneau et al. 2017), the difference signed; weights,
         sign and the choice of leading coordinates are measured in `docs/features.md`.
     """

@@ -215,7 +215,6 @@ class Epochs:
 
     Attributes:
         folder: the folder of the run's features.
-        ids: the ids of all items.
         parts: the folders of the initial features, and the items that each of them holds.
         base: the initial features of all items.
     """
@@ -236,10 +235,13 @@ class Epochs:
             return False
         return True
 
-    def save(self, epoch: int, block: Block, fingerprint: str) -> None:
-        """Save the features of all items, with which an epoch begins."""
-        make_private(self._place(epoch))
-        save_block(self._place(epoch), block, fingerprint, self.ids)
+    def save(self, epoch: int, block: Block, fingerprint: str, added: str = "") -> None:
+        """Save the features with which an epoch begins, or of a part `added` during it."""
+        place, ids = self._place(epoch), self.ids
+        if added:
+            place, ids = place / added, ids[self.parts[added]]
+        make_private(place)
+        save_block(place, block, fingerprint, ids)
 
     def filled(self, rows: Sequence[int], fresh: PairBlock | None) -> PairBlock:
         """The block with the features of the items in `rows`, and zeros for the others."""
@@ -257,12 +259,6 @@ class Epochs:
             for name, part in self._later(epoch).items()
             if not has_block(self._place(epoch) / name)
         }
-
-    def add(self, epoch: int, name: str, block: Block, fingerprint: str) -> None:
-        """Save the features of items added during an epoch."""
-        place = self._place(epoch) / name
-        make_private(place)
-        save_block(place, block, fingerprint, self.ids[self.parts[name]])
 
     def load(self, epoch: int, fingerprint: str) -> Block:
         """The features of an epoch; zeros for items that could not be asked in it.

@@ -65,9 +65,7 @@ class Base:
     for, and hashed where `weights` is, unless they are those that were `known`.
 
     Attributes:
-        config: of transformers.
         tokenizer: its tokenizer; it needs no pad token, since padding here is by mask.
-        name: as it was asked for.
         source: the absolute folder or the hub name that transformers was given.
         revision: the commit on the hub, or what was asked for behind `@`; None for a folder.
         positions: tokens it reads at once, None where its configuration has no bound.

@@ -135,7 +135,18 @@ def read_weights(
 
 def read_license(source: str, config: Any, revision: str | None = None) -> str | None:
     """The license that the model's README or configuration names, None where neither does."""
-    for value in (_front_matter(source, revision), getattr(config, "license", None)):
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.repocard import metadata_load
+
+    try:
+        readme = os.path.join(source, "README.md")
+        if not os.path.isabs(source):
+            readme = hf_hub_download(source, "README.md", revision=revision)
+        card = metadata_load(readme) or {}
+    except Exception:  # no card, no network, broken YAML: then no license is known
+        card = {}
+    named = card.get("license_name") if card.get("license") == "other" else None
+    for value in (named, card.get("license"), getattr(config, "license", None)):
         if isinstance(value, str) and value.strip():
             return value.strip()
     return None
@@ -251,22 +262,3 @@ def _no_weights(name: str, config: Any, error: Exception) -> SettingsError:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
-
-
-def _front_matter(source: str, revision: str | None) -> str | None:
-    """The license in the YAML at the top of the model's README.md."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.repocard import metadata_load
-
-    try:
-        card = (
-            Path(source) / "README.md"
-            if os.path.isabs(source)
-            else Path(hf_hub_download(source, "README.md", revision=revision))
-        )
-        facts = metadata_load(card) or {}
-    except Exception:  # no card, no network, broken YAML: then no license is known
-        return None
-    kind = facts.get("license")
-    name = facts.get("license_name")
-    return str(name) if kind == "other" and name else kind if isinstance(kind, str) else None

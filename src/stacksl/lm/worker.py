@@ -36,7 +36,6 @@ class Worker:
     Weights are read where a pass needs them: a run that is opened to take answers makes none.
 
     Attributes:
-        processes: the processes.
         base: the model as its files are.
         progress: called with (done, total) steps of a refit, on the first process alone.
     """

@@ -37,7 +37,6 @@ class Prompt:
     """What a model reads of one item, and what may follow.
 
     Attributes:
-        id: the item's.
         text: the context, the same for every candidate.
         continuations: one per candidate, in the item's order, with the delimiter in front.
         lengths: the characters of each continuation without the delimiter (`char_mean`'s divisor).

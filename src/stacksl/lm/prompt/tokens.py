@@ -19,7 +19,6 @@ class TokenItem:
     """The token rows of one item: P tokens of prompt and k options of L_1 .. L_k tokens.
 
     Attributes:
-        id: the item's.
         prompt: token ids of the context, at least one.
         options: token ids of each continuation, at least one each and no two alike.
         lengths: the characters of each candidate's text.

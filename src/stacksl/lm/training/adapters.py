@@ -108,7 +108,6 @@ class Adapter:
 
     Attributes:
         model: what to call, a PeftModel.
-        base: as it was given.
 
     Raises:
         SettingsError: a target that the model lacks.

@@ -35,13 +35,11 @@ class Trained:
     """The result of a refit.
 
     Attributes:
-        steps: of the optimizer.
         examples: that took part, those for the KL term alone included.
         loss: mean loss of the labels in the last epoch, before clipping, nats; None without labels.
         kl: mean KL(π ‖ π_ref) over what the loss is over, in the last epoch, nats; None where it
             was not seen (`sft`, no reference scores, or the reference `previous`).
         clipped: share of all losses that were above the clip level.
-        seconds: of wall clock.
         tokens: of packed rows that went through the model with gradients.
         largest: the largest loss of a label in the last epoch, before clipping, nats.
         loss_clipped, largest_clipped: mean and largest of the same losses after clipping.

@@ -326,7 +326,7 @@ class LanguageTrainer:
             self.adapters.take(adapter_of(epoch, self.ledger))
             items, model = self.spec.dataset.items[part], self.adapters.model
             block = model.transform(items, self._reporting("features"))
-            self._epochs.add(epoch, name, block, model.fingerprint)
+            self._epochs.save(epoch, block, model.fingerprint, added=name)
 
     def _rebuild(self, asked: int) -> None:
         """Rebuild the scorer from the bought items; `asked` labels were bought before."""
