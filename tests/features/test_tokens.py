@@ -7,7 +7,7 @@ import pytest
 
 from stacksl.features import minilm, weights
 from stacksl.features.hashing import BUCKETS
-from stacksl.features.tokens import DIM, SHARE, STEP, TokenGrams, WithTokens
+from stacksl.features.tokens import DIM, SHARE, STEP, WithTokens
 
 pytest.importorskip("onnxruntime", reason="the extra 'minilm' is not installed")
 pytestmark = pytest.mark.skipif(
@@ -29,7 +29,7 @@ def fitted(encoder: minilm.MiniLM) -> WithTokens:
 
 
 def test_tokens_count_singly_and_in_pairs_with_the_marks(encoder) -> None:
-    counts = TokenGrams(encoder).counts(["card card", ""]).toarray()
+    counts = WithTokens(encoder).counts(["card card", ""]).toarray()
     begin, end = encoder.tokens([""])[0][0][0]
     card = encoder.tokens(["card"])[0][0][0][1]
     pairs = [(begin, card), (card, card), (card, end)]
@@ -50,7 +50,7 @@ def test_a_vector_has_its_shares_of_both(encoder, fitted) -> None:
 
 
 def test_an_n_gram_of_few_texts_is_left_out(encoder) -> None:
-    grams = TokenGrams(encoder)
+    grams = WithTokens(encoder)
     grams.fit([*TEXTS, *(f"owl {n}" for n in range(7))])
     card, owl = (int(encoder.tokens([word])[0][0][0][1]) for word in ("card", "owl"))
     kept = grams.state()["grams"]

@@ -146,7 +146,7 @@ def test_texts_that_share_no_n_gram_are_handed_over(tmp_path, monkeypatch) -> No
     labels, features = [0, 1, 2] * 2, "sentences:minilm+tokens"
     given = {"classes": CLASSES, "features": features, "budget": 4, "audit": 0}
     made = stacksl.run(texts, labels, out=tmp_path / "run", **given)
-    assert not len(made.model.features.encoder.grams.state()["grams"])
+    assert not len(made.model.features.encoder.state()["grams"])
     there = Model(write_model(made, tmp_path / "out")).probabilities(TEXTS)
     assert np.abs(there - predicted(made, TEXTS, monkeypatch)).max() < 1e-5
 

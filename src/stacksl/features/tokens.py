@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.features.encoders import Progress, Vectors, readable
 from stacksl.features.hashing import BUCKETS, HashingEncoder
@@ -25,32 +24,52 @@ DIM = 128  # columns of the n-grams
 STEP = 1_000_003  # the pair (a, b) has the column BUCKETS + (STEP·a + b) mod BUCKETS
 
 
-class TokenGrams(HashingEncoder):
-    """The latent semantic analysis of `hashing` on single tokens and pairs of a tokenizer's.
+class WithTokens(HashingEncoder):
+    """The vectors h = [√(1 − s)·u, √s·v] of an encoder's u and its tokens' n-grams v, s = `SHARE`.
 
-    A text is read in the parts that the encoder reads. Its marks of begin and end count in pairs
-    only: they say how a text begins and ends.
+    v is the latent semantic analysis of `hashing` on single tokens and pairs. A text is read in the
+    parts that the encoder reads; its marks of begin and end count in pairs only: they say how a
+    text begins and ends. The inner product of two texts is 1 − s of the encoder's and s of their
+    n-grams'. The share and the number of columns were chosen on training rows of public sets
+    (`docs/features.md`).
     """
 
+    spec = f"sentences:{WITH_TOKENS}"
+    bias = 0.0  # u has norm 1 in any text
     fewest = 8  # else a text that was fitted on has n-grams that a new one of its source lacks
 
-    def __init__(self, encoder: MiniLM, dim: int = DIM) -> None:
-        super().__init__(dim)
-        self.spec = f"sentences:{WITH_TOKENS}"
-        self._encoder = encoder
+    def __init__(self, encoder: MiniLM) -> None:
+        super().__init__(DIM)
+        self.encoder = encoder
+
+    @property
+    def fixed(self) -> int:
+        """The first columns, the encoder's: nothing that was fitted makes them."""
+        return self.encoder.dim
+
+    @property
+    def dim(self) -> int:
+        """The number of columns: the encoder's, then those of the n-grams."""
+        return self.encoder.dim + DIM
+
+    @property
+    def truncated(self) -> int:  # type: ignore[override]
+        """How many of the distinct texts encoded so far were truncated."""
+        return self.encoder.truncated
 
     @property
     def identity(self) -> str:
-        """A hash of everything that is fixed before anything is fitted."""
-        text = f"tokens 1: {self._encoder.identity}, {BUCKETS} buckets, d {self.dim}"
-        return hashlib.sha256(text.encode()).hexdigest()
+        """A hash of the weights and settings, without anything fitted."""
+        text = f"tokens 1: {self.encoder.identity}, {BUCKETS} buckets, d {DIM}"
+        grams = hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(f"{SHARE} {grams}".encode()).hexdigest()
 
     def counts(self, texts: Sequence[str]) -> Any:
         """Counts (n, 2 x buckets) of single tokens, then of pairs, as CSR float64."""
         import scipy.sparse as sp
 
         columns, ends = [np.zeros(0, np.int64)], [0]
-        for parts in self._encoder.tokens([*map(readable, texts)])[0]:
+        for parts in self.encoder.tokens([*map(readable, texts)])[0]:
             ids = [part.astype(np.int64) for part in parts]
             pairs = [(STEP * part[:-1] + part[1:]) % BUCKETS + BUCKETS for part in ids]
             single = np.concatenate(ids)
@@ -61,57 +80,10 @@ class TokenGrams(HashingEncoder):
         counts.sum_duplicates()
         return counts
 
-
-class WithTokens:
-    """The vectors h = [√(1 − s)·u, √s·v] of an encoder's u and `TokenGrams` v, s = `SHARE`.
-
-    The inner product of two texts is 1 − s of the encoder's and s of their n-grams'. The share and
-    the number of columns were chosen on training rows of public sets (`docs/features.md`).
-    """
-
-    bias = 0.0  # u has norm 1 in any text
-
-    def __init__(self, encoder: MiniLM) -> None:
-        self.encoder = encoder
-        self.grams = TokenGrams(encoder)
-        self.spec = self.grams.spec
-
-    @property
-    def fixed(self) -> int:
-        """The first columns, the encoder's: nothing that was fitted makes them."""
-        return self.encoder.dim
-
-    @property
-    def dim(self) -> int:
-        """The number of columns: the encoder's, then those of the n-grams."""
-        return self.encoder.dim + self.grams.dim
-
-    @property
-    def truncated(self) -> int:
-        """How many of the distinct texts encoded so far were truncated."""
-        return self.encoder.truncated
-
-    @property
-    def identity(self) -> str:
-        """A hash of the weights and settings, without anything fitted."""
-        return hashlib.sha256(f"{SHARE} {self.grams.identity}".encode()).hexdigest()
-
-    def fit(self, texts: Sequence[str]) -> None:
-        """Fit the n-grams on unlabeled `texts`."""
-        self.grams.fit(texts)
-
     def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """The vectors (n, dim) of `texts`; `progress` is called with (done, n)."""
-        vectors, grams = self.encoder.encode(texts, progress), self.grams.encode(texts)
+        vectors, grams = self.encoder.encode(texts, progress), super().encode(texts)
         return np.hstack([vectors * np.float32(KEPT), grams * np.float32(ADDED)])
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """The fitted state of the n-grams as arrays."""
-        return self.grams.state()
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Restore what `state` of an encoder with the same identity returned."""
-        self.grams.restore(state)
 
 
 _BELOW = 1 - 2.0**-22  # rounding to float32 stays below norm 1

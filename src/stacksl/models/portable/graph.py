@@ -6,6 +6,7 @@ The encoder runs in float32 and all behind it in float64, so that the probabilit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.features.hashing import BUCKETS, ENTRY_BITS
 from stacksl.features.minilm import HEADS, LAYERS, MiniLM, bert_graph, weights_of
 from stacksl.features.rows import class_rows
-from stacksl.features.tokens import ADDED, KEPT, STEP, TokenGrams, WithTokens
+from stacksl.features.tokens import ADDED, DIM, KEPT, STEP, WithTokens
 
 _SIGNATURE = """(int32[rows, tokens] ids, int32[rows, tokens] mask, int64[rows] text)
   => (double[texts, classes] probabilities)"""
@@ -39,7 +40,7 @@ _POOLED = """
 _ALONE = """
   features = Identity (unit)
 """
-# The vectors of `TokenGrams`: a cell is an n-gram in a text, and `Unique` counts each.
+# The n-grams of `WithTokens`: a cell is an n-gram in a text, and `Unique` counts each.
 _GRAMS = """
   token = Cast <to = 7> (ids)
   before = Slice (token, none, last, axis)
@@ -124,15 +125,14 @@ def model_graph(encoder: MiniLM | WithTokens, head: ClassHead | MixedHead) -> An
     arrays |= {"ends": np.array(2.0), "least": np.array(1.0), "axis": np.array([1])}
     arrays |= {"no_yes": np.array([0, 1], np.float32)}
     if isinstance(encoder, WithTokens):
-        arrays |= _gram_arrays(encoder.grams)
+        arrays |= _gram_arrays(encoder.state())
     used = weights_of(model.graph, arrays)
     model.graph.initializer.extend(numpy_helper.from_array(arrays[name], name) for name in used)
     return model
 
 
-def _gram_arrays(grams: TokenGrams) -> dict[str, NDArray[Any]]:
+def _gram_arrays(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The arrays of the part that counts n-grams; those unknown have a last row of zeros."""
-    state = grams.state()
     known, unread = state["grams"], len(state["grams"])
     places = np.full(2 * BUCKETS, unread)
     places[known] = np.arange(unread)
@@ -148,7 +148,7 @@ def _gram_arrays(grams: TokenGrams) -> dict[str, NDArray[Any]]:
         "width": np.array(unread + 1),
         "idf": np.append(state["idf"], 0).astype(np.float64),
         "kinds": np.stack([single, np.append(known >= BUCKETS, False)], axis=1).astype(np.float64),
-        "basis": np.vstack([state["basis"], np.zeros((1, grams.dim), np.int16)]),
+        "basis": np.vstack([state["basis"], np.zeros((1, DIM), np.int16)]),
         "entries": np.array(2.0**ENTRY_BITS),
         "tiny": np.array(1e-12),
         "share_kept": np.array(KEPT),
