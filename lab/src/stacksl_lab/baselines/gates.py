@@ -56,9 +56,6 @@ class Entropy(Priced):
     floor: float = 0.01
     name: ClassVar[str] = "entropy"
 
-    def __post_init__(self) -> None:
-        self.check_price()
-
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The entropy of π (nats); −inf where only x̂ is presented."""
         return float(statistics.entropy_statistic(view.probabilities))
@@ -97,7 +94,7 @@ class Avoided(Priced):
                 f"the gate 'avoided' needs a width_scale above 0, got {self.width_scale}: "
                 "1 is the posterior deviation with noise 1"
             )
-        self.check_price()
+        Priced.__post_init__(self)
 
     @classmethod
     def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:

@@ -248,11 +248,10 @@ class Priced(Gate):
 
     __slots__ = ()
 
-    name: ClassVar[str]
     reserve: float
     floor: float
 
-    def check_price(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse a price outside its range.
 
         Raises:
@@ -304,7 +303,7 @@ class Contested(Priced):
                 f"the gate 'contested' needs a width_scale above 0, got {self.width_scale}: with 0 "
                 "its statistic is never positive and it would not ask; leave it out for σ√d"
             )
-        self.check_price()
+        Priced.__post_init__(self)
 
     @classmethod
     def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
@@ -342,9 +341,6 @@ class Information(Priced):
     reserve: float = 0.9
     floor: float = 0.003
     name: ClassVar[str] = "information"
-
-    def __post_init__(self) -> None:
-        self.check_price()
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """tr(F H⁻¹) (nats to first order)."""
