@@ -6,6 +6,7 @@ PYTHONPATH=examples/modules stacksl run --scorer perceptron --set plugins=percep
 import numpy as np
 
 from stacksl.core import SCORERS, Scorer
+from stacksl.core.losses import softmax
 from stacksl.core.scorers.gradient import ClassBlocks, OneMatrix
 from stacksl.core.scorers.rows import add_rows, gold_position, pick, restored
 
@@ -24,8 +25,8 @@ class Perceptron(Scorer):
     def volume(self):
         return self.tracker.volume
 
-    def _widths(self, inputs, presented, policy):
-        return self.tracker.widths(inputs, presented)
+    def _view(self, inputs, presented, scores):
+        return softmax(scores), *self.tracker.widths(inputs, presented), None
 
     def _learn(self, inputs, presented, choice, feedback):
         gold = presented[gold_position(presented, feedback, self.name)]

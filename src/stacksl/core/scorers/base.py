@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Inputs
 from stacksl.core.confidence import ConfidenceSet, radius
-from stacksl.core.losses import Reading, softmax
-from stacksl.core.scorers.bounds import Action, Bounds, tie_argmax
+from stacksl.core.gates.rules import TIE
+from stacksl.core.losses import Reading
+from stacksl.core.scorers.bounds import Action, Bounds
 from stacksl.core.scorers.rows import all_scores, pick, restored
 from stacksl.errors import SettingsError
 from stacksl.types import Feedback
@@ -122,8 +123,8 @@ class Scorer(ABC):
                 "scores should be finite numbers, got NaN or infinity: θ has diverged, or features"
                 " are not finite; lower the learning rate, or repair the features"
             )
-        policy, settings = self._policy(scores), self.settings
-        widths, pair_widths, information = self._widths(inputs, presented, policy)
+        settings = self.settings
+        policy, widths, pairs, information = self._view(inputs, presented, scores)
         reached = radius(
             settings.noise,
             self._degrees,
@@ -137,12 +138,13 @@ class Scorer(ABC):
         scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
         values = scores + reach if settings.action == "ucb" else scores
         choice = tie_argmax(values, scale, presented)
+        others = np.arange(len(scores)) != choice
         return Bounds(
             presented,
             scores,
             policy,
             widths,
-            pair_widths(choice),
+            pairs(choice) if callable(pairs) else np.where(others, pairs, 0.0),
             reached,
             self.dim,
             choice,
@@ -171,10 +173,6 @@ class Scorer(ABC):
         if self.settings.track == "all":
             self._track(inputs, presented, choice)
 
-    def _policy(self, scores: Array) -> Array:
-        """The probabilities of candidates with these scores, both (m,)."""
-        return softmax(scores)
-
     @abstractmethod
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that `step` and `skip` change, as copies."""
@@ -184,8 +182,8 @@ class Scorer(ABC):
         """Restore a `state`, bit for bit."""
 
     @abstractmethod
-    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
-        """Widths of the presented, and what they tell under the policy."""
+    def _view(self, inputs: Inputs, presented: tuple[int, ...], scores: Array) -> View:
+        """The policy of the presented, whose scores are given, and their widths."""
 
     @abstractmethod
     def _learn(
@@ -198,14 +196,27 @@ class Scorer(ABC):
         """Add an unasked round to the matrix."""
 
 
-Widths: TypeAlias = tuple[Array, Callable[[int], Array], float | None]
-"""The (m,) widths, a function from a position to the (m,) pair widths against it, and the
-information of a label; None is the choice's width squared."""
+Pairs: TypeAlias = Callable[[int], Array]
+"""A function from a position to the (m,) pair widths against it."""
+
+View: TypeAlias = tuple[Array, Array, Pairs | float, float | None]
+"""The (m,) probabilities and widths, the pair widths or that of every pair, and the information
+of a label; None is the choice's width squared."""
 
 
-def equal_widths(width: float, pair: float, count: int) -> tuple[Array, Callable[[int], Array]]:
-    """The widths of `count` candidates that are equally wide, as are all pairs of them."""
-    return np.full(count, width), lambda choice: np.where(np.arange(count) != choice, pair, 0.0)
+def tie_argmax(values: Array, scale: float, indices: tuple[int, ...] | None = None) -> int:
+    """The position of the largest of `values`, (m,), ties going to the lowest index.
+
+    Values within 1e-9·`scale` of the maximum tie. `indices` are the candidates'
+    indices where `values` does not follow their order; without it positions decide.
+
+    >>> tie_argmax(np.array([1.0, 2.0, 2.0 + 1e-12]), scale=2.0)
+    1
+    """
+    tied = np.flatnonzero(values >= values.max() - TIE * scale)
+    if indices is None or len(tied) == 1:
+        return int(tied[0])
+    return int(min(tied, key=lambda position: indices[position]))
 
 
 class LinearScorer(Scorer):

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from stacksl.core.blocks import Array
-from stacksl.core.gates.rules import TIE
 
 Action = Literal["greedy", "ucb"]
 
@@ -62,18 +59,3 @@ class Bounds:
     def spread(self) -> float:
         """The paper's gap Δ_t = max UCB − min LCB, in score units."""
         return float(self.upper.max() - self.lower.min())
-
-
-def tie_argmax(values: Array, scale: float, indices: tuple[int, ...] | None = None) -> int:
-    """The position of the largest of `values`, (m,), ties going to the lowest index.
-
-    Values within 1e-9·`scale` of the maximum tie. `indices` are the candidates'
-    indices where `values` does not follow their order; without it positions decide.
-
-    >>> tie_argmax(np.array([1.0, 2.0, 2.0 + 1e-12]), scale=2.0)
-    1
-    """
-    tied = np.flatnonzero(values >= values.max() - TIE * scale)
-    if indices is None or len(tied) == 1:
-        return int(tied[0])
-    return int(min(tied, key=lambda position: indices[position]))

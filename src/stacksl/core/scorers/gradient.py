@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.calibration import WINDOW, clip_level
 from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
-from stacksl.core.losses import above, clip, cross_entropy, kl
-from stacksl.core.scorers.base import Scorer, ScorerSettings, Widths
+from stacksl.core.losses import above, clip, cross_entropy, kl, softmax
+from stacksl.core.scorers.base import Pairs, Scorer, ScorerSettings, View
 from stacksl.core.scorers.rows import (
     add_rows,
     all_scores,
@@ -73,8 +73,8 @@ class GradientScorer(Scorer):
             self._descend(inputs, presented, None, self._level(), self._anchor())
         super().step(inputs, presented, choice, feedback)
 
-    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
-        return self.tracker.widths(inputs, presented)
+    def _view(self, inputs: Inputs, presented: tuple[int, ...], scores: Array) -> View:
+        return softmax(scores), *self.tracker.widths(inputs, presented), None
 
     def _learn(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
@@ -143,12 +143,12 @@ class OneMatrix:
         """Log det(V/λI), in nats."""
         return self.confidence.volume
 
-    def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
+    def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> tuple[Array, Pairs]:
         """Widths of the presented candidates, and pair widths against any of them; O(m d²)."""
         assert isinstance(inputs, PairFeatures)
         rows = pick(inputs.phi, presented)
         images = self.confidence.images(rows)
-        return norms(rows, images), partial(pair_norms, rows, images), None
+        return norms(rows, images), partial(pair_norms, rows, images)
 
     def add(self, inputs: Inputs, candidate: int) -> None:
         """V ← V + φ(z, x)φ(z, x)ᵀ for the candidate's index x in the full list; O(d²)."""
@@ -183,7 +183,7 @@ class ClassBlocks:
         """Log det(V/λI), of all blocks."""
         return sum((self.blocks[owner].volume for owner in sorted(self.blocks)), 0.0)
 
-    def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
+    def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> tuple[Array, Pairs]:
         """See `OneMatrix`; O(d²) for every presented class that has a block."""
         assert isinstance(inputs, SharedFeatures)
         row = inputs.h[None, :]
@@ -192,7 +192,7 @@ class ClassBlocks:
         for position, candidate in enumerate(presented):
             if candidate in self.blocks:
                 widths[position] = self.blocks[candidate].widths(row)[0]
-        return widths, partial(class_pair_widths, widths), None
+        return widths, partial(class_pair_widths, widths)
 
     def add(self, inputs: Inputs, candidate: int) -> None:
         """See `OneMatrix`; O(d²)."""

@@ -10,7 +10,7 @@ import numpy as np
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.losses import cross_entropy, softmax
-from stacksl.core.scorers.base import LinearScorer, ScorerSettings, Widths, equal_widths
+from stacksl.core.scorers.base import LinearScorer, ScorerSettings, View
 from stacksl.core.scorers.rows import (
     gold_position,
     pick,
@@ -40,12 +40,13 @@ class PairNewton(LinearScorer):
     def __init__(self, dim: int, settings: ScorerSettings) -> None:
         super().__init__((dim,), settings)
 
-    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
+    def _view(self, inputs: Inputs, presented: tuple[int, ...], scores: Array) -> View:
         assert isinstance(inputs, PairFeatures)
+        policy = softmax(scores)
         rows = pick(inputs.phi, presented)
         images = self.confidence.images(rows)
         pairs = partial(pair_norms, rows, images)
-        return norms(rows, images), pairs, _information(rows, images, policy)
+        return policy, norms(rows, images), pairs, _information(rows, images, policy)
 
     def _learn(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
@@ -119,13 +120,14 @@ class ClassNewton(LinearScorer):
         super().__init__((classes, dim), settings)
         self.classes = classes
 
-    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
+    def _view(self, inputs: Inputs, presented: tuple[int, ...], scores: Array) -> View:
         assert isinstance(inputs, SharedFeatures)
+        policy = softmax(scores)
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
         common = float(inputs.h @ inputs.h) / (self.classes * self.settings.ridge)
         width = math.sqrt((1.0 - 1.0 / self.classes) * square + common)
         information = max(1.0 - float(policy @ policy), 0.0) * square
-        return *equal_widths(width, math.sqrt(2.0 * square), len(presented)), information
+        return policy, np.full(len(presented), width), math.sqrt(2.0 * square), information
 
     def _learn(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.rules import TIE
-from stacksl.core.scorers.base import LinearScorer, ScorerSettings, Widths, equal_widths
+from stacksl.core.losses import softmax
+from stacksl.core.scorers.base import LinearScorer, ScorerSettings, View
 from stacksl.core.scorers.rows import gold_position, pick, restored
 from stacksl.errors import SettingsError
 from stacksl.types import Feedback, Label
@@ -59,14 +60,12 @@ class PairRidge(LinearScorer):
         self.moment: Array = np.zeros(dim)
         self._fed = _NOTHING
 
-    def _policy(self, scores: Array) -> Array:
-        return super()._policy(scores) if self._fed == _REWARDS else shares(scores)
-
-    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
+    def _view(self, inputs: Inputs, presented: tuple[int, ...], scores: Array) -> View:
         assert isinstance(inputs, PairFeatures)
         rows = pick(inputs.phi, presented)
         images = self.confidence.images(rows)
-        return norms(rows, images), partial(pair_norms, rows, images), None
+        policy = softmax(scores) if self._fed == _REWARDS else shares(scores)
+        return policy, norms(rows, images), partial(pair_norms, rows, images), None
 
     def _learn(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
@@ -129,13 +128,11 @@ class ClassRidge(LinearScorer):
     def __init__(self, dim: int, classes: int, settings: ScorerSettings) -> None:
         super().__init__((classes, dim), settings, degrees=dim)
 
-    def _policy(self, scores: Array) -> Array:
-        return shares(scores)
-
-    def _widths(self, inputs: Inputs, presented: tuple[int, ...], policy: Array) -> Widths:
+    def _view(self, inputs: Inputs, presented: tuple[int, ...], scores: Array) -> View:
         assert isinstance(inputs, SharedFeatures)
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
-        return *equal_widths(math.sqrt(square), math.sqrt(2.0 * square), len(presented)), None
+        widths = np.full(len(presented), math.sqrt(square))
+        return shares(scores), widths, math.sqrt(2.0 * square), None
 
     def _learn(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
