@@ -59,10 +59,10 @@ def test_equal_rows_of_any_size_make_a_head_of_the_shares() -> None:
 
 
 @pytest.mark.parametrize("strength", refits.CHOICES)
-def test_class_head_is_logistic_regression(strength, monkeypatch):
-    monkeypatch.setattr(refits, "DEFAULT", strength)
+def test_class_head_is_logistic_regression(strength):
     h, labels = _classes(200)
-    head = refit(SharedBlock(h, 4), labels, _heads(4, 6).theta, 3, tune=False)
+    fit = Fit(refits.Strength(strength))
+    head = refit(SharedBlock(h, 4), labels, _heads(4, 6).theta, 3, fit=fit)
     theirs = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000).fit(
         h.astype(np.float64), labels
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -121,7 +121,9 @@ class TextMap:
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
         """The float32 features of `items`; see `FeatureMap.transform`."""
-        texts, places = _distinct(self._texts(items))
+        number: dict[str, int] = {}
+        every = (number.setdefault(text, len(number)) for text in self._texts(items))
+        places, texts = np.fromiter(every, np.int64), list(number)
         vectors = self.encoder.encode(texts, progress)
         if not np.isfinite(vectors).all():
             bad = {texts[n] for n in np.flatnonzero(~np.isfinite(vectors).all(axis=1))}
@@ -209,10 +211,3 @@ class _Transformed(LazyRows):
         block = self.features.transform(self.items[places])
         assert isinstance(block, SharedBlock)
         return np.asarray(block.h, np.float32)
-
-
-def _distinct(texts: Iterable[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """The distinct texts in order of appearance, and for each text its place among them."""
-    places: dict[str, int] = {}
-    index = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
-    return list(places), index

@@ -94,7 +94,12 @@ def load_block(
             f"the run's features were made by {manifest['fingerprint'][:12]}, but the feature map"
             f" here is {fingerprint[:12]}: resume with the versions and weights that it began with"
         )
-    arrays = {name: _load_checked(folder, manifest, name) for name in manifest["arrays"]}
+    arrays = {name: _load(folder, manifest, name) for name in manifest["arrays"]}
+    for name, array in arrays.items():
+        if _digest(array) != manifest["arrays"][name]["digest"]:
+            raise FeatureError(
+                f"{folder / name}.npy does not match its hash: the file was changed; {REMEDY}"
+            )
     if manifest["classes"] is not None:
         return SharedBlock(arrays["rows"], int(manifest["classes"]))
     offsets, base = np.array(arrays["offsets"]), arrays.get("base")
@@ -102,16 +107,6 @@ def load_block(
         return PairBlock(arrays["rows"], offsets, base)
     lazy = Gathered(arrays["rows"], arrays["candidates"], arrays["index"], offsets)
     return PairBlock(lazy, offsets, base)
-
-
-def _load_checked(folder: Path, manifest: Mapping[str, Any], name: str) -> NDArray[Any]:
-    """An array whose bytes have the digest that the manifest gives."""
-    array = _load(folder, manifest, name)
-    if _digest(array) != manifest["arrays"][name]["digest"]:
-        raise FeatureError(
-            f"{folder / name}.npy does not match its hash: the file was changed; {REMEDY}"
-        )
-    return array
 
 
 def erase(folder: Path, row: int, ids: Sequence[str]) -> None:

@@ -97,7 +97,7 @@ class LanguageModel:
             sums: (K,) log p(option given prompt) of each item, where they are known.
         """
         if sums is None:
-            sums = self._chunked("sums", self._rows(items), None)
+            sums = self._read("sums", self._rows(items))
         ways = [replace(self.choices, normalization=kind) for kind in NORMALIZATIONS]
         ways += [replace(ways[-1], pmi_context=context) for context in PMI_CONTEXTS]
         losses = []
@@ -182,16 +182,16 @@ class LanguageModel:
         """Fix the temperature, and the directions of states, on unlabeled `items`."""
         chosen = [items[n] for n in to_fit_on(len(items))]
         if self._map is None:
-            self._fit_temperature(self._together("sums", self._rows(chosen)), chosen)
+            self._fit_temperature(self._read("sums", self._rows(chosen)), chosen)
             return
-        read = self._together("states", self._rows(chosen))
+        read = self._read("states", self._rows(chosen))
         self._fit_temperature([sums for sums, _ in read], chosen)
         self._map.fit([states for _, states in read], [item.id for item in chosen])
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> PairBlock:
         """φ and the model's scores of `items` under the present weights."""
         what = "sums" if self._map is None else "states"
-        read = self._chunked(what, self._rows(items), progress)
+        read = self._read(what, self._rows(items), progress)
         sums = read if self._map is None else [item_sums for item_sums, _ in read]
         scores = self._scaled(sums, items)
         sizes = [len(row) for row in scores]
@@ -232,14 +232,14 @@ class LanguageModel:
 
     def policies(self, items: Sequence[Item], progress: Progress | None = None) -> list[Array]:
         """(K,) probabilities of every item's options under the present weights."""
-        sums = self._chunked("sums", self._rows(items), progress)
+        sums = self._read("sums", self._rows(items), progress)
         return [softmax(scores) for scores in self._scaled(sums, items)]
 
     def scores(
         self, items: Sequence[Item], progress: Progress | None = None
     ) -> dict[Normalization, list[Array]]:
         """(K,) scores of every item's options by all four normalizations, temperature 1."""
-        sums = self._chunked("sums", self._rows(items), progress)
+        sums = self._read("sums", self._rows(items), progress)
         return {kind: self._normalized(sums, items, kind) for kind in NORMALIZATIONS}
 
     # --- the adapter -------------------------------------------------------------------------
@@ -340,16 +340,14 @@ class LanguageModel:
         known.update(zip(new, self._tokenizing.items([put(item) for item in new]), strict=True))
         return [known[item] for item in listed]
 
-    def _together(self, method: str, rows: Sequence[TokenItem]) -> list[Any]:
-        values: list[Any] = self._processes.together(self.worker, method, rows)
-        return values
-
-    def _chunked(
-        self, method: str, rows: Sequence[TokenItem], progress: Progress | None
+    def _read(
+        self, what: str, rows: Sequence[TokenItem], progress: Progress | None = None
     ) -> list[Any]:
+        """The `sums` or `states` of rows, some at a time."""
         values: list[Any] = []
         for start in range(0, len(rows), _CHUNK):
-            values += self._together(method, rows[start : start + _CHUNK])
+            part = rows[start : start + _CHUNK]
+            values += self._processes.together(self.worker, what, part)
             if progress is not None:
                 progress(len(values), len(rows))
         return values
@@ -371,6 +369,6 @@ class LanguageModel:
         """Log p(option) behind the premise alone; each pair of both is scored once."""
         alone = self._alone(items)
         distinct = list({(row.prompt, row.options): row for row in alone}.values())
-        sums = self._together("sums", distinct)
+        sums = self._read("sums", distinct)
         known = {(r.prompt, r.options): s for r, s in zip(distinct, sums, strict=True)}
         return [known[row.prompt, row.options] for row in alone]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, LazyRows, PairBlock, SharedBlock
-from stacksl.core.heads.logistic import Fit, Rows, Strength, fit_classes, fit_pairs, plain
+from stacksl.core.heads.logistic import Fit, Rows, Strength, fit_classes, fit_pairs
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.rows import all_scores
 from stacksl.errors import FeatureError
@@ -173,8 +173,8 @@ def refit(
     None where the labels cannot carry a model: fewer than two classes, or no labeled pair item.
     """
     if isinstance(block, SharedBlock):
-        how = plain(tune) if fit is None else fit
-        fitted = fit_classes(block.h, labels, seed, how)
+        fit = fit or (Fit(None) if tune else Fit())
+        fitted = fit_classes(block.h, labels, seed, fit)
         if fitted is None:
             return None
         seen, weights, offsets, strength = fitted

@@ -64,11 +64,6 @@ class Fit:
     tolerance: float = _FINAL
 
 
-def plain(tune: bool) -> Fit:
-    """The fit of labels alone, C chosen by folds (`tune`) or 20."""
-    return Fit(None if tune else Strength(DEFAULT))
-
-
 def fit_classes(
     h: NDArray[Any], labels: Rows, seed: int, fit: Fit
 ) -> tuple[Rows, Array, Array, Strength] | None:
