@@ -11,7 +11,7 @@ import hashlib
 import os
 import sqlite3
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
@@ -20,11 +20,10 @@ from socket import gethostname
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.engine import on_ray, over_ray
 from stacksl.errors import FeatureError
-from stacksl.features.encoders import Progress, Vectors, readable
+from stacksl.features.encoders import Encoder, Progress, Vectors, readable
 
 Entry: TypeAlias = tuple[Vectors, bool]
 """A text's vector (d,) and whether the encoder cut the text."""
@@ -179,7 +178,7 @@ def _digest(key: bytes, vector: bytes, cut: int) -> bytes:
     return hashlib.sha256(key + bytes([cut & 255]) + vector).digest()[:16]
 
 
-class CachedEncoder(ABC):
+class CachedEncoder(Encoder):
     """An encoder with fixed weights, whose vectors are kept on disk.
 
     Args:
@@ -201,16 +200,6 @@ class CachedEncoder(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, (type(self), self._arguments, self.identity)
 
-    @property
-    @abstractmethod
-    def identity(self) -> str:
-        """The hash of all that decides a vector."""
-
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """The columns of a vector."""
-
     @abstractmethod
     def vectors(self, texts: Sequence[str]) -> Iterator[list[tuple[int, Entry]]]:
         """Yield the place of each text with its vector and whether it was cut, batch by batch."""
@@ -219,16 +208,6 @@ class CachedEncoder(ABC):
     def truncated(self) -> int:
         """How many distinct texts were longer than the encoder reads."""
         return len(self._cut)
-
-    def fit(self, texts: Sequence[str]) -> None:  # noqa: B027 - concrete, and does nothing
-        """Do nothing: the encoder is not trained."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """No arrays: nothing is fitted."""
-        return {}
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:  # noqa: B027 - see above
-        """Do nothing: nothing is fitted."""
 
     def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """The vectors (n, d) of `texts`, from the cache where they are known."""

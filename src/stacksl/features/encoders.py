@@ -45,15 +45,18 @@ class Encoder(Protocol):
 
     def fit(self, texts: Sequence[str]) -> None:
         """Fit on unlabeled `texts`; an encoder may need nothing."""
+        return
 
     def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """The vectors (n, dim) of `texts`; `progress` is called with (done, n)."""
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The fitted state as arrays; empty where there is none."""
+        return {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Restore what `state` of an encoder with the same identity returned."""
+        return
 
 
 def readable(text: str) -> str:
