@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.losses import softmax
+from stacksl.features.encoders import Progress
 from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.loading import Weights
 from stacksl.lm.prompt.format import PMI_CONTEXTS, Prompt, PromptFormat
@@ -36,8 +37,6 @@ from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.refit import Trained
 from stacksl.lm.worker import Worker
 from stacksl.types import Item, copied
-
-Progress = Callable[[int, int], None]
 
 WEIGHTS = "lm_weights"  # the fact that is the stamp of the base's weights
 _REMEMBERED = 50_000  # items whose token rows are kept

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from stacksl.core.losses import Reading
+from stacksl.core.scorers.base import Reference
 from stacksl.lm.prompt.format import AnswerFormat, PmiContext
 from stacksl.lm.scoring.normalize import Normalization
 from stacksl.types import Item
-
-Reference: TypeAlias = Literal["frozen", "previous"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from stacksl.errors import SettingsError
 from stacksl.types import Feedback
 
 Reference = Literal["frozen", "previous"]
-Track = Literal["labeled", "all"]
-RadiusCounts = Literal["learned", "rounds"]
 
 
 LEAST_RIDGE = 1e-6
@@ -68,8 +66,8 @@ class ScorerSettings:
     reference: Reference = "frozen"
     clip: Reading = "scale"
     clip_level: float | None = None
-    track: Track = "labeled"
-    radius_counts: RadiusCounts = "learned"
+    track: Literal["labeled", "all"] = "labeled"
+    radius_counts: Literal["learned", "rounds"] = "learned"
     action: Action = "greedy"
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import Array
 from stacksl.errors import FeatureError
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.float32]
 
 _ITEMS_AT_ONCE = 256

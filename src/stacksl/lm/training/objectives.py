@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from stacksl.core.losses import Reading
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.scoring.paths import load_torch
-
-Tensor: TypeAlias = Any
+from stacksl.lm.scoring.paths import Tensor, load_torch
 
 OBJECTIVES: dict[str, str] = {
     "sft": "cross-entropy of the gold option's own tokens: -log p(gold | prompt) / tokens",
