@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.core import FOLLOWERS, Given, Hard, PairFeatures, SharedFeatures, loss_set, make_scorer
-from stacksl.core.followers import make_follower
-from stacksl.errors import SettingsError
 from stacksl.types import Label
 
 
@@ -55,10 +52,5 @@ def test_the_loss_set_is_the_part_of_the_candidates_that_has_the_gold(presented,
     assert chosen == (shown if gold in shown else outside)
 
 
-def test_make_follower() -> None:
-    assert make_follower("given") == Given()
-    assert make_follower("hard") == Hard(4)
-    assert make_follower("hard", 2) == Hard(2)
+def test_followers_are_listed_by_their_names() -> None:
     assert all(FOLLOWERS[name].name == name for name in FOLLOWERS)
-    with pytest.raises(SettingsError, match="did you mean 'hard'"):
-        make_follower("hrad")

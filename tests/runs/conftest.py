@@ -15,7 +15,7 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.core.blocks import Block, SharedBlock
-from stacksl.core.followers import Follower, make_follower
+from stacksl.core.followers import Follower, Given
 from stacksl.core.gates.registry import make_gate
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
@@ -146,7 +146,7 @@ def game_of(
         make_gate(gate, **parameters),
         budget=budget,
         horizon=len(items),
-        follower=follower or make_follower("given", None),
+        follower=follower or Given(),
     )
     ledger = Ledger.create(
         folder / "run.db",

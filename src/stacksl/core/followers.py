@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, final
 import numpy as np
 
 from stacksl.core.blocks import Inputs
-from stacksl.errors import unknown_name
 
 if TYPE_CHECKING:
     from stacksl.core.scorers import Scorer
@@ -91,15 +90,3 @@ FOLLOWERS: dict[str, type[Given] | type[Hard]] = {
     "given": Given,
     "hard": Hard,
 }
-
-
-def make_follower(name: str, k: int | None = None) -> Follower:
-    """The follower called `name`; `k` is the negatives of `hard`.
-
-    Raises:
-        SettingsError: no such follower.
-    """
-    if name not in FOLLOWERS:
-        raise unknown_name("follower", name, FOLLOWERS)
-    kind = FOLLOWERS[name]
-    return kind() if k is None else kind(k)  # type: ignore[call-arg]

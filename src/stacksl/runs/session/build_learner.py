@@ -16,7 +16,7 @@ from stacksl.core.calibration import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.core.followers import Follower, make_follower
+from stacksl.core.followers import FOLLOWERS, Follower
 from stacksl.core.gates.registry import GATES, Gate, Margin, gate_type, make_gate
 from stacksl.core.gates.rules import margin_statistic
 from stacksl.core.learner import Learner
@@ -65,7 +65,8 @@ def build_learner(
         SettingsError: a gate, scorer or follower that does not exist or does not fit.
     """
     scorer = fresh_scorer(settings, block)
-    follower = make_follower(settings.follower, settings.top_k)
+    kind, top_k = FOLLOWERS[settings.follower], settings.top_k
+    follower: Follower = kind() if top_k is None else kind(top_k)  # type: ignore[call-arg]
     gate, warnings = _gate(settings, scorer, follower, block, order)
     learner = Learner(
         scorer,
