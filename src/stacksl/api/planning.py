@@ -372,17 +372,18 @@ def plan_audit(
     data = os.path.abspath(file) if file and (header is not None or not guessed) else ""
     like = replace(spec, resolved=resolved, sources=sources, data=data, test_source=None)
     plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
-    told = (
+    compared = (
         f"{run.path} has no audit of random rows, as a look of a promise is none: nothing will say"
         " whether its accuracy fell"
     )
     if before is not None:
         _, audit, settle = before
-        told = f"{power(audit.counted(), plan.spec.audit)}, from the accuracy of {run.path}"
-        told += f"; {settle(audit.second.askable)}" if audit.second and audit.second.askable else ""
+        compared = f"{power(audit.counted(), plan.spec.audit)}, from the accuracy of {run.path}"
+        if audit.second and audit.second.askable:
+            compared += f"; {settle(audit.second.askable)}"
     way = os.path.relpath(run.path, out)
     made = replace(plan.spec, evaluates=way, stamps=stamps_of([data]))
-    return replace(plan, spec=made, warnings=(*plan.warnings, told))
+    return replace(plan, spec=made, warnings=(*plan.warnings, compared))
 
 
 # What settings and items must be to each other ----------------------------------------------------

@@ -125,10 +125,10 @@ def _shown(result: dict[str, Any]) -> str:
 
 def _compared(result: dict[str, Any]) -> str:
     """What is said of rows without answers."""
-    confidence, classes, told = (result[key] for key in ("confidence", "classes", "told_after"))
-    likeness = f"the rows differ from the run's, as the first {told} show; of rows that are alike"
+    confidence, classes, first = (result[key] for key in ("confidence", "classes", "told_after"))
+    likeness = f"the rows differ from the run's, as the first {first} show; of rows that are alike"
     likeness += " this is said in 5% of cases at most, however often you look"
-    if told is None:
+    if first is None:
         likeness = (
             "no difference is shown so far; what follows is of this one look, and can be chance"
         )

@@ -171,8 +171,8 @@ def change_run(
                 ledger.free(leases, () if change.labeler == FILE else second)
             # a run that has ended named a budget by what it learned
             ended = folder.read_state()["state"] == "finished"
-            told = {SHORT: outcome.short, EXPECTED: [] if ended else expected_labels(wanted)}
-            reopen(folder, ledger, other_labeler=change.labeler is not None, **told)
+            promise = {SHORT: outcome.short, EXPECTED: [] if ended else expected_labels(wanted)}
+            reopen(folder, ledger, other_labeler=change.labeler is not None, **promise)
     return outcome
 
 

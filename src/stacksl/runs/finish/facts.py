@@ -243,22 +243,22 @@ def table_fact(
     spec: RunSpec, game: Game, audit: AuditResult, column: ColumnFacts | None = None
 ) -> TableRight | None:
     """How many labels of the exported table are right; see `Facts.table`."""
-    sources, said = spec.sources, answers_by_item(spec, game.ledger, EVERY)
+    sources, answers = spec.sources, answers_by_item(spec, game.ledger, EVERY)
     ids, after = game.corpus.ids, audit.classes_after
     pool = [ids[row] for rows in sources.segments for row in rows]
-    model = len(sources.usable.keys() - said - {*pool[len(pool) - audit.rows_after :]})
-    told = promised_share(spec.settings.stop_when) is not None
-    if column is not None:  # else nothing tells
-        told |= column.audit is None or column.unasked != model
+    model = len(sources.usable.keys() - answers - {*pool[len(pool) - audit.rows_after :]})
+    elsewhere = promised_share(spec.settings.stop_when) is not None  # the promise says it
+    if column is not None:
+        elsewhere |= column.audit is None or column.unasked != model
         audit = column.audit or audit
-        told |= audit.passed_over > 0
-    if told or audit.accuracy is None or after or not model:
+        elsewhere |= audit.passed_over > 0
+    if elsewhere or audit.accuracy is None or after or not model:
         return None
-    people = sum(in_table(given)[1] is not None for given in said.values())
+    people = sum(in_table(given)[1] is not None for given in answers.values())
     known, rate, least, most = (audit.accuracy, audit.low, audit.high), None, 0.0, 0.0
     if (second := audit.second) and second.errors and audit.measures == "accuracy":
         # of first answers, of which those are mended that two others overruled
-        mended = sum(in_table(given) != given[0] for given in said.values()) / max(1, people)
+        mended = sum(in_table(given) != given[0] for given in answers.values()) / max(1, people)
         rate, least, most = (max(0.0, end - mended) for end in second.errors)
     errors = rate or 0.0, least, most
     if column is None:
