@@ -80,7 +80,7 @@ def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
     anna, ben = page.browser("anna"), page.browser("ben")
     rows = anna.rows()
     now = [time.monotonic()]
-    for pace in page.player._people.pace.values():
+    for pace in page.player._paces.values():
         pace._clock = lambda: now[0]
     now[0] += 31
     ben.http.get("/")  # he is there

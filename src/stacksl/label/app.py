@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from pydantic import Field
 
-from stacksl.errors import RunError, StackslError
+from stacksl.errors import StackslError
 from stacksl.label import pages
 from stacksl.label.open_run import Skipped
 from stacksl.label.owner import Act, Form, act_on, enter_sheet
@@ -241,7 +241,7 @@ async def _patiently(outcome: Future[T]) -> T:
     """
     try:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(outcome)), PATIENCE)
-    except RunError:
+    except StackslError:
         raise Refused(
             "the run is closed at the moment: the answer stays in this browser", 503
         ) from None

@@ -19,16 +19,17 @@ from typing import Any, Literal, TypeVar
 
 from stacksl.data import Classes
 from stacksl.errors import LabelerError
-from stacksl.labelers.protocol import Pending, Request
+from stacksl.labelers.protocol import Pending
 from stacksl.labelers.sheets.rows import Reply, SheetRow
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer, Handed, Receipt, Skip
+from stacksl.ledger.purchases import Handed, Receipt, Skip
 from stacksl.report.quality import Differing
 from stacksl.runs.finish.forecasting import look_due
 from stacksl.runs.finish.promising import looked_enough
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
 from stacksl.runs.session.session import Session
+from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, State
 
 Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
@@ -165,26 +166,6 @@ class Skipped:
     note: str | None = None
 
 
-@dataclass(slots=True)
-class People:
-    """What is known of the annotators, however often their run is opened again.
-
-    `names` are in the order of the settings; `idle` is who has been silent for too long.
-    """
-
-    names: tuple[str, ...]
-    pace: dict[str, Pace] = field(default_factory=dict)
-    idle: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        self.add(self.names)
-
-    def add(self, names: Iterable[str]) -> None:
-        """Annotators who are new."""
-        self.names = tuple(dict.fromkeys([*self.names, *names]))
-        self.pace |= {name: Pace() for name in self.names if name not in self.pace}
-
-
 # The session --------------------------------------------------------------------------------------
 
 
@@ -211,30 +192,20 @@ class PageSession(Session):
         Session.end_purchase(self, posted or not self.refitted)
 
 
-class PageLabeler:
+class PageLabeler(SheetLabeler):
     """The labeler of a run while the page is open: rows are assigned, and no sheet is written.
 
-    The annotators, keys and orders are those of `sheets`, so that a row may be answered either way.
+    The annotators, keys and orders are those of sheets, so that a row may be answered either way.
     """
 
-    repeatable = False
-
-    def __init__(self, sheets: SheetLabeler) -> None:
-        self.sheets, self.name = sheets, sheets.name
-        self.rows: list[Handed] = []
+    def __init__(self, spec: RunSpec, ledger: Ledger) -> None:
+        super().__init__(spec, ledger)
+        self.rows = self.waiting()  # to answer while the first refit is made
         self.assigned: Callable[[], None] = lambda: None
-
-    def ask(self, requests: Sequence[Request]) -> None:
-        """Note the requests."""
-        self.sheets.ask(requests)
-
-    def answers(self) -> list[Answer]:
-        """None: each answer is entered as it arrives."""
-        return []
 
     def pending(self) -> list[Pending]:
         """Assign open requests; they are on the page, in no file."""
-        self.rows = self.sheets.assign()
+        self.rows = self.assign()
         self.assigned()
         return []
 
@@ -244,7 +215,7 @@ class OpenRun:
 
     Args:
         session: of a run that people answer.
-        people: its annotators.
+        paces: of its annotators, by name; those who are new are added.
         attend: called while a refit is made on another thread, with this and a future that is done
             after it; enters what arrives until then.
     """
@@ -252,18 +223,16 @@ class OpenRun:
     def __init__(
         self,
         session: PageSession,
-        people: People,
+        paces: dict[str, Pace],
         attend: Callable[[OpenRun, Future[Any]], None],
     ) -> None:
-        assert isinstance(session.labeler, SheetLabeler)
-        self.session, self.ledger, self.people = session, session.ledger, people
-        self.sheets = session.labeler
-        session.labeler = self.labeler = PageLabeler(self.sheets)
+        self.session, self.ledger, self.paces = session, session.ledger, paces
+        session.labeler = self.labeler = PageLabeler(session.spec, session.ledger)
         session.trainer.background, session.trainer.attended = self._background, True
         self._attend = attend
-        settings = self.sheets.settings
-        people.add(annotators_of(settings.annotators))
-        self.away = self.sheets.away
+        for name in annotators_of(session.spec.settings.annotators):
+            paces.setdefault(name, Pace())
+        self.away = self.labeler.away
         self._idle: frozenset[str] | None = None  # as the assignment knows it
         self._lessons: list[Receipt] = []
         self._answered: Counter[str] = Counter()
@@ -272,7 +241,6 @@ class OpenRun:
         self._questions: dict[str, SheetRow] = {}
         for row in self.ledger.export():
             self._answered[str(row["labeler"])] += row["state"] == "answered"
-        self.labeler.rows = self.sheets.waiting()  # to answer while the first refit is made
 
     # Answers -----------------------------------------------------------------------------------
 
@@ -281,29 +249,29 @@ class OpenRun:
         row = self._row(annotator, reply.key)
         if row is None:
             return "gone"
-        if not _fits(reply, self.sheets.question(row).options):
+        if not _fits(reply, self.labeler.question(row).options):
             return "refused"
         try:
-            [receipt] = self.ledger.take([self.sheets.answer(reply, row)])
+            [receipt] = self.ledger.take([self.labeler.answer(reply, row)])
         except LabelerError:  # one answer stops no run
             return "refused"
         self._note([receipt])
-        self.people.pace[annotator].answer()
+        self.paces[annotator].answer()
         self.labeler.rows = [other for other in self.labeler.rows if other.key != reply.key]
         return "taken" if receipt.outcome in ("accepted", "repeated") else "kept"
 
     def receive(self, files: Sequence[Path]) -> Received:
         """Enter the answers of sheets."""
-        sheets = self.sheets.read(files)
-        receipts = self.ledger.take(self.sheets.answers())
+        sheets = self.labeler.read(files)
+        receipts = self.ledger.take(self.labeler.answers())
         self._note(receipts)
-        for name in {receipt.answer.labeler for receipt in receipts} & {*self.people.names}:
-            self.people.pace[name].see()
+        for name in {receipt.answer.labeler for receipt in receipts} & self.paces.keys():
+            self.paces[name].see()
         return received(self.session.spec.folder, self.ledger, sheets, receipts)
 
     def _row(self, annotator: str, key: str) -> Handed | None:
         """The row of an annotator, open or not."""
-        rows = [self.sheets.now(row) for row in self.ledger.private.handed(key)]
+        rows = [self.labeler.now(row) for row in self.ledger.private.handed(key)]
         return next((row for row in rows if row.annotator == annotator), None)
 
     def _note(self, receipts: Sequence[Receipt]) -> None:
@@ -323,7 +291,7 @@ class OpenRun:
         row = next((open_row for open_row in self.labeler.rows if open_row.key == key), None)
         if row is None or row.annotator != annotator:
             return "gone"
-        self.people.pace[annotator].see()
+        self.paces[annotator].see()
         self._skipped[annotator] += 1
         self._pass_on([row], f"skipped: {skipped.why}", skipped.note)
         return "skipped"
@@ -333,11 +301,11 @@ class OpenRun:
         if idle == self._idle:
             return
         self._idle = idle
-        self.sheets.away = self.away | idle
+        self.labeler.away = self.away | idle
         stuck = [row for row in self.labeler.rows if row.annotator in idle]
         if stuck:
             had = {(row.item, row.annotator) for row in self.ledger.private.handed()}
-            here = set(self.people.names) - self.sheets.away
+            here = set(self.paces) - self.labeler.away
             self._pass_on(
                 [row for row in stuck if any((row.item, name) not in had for name in here)],
                 "expired",
@@ -361,7 +329,7 @@ class OpenRun:
 
         Not after each answer: a purchase begins with a refit.
         """
-        size, rows = self.sheets.settings.open_questions, len(self.labeler.rows)
+        size, rows = self.labeler.settings.open_questions, len(self.labeler.rows)
         leases = len(self.ledger.open_purchases())
         if not leases:
             return True
@@ -371,7 +339,7 @@ class OpenRun:
         if rows >= size or not (buys or leases > rows):
             return False
         held = Counter(row.annotator for row in self.labeler.rows)
-        here = [name for name in self.people.names if name not in self.sheets.away]
+        here = [name for name in self.paces if name not in self.labeler.away]
         return 2 * rows <= size or min((held[name] for name in here), default=0) < LOW
 
     def buy(self, show: Callable[[], None]) -> State:
@@ -424,7 +392,7 @@ class OpenRun:
         rows: dict[str, list[SheetRow]] = {}
         earlier, self._questions = self._questions, {}
         for row in sorted(self.labeler.rows, key=lambda row: (row.sheet, row.key)):
-            asked = earlier.get(row.key) or self.sheets.question(row)
+            asked = earlier.get(row.key) or self.labeler.question(row)
             self._questions[row.key] = asked
             rows.setdefault(row.annotator, []).append(asked)
         none = (0, 0)
@@ -439,7 +407,7 @@ class OpenRun:
             differing=self.session.differing,
             proposed=self.session.proposed,
             unimproved=self.session.unimproved,
-            classes=self.sheets.classes,
+            classes=self.labeler.classes,
         )
 
     def _people(self, rows: Callable[[str], int]) -> tuple[Person, ...]:
@@ -453,11 +421,11 @@ class OpenRun:
                 self._answered[name],
                 self._skipped[name],
                 self._answered[name] * self.session.spec.budget.price if priced else 0,
-                self.people.pace[name].an_hour,
+                self.paces[name].an_hour,
                 *self._agreement.get(name, (0, 0)),
                 next((state for state, names in states.items() if name in names), ""),
             )
-            for name in self.people.names
+            for name in self.paces
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
@@ -20,8 +20,8 @@ from stacksl.errors import RunError, StackslError, kind_and_place
 from stacksl.label.open_run import (
     OpenRun,
     Outcome,
+    Pace,
     PageSession,
-    People,
     Skipped,
     View,
     view_of_finished,
@@ -39,21 +39,15 @@ TICK = 5.0  # seconds between two looks at who is idle
 
 
 @dataclass(frozen=True, slots=True)
-class _Action:
-    """What an annotator did with a row: an answer, or why it was skipped."""
-
-    annotator: str
-    key: str
-    word: Reply | Skipped
-    outcome: Future[Outcome] = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
 class _Task:
-    """What the owner wants done on the thread of the run, where `closes` while it is closed."""
+    """What is to be done on the thread of the run, where `closes` while it is closed.
+
+    A fault of what `enters` an answer ends the run: it may be entered in part, or the disk is full.
+    """
 
     work: Callable[[], Any]
-    closes: bool
+    closes: bool = False
+    enters: bool = False
     outcome: Future[Any] = field(default_factory=Future)
 
     def carry_out(self) -> None:
@@ -62,10 +56,14 @@ class _Task:
             return
         try:
             result = self.work()
-        except StackslError as fault:
+        except RunError as fault:
             self.outcome.set_exception(fault)
         except Exception as fault:
-            self.outcome.set_exception(RunError(f"unexpected {kind_and_place(fault)}"))
+            known = isinstance(fault, StackslError)
+            unknown = RunError(f"unexpected {kind_and_place(fault)}")
+            self.outcome.set_exception(fault if known else unknown)
+            if self.enters:
+                raise
         else:
             self.outcome.set_result(result)
 
@@ -90,18 +88,18 @@ class Player:
         self._limit, self._page = idle, page
         self._open: OpenRun | None = None
         self._started = threading.Event()
-        self._queue: queue.SimpleQueue[_Action | _Task | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._put_off: deque[_Task] = deque()  # by a refit
         self._stopping = False
-        self._waiting: Counter[tuple[str, str]] = Counter()
-        self._lock = threading.Lock()  # of the one above
+        self._paces: dict[str, Pace] = {}  # of the annotators, however often the run is opened
+        self._idle: frozenset[str] = frozenset()  # who has been silent for too long
         context = copy_context()  # how long to wait for the run's lock
         self._thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
 
     @property
     def annotators(self) -> tuple[str, ...]:
         """The names of the annotators."""
-        return self._people.names
+        return tuple(self._paces)
 
     def start(self) -> Player:
         """Open the run and play it to its first questions, or for as long as nobody has to wait.
@@ -112,7 +110,7 @@ class Player:
         """
         expect_people(self.folder)
         spec = RunSpec.open(self.folder)
-        self._people = People(tuple(annotators_of(spec.settings.annotators)))
+        self._paces = {name: Pace() for name in annotators_of(spec.settings.annotators)}
         self._thread.start()
         self._started.wait()
         if self.fault is not None:
@@ -131,10 +129,8 @@ class Player:
     # On the threads of the server --------------------------------------------------------------
 
     def questions(self, annotator: str) -> tuple[SheetRow, ...]:
-        """The open rows of an annotator, without those whose answers wait to be entered."""
-        rows = () if self.paused else self.view.rows.get(annotator, ())
-        with self._lock:
-            return tuple(row for row in rows if not self._waiting[annotator, row.key])
+        """The open rows of an annotator; a browser hides those whose answers it has sent."""
+        return () if self.paused else self.view.rows.get(annotator, ())
 
     def say(self, annotator: str, key: str, word: Reply | Skipped) -> Future[Outcome]:
         """Queue what an annotator did with a row: an answer, or a row for somebody else.
@@ -145,9 +141,20 @@ class Player:
         right one together with none of these). The outcome of a skipped row is `skipped`, or `gone`
         if it is passed on already.
         """
-        with self._lock:
-            self._waiting[annotator, key] += 1
-        return self._put(_Action(annotator, key, word))
+
+        def entered() -> Outcome:
+            if self._open is None:
+                raise RunError("the run has finished")
+            if isinstance(word, Reply):
+                outcome = self._open.enter(annotator, word)
+            else:
+                outcome = self._open.skip(annotator, key, word)
+            if outcome != "refused":
+                left = [row for row in self.view.rows.get(annotator, ()) if row.key != key]
+                self.view = replace(self.view, rows={**self.view.rows, annotator: tuple(left)})
+            return outcome
+
+        return self._put(_Task(entered, enters=True))
 
     def do(self, work: Callable[[], T], *, closes: bool = False) -> Future[T]:
         """Queue an operation on the folder; its outcome, which may be cancelled until it begins.
@@ -181,12 +188,12 @@ class Player:
 
     def see(self, annotator: str) -> None:
         """Note that an annotator is there, and gets rows again."""
-        if (pace := self._people.pace.get(annotator)) is not None:  # None while they join
+        if (pace := self._paces.get(annotator)) is not None:  # None while they join
             pace.see()
-        if annotator in self._people.idle:
+        if annotator in self._idle:
             self._queue.put(None)
 
-    def _put(self, job: _Action | _Task) -> Future[Any]:
+    def _put(self, job: _Task) -> Future[Any]:
         self._queue.put(job)
         if self._closed.is_set():
             self._refuse_rest()
@@ -219,7 +226,7 @@ class Player:
         with self.folder.locked(page=self._page, inside=True):
             while True:
                 with PageSession.open(RunSpec.open(self.folder)) as session:
-                    self._open = OpenRun(session, self._people, self._attend)
+                    self._open = OpenRun(session, self._paces, self._attend)
                     task = self._play(self._open)
                 if task is None:
                     break
@@ -231,19 +238,14 @@ class Player:
     def _wait_for_corrections(self) -> None:
         """Do what the owner of a finished run wants, until it is to be played again, or stopped."""
         if self.view.state != "finished":
-            self.view = view_of_finished(self.folder, self._people.names)
+            self.view = view_of_finished(self.folder, self._paces)
         self._started.set()
         while self._put_off:  # by the last refit
             self._queue.put(self._put_off.popleft())
         while not (self._again or self._stopping):
             for job in self._next():
-                if isinstance(job, _Task):
-                    job.carry_out()
-                    self.view = replace(self.view, changed=self._changed)
-                else:
-                    with self._lock:
-                        self._waiting[job.annotator, job.key] -= 1
-                    job.outcome.set_exception(RunError("the run has finished"))
+                job.carry_out()
+                self.view = replace(self.view, changed=self._changed)
 
     def _play(self, run: OpenRun) -> _Task | None:
         """Play the run to its end, or until it is stopped; or to a task that closes it."""
@@ -261,9 +263,9 @@ class Player:
             if self._stopping and self._queue.empty():
                 return None
             for job in self._next():
-                if isinstance(job, _Task) and job.closes:
+                if job.closes:
                     return job
-                self._enter(run, job)
+                job.carry_out()
             self._look_for_idle(run)
             show()
             if run.short():
@@ -280,10 +282,10 @@ class Player:
         try:
             while not refit.done():
                 for job in self._next():
-                    if isinstance(job, _Task) and job.closes:
+                    if job.closes:
                         self._put_off.append(job)
                     else:
-                        self._enter(run, job)
+                        job.carry_out()
                 self._look_for_idle(run)
                 self.view = run.view()
                 if not refit.done():
@@ -292,21 +294,12 @@ class Player:
             self._show_fault(fault)  # the run ends when the refit has
             raise
 
-    def _enter(self, run: OpenRun, job: _Action | _Task) -> None:
-        """Do what has arrived, but for what closes the run."""
-        if isinstance(job, _Task):
-            job.carry_out()
-        elif isinstance(job.word, Reply):
-            self._reply(job, run.enter(job.annotator, job.word))
-        else:
-            self._reply(job, run.skip(job.annotator, job.key, job.word))
-
     def _show_fault(self, fault: BaseException) -> None:
         known = isinstance(fault, StackslError)
         sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
         self.view = replace(self.view, state="failed", rows={}, sentence=sentence)
 
-    def _next(self) -> Iterator[_Action | _Task]:
+    def _next(self) -> Iterator[_Task]:
         """What has arrived; waits for it, or to be stopped."""
         try:
             task = self._queue.get(timeout=TICK)
@@ -317,23 +310,12 @@ class Player:
         except queue.Empty:
             return
 
-    def _reply(self, action: _Action, outcome: Outcome) -> None:
-        """Reply, and do not wait for what is learned."""
-        rows = self.view.rows.get(action.annotator, ())
-        if outcome != "refused":
-            left = tuple(row for row in rows if row.key != action.key)
-            self.view = replace(self.view, rows={**self.view.rows, action.annotator: left})
-        with self._lock:
-            self._waiting[action.annotator, action.key] -= 1
-        action.outcome.set_result(outcome)
-
     def _look_for_idle(self, run: OpenRun) -> None:
         """Give the rows of those who have stopped to others, if anybody else is there."""
-        people = self._people
-        idle = frozenset(n for n in people.names if 0 < self._limit <= people.pace[n].idle)
-        nobody = idle >= set(people.names) - run.away  # then who has rows keeps them
-        people.idle = people.idle & idle if nobody else idle
-        run.give_up_on(people.idle)
+        idle = frozenset(n for n, pace in self._paces.items() if 0 < self._limit <= pace.idle)
+        nobody = idle >= self._paces.keys() - run.away  # then who has rows keeps them
+        self._idle = self._idle & idle if nobody else idle
+        run.give_up_on(self._idle)
 
     def _refuse_rest(self) -> None:
         """Fail what can no longer be done; a browser keeps its answers and tries again."""
