@@ -14,7 +14,6 @@ pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
 from stacksl.api import run
 from stacksl.data import sample
-from stacksl.label import asked
 from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.items.stored import never_asked
@@ -55,7 +54,7 @@ def played(opened: Opened, **settings: Any) -> Page:
 def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked, "PAGE", 5)
+    monkeypatch.setattr("stacksl.label.pages.PAGE", 5)
     page = played(opened)
     owner = page.browser(OWNER)
     assert 'href="/asked"' in owner.http.get("/rows").text
@@ -91,7 +90,7 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
 def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked, "PAGE", 7)
+    monkeypatch.setattr("stacksl.label.pages.PAGE", 7)
     page = played(opened)
     owner = page.browser(OWNER)
     with page.run.ledger as ledger:

@@ -17,7 +17,6 @@ pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
 from stacksl.api import Run, run
 from stacksl.errors import RunError
-from stacksl.labelers.sheets.rows import Reply
 from stacksl.ledger.events import Row
 from stacksl.runs.changes.people import free_rows
 from stacksl.runs.loop.linear_trainer import LinearTrainer
@@ -229,7 +228,7 @@ def test_an_answer_after_the_end_leaves_its_row_open_to_another(opened: Opened) 
     key = next(iter(anna.rows()))
     play([anna], page)
     wait_for(lambda: page.player.view.state == "finished")
-    late = page.player.say("anna", key, Reply(0, key, "label", 0, None, None))
+    late = page.player.say("anna", key, lambda run: run.skip("anna", key, "unsure"))
     with pytest.raises(RunError, match="the run has finished"):
         late.result(20)
 

@@ -16,7 +16,7 @@ import stacksl
 from stacksl.api.labeling import label_own
 from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import shown_run
-from stacksl.label.asked import page_of
+from stacksl.label.pages import page_of
 from stacksl.report.sentences import column_words, commands, outside
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.session.session import Session

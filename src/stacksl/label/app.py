@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,14 +16,11 @@ from pydantic import Field
 
 from stacksl.errors import StackslError
 from stacksl.label import pages
-from stacksl.label.open_run import Skipped
 from stacksl.label.owner import Act, Form, act_on, enter_sheet
 from stacksl.label.site import HEADERS, OWNER, SESSION_SECONDS, Refused, Site, csrf_of
 from stacksl.labelers.sheets.cells import visible
 from stacksl.labelers.sheets.rows import Reply
 from stacksl.ledger.purchases import Skip
-
-T = TypeVar("T")
 
 PATIENCE = 10.0  # seconds that a reply waits for the answer to be in the ledger
 MOST = 1_000_000  # pages of rows
@@ -111,13 +108,13 @@ def make_app(site: Site) -> FastAPI:
     app.middleware("http")(guard)
     app.add_exception_handler(Refused, refused)
     app.add_exception_handler(RequestValidationError, unreadable)
-    for router in (_looking(site), _entering(site), _answering(site), _owning(site)):
-        app.include_router(router)
+    app.include_router(_of_all(site))
+    app.include_router(_of_owner(site))
     return app
 
 
-def _looking(site: Site) -> APIRouter:
-    """The pages and their parts."""
+def _of_all(site: Site) -> APIRouter:
+    """The pages and their parts, sessions, and what annotators do."""
     router = APIRouter()
 
     @router.get("/", response_class=HTMLResponse)
@@ -139,13 +136,6 @@ def _looking(site: Site) -> APIRouter:
     async def static(name: Literal["page.js", "page.css"]) -> Response:
         return FileResponse(WEB / name)
 
-    return router
-
-
-def _entering(site: Site) -> APIRouter:
-    """Sessions: from a link, and their end."""
-    router = APIRouter()
-
     @router.post("/enter")
     async def enter(request: Request, entry: LinkSecret) -> Response:
         token = site.access.exchange(entry.secret)
@@ -161,41 +151,40 @@ def _entering(site: Site) -> APIRouter:
         )
         return response
 
-    @router.post("/leave")
+    @router.post("/leave", dependencies=[Depends(caller)])
     async def leave(request: Request) -> Response:
-        site.access.leave(site.token(request))
+        site.access.leave(request.cookies[site.cookie])
         response = JSONResponse({"state": "left"})
         response.delete_cookie(site.cookie)
         return response
 
-    return router
-
-
-def _answering(site: Site) -> APIRouter:
-    """Answers and skipped rows."""
-    router = APIRouter()
-
     async def settled(outcome: Future[Any]) -> Response:
+        settling = asyncio.shield(asyncio.wrap_future(outcome))
         try:
-            return JSONResponse({"state": await _patiently(outcome)})
+            return JSONResponse({"state": await asyncio.wait_for(settling, PATIENCE)})
         except TimeoutError:  # the browser keeps the answer and asks again
             return JSONResponse({"state": "waiting"}, 202)
+        except StackslError:
+            raise Refused(
+                "the run is closed at the moment: the answer stays in this browser", 503
+            ) from None
 
     @router.post("/answer")
     async def answer(name: Annotator, submitted: SubmittedAnswer) -> Response:
         text = _free(submitted.text if submitted.said == "none" else None)
         note = _free(submitted.note)
         reply = Reply(0, submitted.key, submitted.said, submitted.position, text, note)
-        return await settled(site.player.say(name, submitted.key, reply))
+        return await settled(site.player.say(name, reply.key, lambda run: run.enter(name, reply)))
 
     @router.post("/skip")
     async def skip(name: Annotator, row: Passed) -> Response:
-        return await settled(site.player.say(name, row.key, Skipped(row.why, _free(row.note))))
+        words = (name, row.key, row.why, _free(row.note))
+        return await settled(site.player.say(name, row.key, lambda run: run.skip(*words)))
 
     return router
 
 
-def _owning(site: Site) -> APIRouter:
+def _of_owner(site: Site) -> APIRouter:
     """What the owner alone sees and does."""
     router = APIRouter(dependencies=[Depends(owner)])
 
@@ -230,21 +219,6 @@ def _owning(site: Site) -> APIRouter:
         return JSONResponse(await asyncio.to_thread(enter_sheet, site, name, data))
 
     return router
-
-
-async def _patiently(outcome: Future[T]) -> T:
-    """The outcome of what was queued.
-
-    Raises:
-        TimeoutError: there is none yet.
-        Refused: the run is closed.
-    """
-    try:
-        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(outcome)), PATIENCE)
-    except StackslError:
-        raise Refused(
-            "the run is closed at the moment: the answer stays in this browser", 503
-        ) from None
 
 
 def _refusal(why: Refused) -> Response:

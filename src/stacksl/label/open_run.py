@@ -158,14 +158,6 @@ class Pace:
         return 3600 * len(self._gaps) / sum(self._gaps)
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Why a row is skipped: one of four reasons, and a free text."""
-
-    why: Skip
-    note: str | None = None
-
-
 # The session --------------------------------------------------------------------------------------
 
 
@@ -286,14 +278,14 @@ class OpenRun:
 
     # Rows that go to somebody else ---------------------------------------------------------------
 
-    def skip(self, annotator: str, key: str, skipped: Skipped) -> Outcome:
+    def skip(self, annotator: str, key: str, why: Skip, note: str | None = None) -> Outcome:
         """Pass a row on to somebody else; to the same annotator where nobody else may have it."""
         row = next((open_row for open_row in self.labeler.rows if open_row.key == key), None)
         if row is None or row.annotator != annotator:
             return "gone"
         self.paces[annotator].see()
         self._skipped[annotator] += 1
-        self._pass_on([row], f"skipped: {skipped.why}", skipped.note)
+        self._pass_on([row], f"skipped: {why}", note)
         return "skipped"
 
     def give_up_on(self, idle: frozenset[str]) -> None:

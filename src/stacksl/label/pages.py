@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from stacksl.api import Run
+from stacksl.api.labeling import by_model, column_labels, human_labels
 from stacksl.data import Classes
-from stacksl.label.asked import page_of
 from stacksl.label.site import OWNER, Site
 from stacksl.labelers.sheets.cells import LETTERED, sign, visible
 from stacksl.labelers.sheets.rows import SheetRow
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Head
+from stacksl.ledger.store.database import opened
+from stacksl.models.adapted import is_adapted
+from stacksl.models.linear import Model
 from stacksl.report.wording import money
+from stacksl.runs.items.stored import never_asked
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder
+from stacksl.types import Decision, Item
 
 if TYPE_CHECKING:
     import jinja2
     from markupsafe import Markup
+
+PAGE = 50  # rows on a page
+EXCERPT = 600  # characters of a prompt
+
+_WHY = {
+    "gate": "the gate asked",
+    "must": "as many labels were left as items",
+    "rank": "uncertain",
+    "doubt": "its label is doubtful",
+    "coverage": "covers uncertain items",
+    "order": "first batch, in the order of the items",
+    "drawn": "drawn at random",
+    "audit": "audit, drawn at random",
+}
+_KIND = {"late": "not counted", "corrected": "correction"}
 
 # Marks, embeddings, overrides and isolates of direction, and spaces without a width. The joiners
 # stay: Persian, Indic scripts and emoji are written with them.
@@ -124,3 +151,125 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {"visible_html": visible_html, "money": money}
     return environment
+
+
+# What its owner reads of a finished run: why rows were asked, what model and people said ----------
+
+
+def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
+    """What a page shows of the rows in which a text is found; the last one beyond the end.
+
+    Those that were asked come first, as `_rows_asked` has them, then all others in their order.
+
+    Raises:
+        StackslError: the run or its model cannot be read.
+    """
+    with opened(folder.database, readonly=True) as store:
+        head = store.tail()
+    asked = [row for row in _rows_asked(folder, head) if find.casefold() in row["found"]]
+    start = (number - 1) * PAGE
+    rows = asked[start : start + PAGE]
+    others, items = never_asked(folder, find, max(0, start - len(asked)), PAGE - len(rows))
+    pages, options = max(1, -(-(len(asked) + others) // PAGE)), {row["options"] for row in asked}
+    if number > pages:
+        return page_of(folder, pages, find)
+    now, unknown = _now(folder, items), {"now": "", "sure": None}
+    for item in items:
+        label = now.get(item.id, unknown)
+        rows.append({**_row(item, "nobody was asked"), "number": "", "differs": False, **label})
+    return {
+        "rows": rows,
+        "total": len(asked),
+        "others": others,
+        "differing": sum(row["differs"] for row in asked),
+        "number": number,
+        "pages": pages,
+        "find": find,
+        "shared": next(iter(options)) if len(options) == 1 else (),
+    }
+
+
+def _now(folder: RunFolder, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
+    """What the final model says of items, if it is linear; a language model takes too long."""
+    if not items or is_adapted(folder.model):
+        return {}
+    model = Run(folder.path).model
+    assert isinstance(model, Model)
+    labels = by_model(model, items, None)
+    return {id: {"now": row["label"], "sure": row["confidence"]} for id, row in labels.items()}
+
+
+def _row(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
+    """An item, why it was asked, and its label before; the answers follow in `words`."""
+    cut = len(item.prompt) > EXCERPT
+    return {
+        "item": item.id,
+        "prompt": item.prompt[:EXCERPT] + ("…" if cut else ""),
+        "why": _WHY.get(purpose, purpose) if decision is None else _why(decision),
+        "before": "" if decision is None else item.candidates[decision.choice],
+        "sure_before": None if decision is None else decision.probability,
+        "words": [],
+        "options": item.candidates,
+    }
+
+
+def _why(decision: Decision) -> str:
+    why = _WHY.get(decision.reason, decision.reason)
+    if math.isinf(decision.threshold):
+        return why
+    if decision.reason == "coverage":
+        return f"{why}: gain {decision.statistic:.3g}, best left out {decision.threshold:.3g}"
+    if decision.reason not in ("gate", "rank"):
+        return why
+    return f"{why}: {decision.statistic:.3g} above {decision.threshold:.3g}"
+
+
+@lru_cache(maxsize=1)
+def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
+    """All usable items that were asked in a finished run, while the ledger has this `head`.
+
+    First those on which people and model differ, the surest first, then the others as they were
+    asked. A language model would have to score every item: what it says of them is left out.
+    """
+    spec, run = RunSpec.open(folder), Run(folder.path)
+    items = spec.sources.usable
+    with run.ledger as ledger:
+        rows_by_id = _asked_rows(ledger, items)
+    people, of_column = human_labels(run, spec), column_labels(run, spec)
+    now = _now(folder, [items[id] for id in rows_by_id])
+    for number, (id, row) in enumerate(rows_by_id.items(), 1):
+        answer = people.get(id, {})
+        row |= {"number": number, "now": "", "sure": None} | now.get(id, {})
+        if row["sure_before"] is None and (had := of_column.get(id)):  # of an audit
+            row |= {"before": had["label"], "sure_before": had["confidence"]}
+        named = answer.get("label") or ("" if answer.get("source") == "human: none" else None)
+        row["differs"] = id in now and named is not None and named != row["now"]
+        texts = (id, items[id].prompt, row["now"], *(" ".join(entry[:2]) for entry in row["words"]))
+        row["found"] = "\n".join(texts).casefold()
+    return sorted(rows_by_id.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
+
+
+def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str, Any]]:
+    """The items that were asked, in that order, each with what was said of it."""
+    keys = {(row.item, row.slot, row.annotator): row.key for row in ledger.private.handed()}
+    rows_by_id: dict[str, dict[str, Any]] = {}
+    for row in ledger.rows():
+        id = str(row.item)
+        if row.item not in items or row.purpose == "owned":
+            continue
+        item = items[id]
+        if row.event == "round":
+            decision = row.decision()
+            if decision.asked:
+                rows_by_id[id] = _row(item, "train", decision)
+        elif row.event == "reserved":
+            rows_by_id.setdefault(id, _row(item, str(row.purpose)))
+        elif row.event in ("answered", "late", "corrected"):
+            word = row.payload["index" if "index" in row.payload else "said"]
+            text = item.candidates[word] if isinstance(word, int) else word
+            kind, who = _KIND.get(row.event, ""), str(row.labeler)
+            key = keys.get((id, row.slot or 0, who)) if row.event == "answered" else None
+            rows_by_id[id]["words"].append((who, text, kind, ledger.remarks(row), key))
+        elif row.event == "released" and (remarks := ledger.remarks(row)):
+            rows_by_id[id]["words"].append(("", str(row.payload["reason"]), "", remarks, None))
+    return rows_by_id

@@ -22,11 +22,10 @@ from stacksl.label.open_run import (
     Outcome,
     Pace,
     PageSession,
-    Skipped,
     View,
     view_of_finished,
 )
-from stacksl.labelers.sheets.rows import Reply, SheetRow
+from stacksl.labelers.sheets.rows import SheetRow
 from stacksl.runs.session.answering import Received, expect_people
 from stacksl.runs.session.assignment import annotators_of
 from stacksl.runs.spec import RunSpec
@@ -89,7 +88,7 @@ class Player:
         self._open: OpenRun | None = None
         self._started = threading.Event()
         self._queue: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._put_off: deque[_Task] = deque()  # by a refit
+        self._put_off: deque[_Task] = deque()  # what closes the run
         self._stopping = False
         self._paces: dict[str, Pace] = {}  # of the annotators, however often the run is opened
         self._idle: frozenset[str] = frozenset()  # who has been silent for too long
@@ -132,7 +131,7 @@ class Player:
         """The open rows of an annotator; a browser hides those whose answers it has sent."""
         return () if self.paused else self.view.rows.get(annotator, ())
 
-    def say(self, annotator: str, key: str, word: Reply | Skipped) -> Future[Outcome]:
+    def say(self, annotator: str, key: str, enter: Callable[[OpenRun], Outcome]) -> Future[Outcome]:
         """Queue what an annotator did with a row: an answer, or a row for somebody else.
 
         The outcome of an answer is set once it is in the ledger: `taken`, which a repetition is as
@@ -145,10 +144,7 @@ class Player:
         def entered() -> Outcome:
             if self._open is None:
                 raise RunError("the run has finished")
-            if isinstance(word, Reply):
-                outcome = self._open.enter(annotator, word)
-            else:
-                outcome = self._open.skip(annotator, key, word)
+            outcome = enter(self._open)
             if outcome != "refused":
                 left = [row for row in self.view.rows.get(annotator, ()) if row.key != key]
                 self.view = replace(self.view, rows={**self.view.rows, annotator: tuple(left)})
@@ -262,13 +258,8 @@ class Player:
                 return self._put_off.popleft()
             if self._stopping and self._queue.empty():
                 return None
-            for job in self._next():
-                if job.closes:
-                    return job
-                job.carry_out()
-            self._look_for_idle(run)
-            show()
-            if run.short():
+            self._enter_arrived(run)
+            if not self._put_off and run.short():
                 state = run.buy(show)
                 show()
         self.view = replace(run.view(), state="finished", rows={})
@@ -281,18 +272,22 @@ class Player:
         refit.add_done_callback(lambda _: self._queue.put(None))
         try:
             while not refit.done():
-                for job in self._next():
-                    if job.closes:
-                        self._put_off.append(job)
-                    else:
-                        job.carry_out()
-                self._look_for_idle(run)
-                self.view = run.view()
+                self._enter_arrived(run)
                 if not refit.done():
                     self._started.set()  # nobody waits for longer
         except BaseException as fault:
             self._show_fault(fault)  # the run ends when the refit has
             raise
+
+    def _enter_arrived(self, run: OpenRun) -> None:
+        """Do what has arrived, but for what closes the run, and show the run as it is then."""
+        for job in self._next():
+            if job.closes:
+                self._put_off.append(job)
+            else:
+                job.carry_out()
+        self._look_for_idle(run)
+        self.view = run.view()
 
     def _show_fault(self, fault: BaseException) -> None:
         known = isinstance(fault, StackslError)

@@ -136,8 +136,6 @@ class Site:
         host = (_split(f"//{header}").hostname or "") if "@" not in header else ""
         if host not in self.hosts:
             raise Refused("the page was opened under another name than it is served by", 421)
-        if request.method not in ("GET", "HEAD", "POST"):
-            raise Refused("this method is not served", 405)
         if request.method == "POST":
             origin = _split(request.headers.get("origin", ""))
             if origin.netloc != request.headers.get("host"):
@@ -147,23 +145,18 @@ class Site:
             if not length.isdecimal() or int(length) > most:
                 raise Refused(f"a request has a length of at most {most} bytes", 413)
 
-    def token(self, request: Any) -> str:
-        """The token of the request's session.
+    def caller(self, request: Any) -> str:
+        """The name of the owner of the request's session.
 
         Raises:
             Refused: there is no session, or a POST is not of its page.
         """
         token = str(request.cookies.get(self.cookie, ""))
-        if self.access.session_owner(token) is None:
+        if (name := self.access.session_owner(token)) is None:
             raise Refused("the session has expired: open a new link", 401)
         sent = request.headers.get("x-csrf-token", "").encode()
         if request.method == "POST" and not hmac.compare_digest(sent, csrf_of(token).encode()):
             raise Refused("the request is not from this session's page", 403)
-        return token
-
-    def caller(self, request: Any) -> str:
-        """The name of the session's owner; see `token`."""
-        name = self.access.session_owner(self.token(request)) or ""
         if name == OWNER:
             self._last_look = time.monotonic()
         return name
