@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.store.arrays import Saved
+from stacksl.ledger.store.stored import Saved
 
 
 def saved_in(run: Path) -> list[Saved]:

@@ -197,7 +197,7 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     told = json.loads(said.out)
     assert (told["state"], told["budget"], told["answered"]) == ("waiting", 20, 0)
     with waiting.ledger as ledger:
-        assert ledger.accounts.learned == 3
+        assert len(ledger.accounts.learned_labels) == 3
     assert f"has the file {more.name} already" in stacksl.refused("change", "run", "--items", more)
     assert stacksl("ledger", "replay", "run").code == 0
     said = stacksl("change", "run", "--budget", "21", "--later", "--yes")

@@ -302,7 +302,7 @@ class Buying(RuleBasedStateMachine):
         before = (
             ledger.accounts.spent,
             ledger.accounts.spent_money,
-            ledger.accounts.learned,
+            len(ledger.accounts.learned_labels),
             ledger.accounts.asked,
         )
         open_before = [(p.item, p.slot) for p in self.ledger.open_purchases()]
@@ -315,7 +315,7 @@ class Buying(RuleBasedStateMachine):
             assert (
                 again.accounts.spent,
                 again.accounts.spent_money,
-                again.accounts.learned,
+                len(again.accounts.learned_labels),
                 again.accounts.asked,
             ) == before
             assert (again.accounts.budget, again.accounts.money) == (

@@ -98,8 +98,10 @@ def stored(path: Path, table: Table = ITEMS_TABLE) -> list[ItemRecord | None]:
 
 
 def sums(ledger: Ledger, *names: str) -> tuple[Any, ...]:
-    """These of the ledger's accounts."""
-    return tuple(getattr(ledger.accounts, name) for name in names)
+    """These of the ledger's accounts; `learned` is how many labels were learned."""
+    accounts = ledger.accounts
+    learned = {"learned": len(accounts.learned_labels)}
+    return tuple(learned[n] if n in learned else getattr(accounts, n) for n in names)
 
 
 def commits_of(ledger: Ledger) -> list[str]:

@@ -12,7 +12,7 @@ def state(ledger):
         ledger.accounts.spent,
         ledger.accounts.spent_money,
         ledger.accounts.left,
-        ledger.accounts.learned,
+        len(ledger.accounts.learned_labels),
     )
     return sums, ledger.open_purchases(), ledger.head, ledger.has_decision("q1"), ledger.export()
 

@@ -15,9 +15,9 @@ from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.requests import read_requests, write_request
 from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
 from stacksl.ledger.store.schema import TEST as TEST_TABLE
+from stacksl.ledger.store.stored import read_requests, write_request
 
 from ..charges import charge
 from .conftest import stored
@@ -109,7 +109,7 @@ def test_no_byte_is_left_while_the_ledger_is_open(told, path):
 
 def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     head, rows = told.head, list(told.rows())
-    sums = (told.accounts.learned, told.counts_by_kind())
+    sums = (len(told.accounts.learned_labels), told.counts_by_kind())
     assert [p.slot for p in told.open_purchases()] == [2]
     name = erase(told)
     told.verify({"before": head, "now": told.head})
@@ -125,7 +125,10 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     assert list(requests) == ["1", "2", "3", "4"]
     assert (charge(after[-1]), after[-1].slot, after[-1].purpose) == (0, None, None)
     assert told.open_purchases() == []
-    assert (told.accounts.spent, told.accounts.learned, told.counts_by_kind()) == (3, *sums)
+    assert (told.accounts.spent, len(told.accounts.learned_labels), told.counts_by_kind()) == (
+        3,
+        *sums,
+    )
     gone = [r for r in after if r.erased]
     assert {r.event for r in gone} == {
         "round",
@@ -145,7 +148,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     told.close()
     with Ledger.open(path) as again:
         again.verify({"a file": head})
-        assert (again.accounts.spent, again.accounts.learned) == (3, sums[0])
+        assert (again.accounts.spent, len(again.accounts.learned_labels)) == (3, sums[0])
         assert len(again.agreement()) == 1
 
 

@@ -44,7 +44,7 @@ def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decisi
     ledger.post([decision(1)])
     ledger.take([replace(NONE, text=None, note=None)])
     assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me")])) == []
-    assert (ledger.accounts.spent, ledger.accounts.learned) == (1, 0)
+    assert (ledger.accounts.spent, len(ledger.accounts.learned_labels)) == (1, 0)
     assert ledger.uncharged() == ([Answer("q0", 0, 1, 2, "me")], [])
 
 
@@ -151,11 +151,15 @@ def test_a_correction_to_a_candidate_is_learned_once(book, decision, path):
     again = ["corrected", "relabeled"]
     assert events(ledger)[-6:] == [*again, "corrected", "learned", *again]
     accounts = ledger.accounts
-    assert (accounts.spent, accounts.learned, ledger.counts_by_kind()["label"]) == (2, 2, 2)
+    assert (accounts.spent, len(accounts.learned_labels), ledger.counts_by_kind()["label"]) == (
+        2,
+        2,
+        2,
+    )
     ledger.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
-        assert again.accounts.learned == 2
+        assert len(again.accounts.learned_labels) == 2
 
 
 def test_a_dispute_ends_with_the_correction_that_grants_it(book, decision):

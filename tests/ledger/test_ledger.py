@@ -23,7 +23,11 @@ def test_a_label_is_reserved_answered_and_learned(book, decision):
     (purchase,) = ledger.open_purchases()
     assert (purchase.item, purchase.slot, purchase.token, purchase.round) == ("q0", 0, 1, 1)
     assert lessons(ledger.take([Answer("q0", 0, 1, 3, "me")])) == [(posted[0], Label(3))]
-    assert (ledger.accounts.spent, ledger.accounts.left, ledger.accounts.learned) == (1, 2, 1)
+    assert (ledger.accounts.spent, ledger.accounts.left, len(ledger.accounts.learned_labels)) == (
+        1,
+        2,
+        1,
+    )
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "round", "answered", "learned"]
 
@@ -54,7 +58,7 @@ def test_answers_wait_only_where_they_can_be_had_again(book, decision, path):
     assert len(commits) == 1
     with Ledger.open(path, readonly=True) as other:
         assert other.open_purchases() == []
-        assert (other.accounts.spent, other.accounts.learned) == (2, 2)
+        assert (other.accounts.spent, len(other.accounts.learned_labels)) == (2, 2)
 
 
 def test_wants_beyond_the_budget_are_refused(book, decision):
@@ -101,7 +105,7 @@ def test_a_slow_labeler_answers_out_of_order_and_twice(book, decision, slow):
     slow.say("q2")
     assert lessons(ledger.take(slow.answers())) == []
     assert [p.item for p in ledger.open_purchases()] == ["q1"]  # never answered
-    assert ledger.accounts.learned == 2
+    assert len(ledger.accounts.learned_labels) == 2
 
 
 def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
@@ -111,7 +115,7 @@ def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
     assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me"), Answer("q0", 0, 1, 2, "me")])) == []
     assert events(ledger)[-1] == "late"
     assert events(ledger).count("late") == 1
-    assert (ledger.accounts.spent, ledger.accounts.learned) == (1, 1)
+    assert (ledger.accounts.spent, len(ledger.accounts.learned_labels)) == (1, 1)
     assert ledger.export()[0]["answer"] == 1
 
 
@@ -157,7 +161,7 @@ def test_a_late_answer_takes_over_the_open_lease(book, decision, slow):
     assert (row.token, row.payload["given"]) == (2, 1)  # the lease it closes, the one it came on
     slow.say("q0", token=2, index=3)  # the same answer from the other lease buys nothing more
     assert lessons(ledger.take(slow.answers())) == []
-    assert (ledger.accounts.spent, ledger.accounts.learned) == (1, 1)
+    assert (ledger.accounts.spent, len(ledger.accounts.learned_labels)) == (1, 1)
     assert sum(charge(row) for row in ledger.rows()) == 1
 
 
@@ -200,7 +204,7 @@ def test_a_wrong_answer_takes_nothing(book, decision, answer, words):
     ledger.post([decision(1), decision(3)])
     with pytest.raises(LabelerError, match=words):
         ledger.take([Answer("q2", 0, 1, 0, "x"), answer])
-    assert ledger.accounts.learned == 0
+    assert len(ledger.accounts.learned_labels) == 0
     assert events(ledger) == ["round", "reserved", "round", "reserved"]
 
 
@@ -306,7 +310,7 @@ def test_corrections_are_numbered(book, decision):
     ledger.correct("q0", 3, "me")
     assert [r.number for r in ledger.rows() if r.event == "corrected"] == [1, 2]
     assert ledger.export()[0]["answer"] == 3
-    assert (ledger.accounts.spent, ledger.accounts.learned) == (1, 1)
+    assert (ledger.accounts.spent, len(ledger.accounts.learned_labels)) == (1, 1)
     with pytest.raises(LabelerError, match="got 4"):
         ledger.correct("q0", 4, "me")
     with pytest.raises(LabelerError, match="a whole number, got 1.5"):

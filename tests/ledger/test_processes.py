@@ -59,7 +59,7 @@ def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):
     reader.execute("COMMIT")
     reader.close()
     with Ledger.open(path) as again:
-        assert (again.accounts.learned, again.open_purchases()) == (1, [])
+        assert (len(again.accounts.learned_labels), again.open_purchases()) == (1, [])
         again.verify({"a file": ledger.head})
 
 
@@ -207,4 +207,7 @@ def test_nothing_of_a_killed_process_is_half_written(path, records):
     with Ledger.open(path) as ledger:
         ledger.verify({"a file": ledger.head})
         assert ledger.accounts.spent >= 7
-        assert ledger.accounts.learned + len(ledger.open_purchases()) == ledger.accounts.spent
+        assert (
+            len(ledger.accounts.learned_labels) + len(ledger.open_purchases())
+            == ledger.accounts.spent
+        )

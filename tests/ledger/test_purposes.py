@@ -37,7 +37,7 @@ def test_an_audit_is_charged_and_never_asked_or_learned(book, decision, path):
     assert ledger.counts_by_kind("audit") == {"label": 1, "none": 0, "ambiguous": 1, "broken": 0}
     ledger.correct("q3", 1, "me")
     assert ledger.audited()["q3"].index == 1
-    assert ledger.accounts.learned == 0
+    assert len(ledger.accounts.learned_labels) == 0
     ledger.close()
     with Ledger.open(path) as again:
         assert (*sums(again, "asked", "spent"), again.audited()["q3"].index) == (1, 3, 1)
@@ -75,7 +75,11 @@ def test_a_lease_of_an_audit_is_given_up_and_taken_again(book):
     assert (again.purpose, again.round, again.token) == ("audit", 0, 2)
     ledger.take([Answer("q5", 0, 1, 2, "me")])
     assert ledger.audited()["q5"].token == 1
-    assert (ledger.accounts.spent, ledger.accounts.asked, ledger.accounts.learned) == (1, 0, 0)
+    assert (ledger.accounts.spent, ledger.accounts.asked, len(ledger.accounts.learned_labels)) == (
+        1,
+        0,
+        0,
+    )
 
 
 def test_owned_labels_cost_nothing_and_are_learned(book, decision, path):
@@ -99,7 +103,7 @@ def test_owned_labels_cost_nothing_and_are_learned(book, decision, path):
     assert "May" not in chain_of(path)
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
-        assert (again.accounts.learned, again.accounts.spent) == (2, 1)
+        assert (len(again.accounts.learned_labels), again.accounts.spent) == (2, 1)
 
 
 def test_an_owned_item_is_owned_once_and_not_bought(book, decision):
@@ -110,7 +114,7 @@ def test_an_owned_item_is_owned_once_and_not_bought(book, decision):
     ):
         with pytest.raises(LedgerError, match=words):
             ledger.own(labels, "a")
-    assert (ledger.accounts.learned, events(ledger)) == (0, [])
+    assert (len(ledger.accounts.learned_labels), events(ledger)) == (0, [])
     ledger.own([("q1", 0)], "a")
     with pytest.raises(LedgerError, match="its purchase is answered"):
         ledger.post([decision(2)])
@@ -137,7 +141,7 @@ def test_of_two_slots_each_is_charged_and_the_first_label_learned(book, decision
     assert lessons(ledger.take([Answer("q0", 0, 1, 1, "anna")])) == []
     said = [Answer("q2", 0, 1, None, "anna", said="none"), Answer("q2", 1, 1, 0, "ben")]
     assert lessons(ledger.take(said)) == [(posted[2], Label(0))]
-    assert (ledger.accounts.asked, ledger.accounts.learned) == (5, 2)
+    assert (ledger.accounts.asked, len(ledger.accounts.learned_labels)) == (5, 2)
     assert ledger.agreement() == [
         (Answer("q0", 0, 1, 1, "anna"), Answer("q0", 1, 1, 3, "ben")),
         (said[0], said[1]),

@@ -17,7 +17,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.requests import write_request
+from stacksl.ledger.store.stored import write_request
 
 from ..saved_arrays import edit, written
 

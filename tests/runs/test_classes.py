@@ -87,7 +87,7 @@ def purchases(made: Run) -> list[tuple[object, ...]]:
 
 def test_answers_that_name_the_class_are_learned_for_nothing(made: Run) -> None:
     before, none = made.status(), none_said(made)
-    learned = told(made, lambda ledger: ledger.accounts.learned)
+    learned = told(made, lambda ledger: len(ledger.accounts.learned_labels))
     expected = made.change(classes=NEW, dry_run=True)
     assert made.status() == before, "nothing was written"
     found = made.change(classes=NEW)
@@ -96,7 +96,7 @@ def test_answers_that_name_the_class_are_learned_for_nothing(made: Run) -> None:
     assert (found.classes, found.price, found.cost_again) == (3, None, None)
     assert 0 < found.mapped < none
     assert found.mapped + len(found.again) == none
-    assert told(made, lambda ledger: ledger.accounts.learned) == learned + found.mapped
+    assert told(made, lambda ledger: len(ledger.accounts.learned_labels)) == learned + found.mapped
     assert after["answered"] == before["answered"], "nobody has answered anything else"
     assert after["spent"] == before["spent"]
     assert none_said(made) == none - found.mapped

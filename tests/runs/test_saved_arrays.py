@@ -12,7 +12,7 @@ from stacksl.errors import LedgerCorrupt
 from stacksl.files.arrays import to_bytes
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head, ItemRecord
-from stacksl.ledger.store.arrays import SAVED_STATES
+from stacksl.ledger.store.stored import SAVED_STATES
 
 from ..saved_arrays import damage, edit, flipped, saved_in
 

@@ -59,7 +59,6 @@ class State:
         price: micro-units, the most it may cost while open, what it cost once answered.
         words: (token, content, hash of the free texts) of every answer, to recognize one that is
             repeated.
-        late: answers kept without being charged.
         dropped: whether its last lease was dropped: an answer to it comes too late.
         word, labeler, learned_at: of the accepted answer; the word follows corrections.
         corrections: how often the answer was corrected.
@@ -74,7 +73,6 @@ class State:
     purpose: str
     price: int
     words: frozenset[tuple[int, Word, str | None]] = frozenset()
-    late: int = 0
     dropped: bool = False
     word: Word | None = None
     labeler: str | None = None
@@ -103,7 +101,6 @@ class Accounts:
         asked: labels of purpose `train`, answered and promised.
         answered, reserved: labels paid for, and labels promised, of the purposes that cost.
         paid, promised: the same in money, a promise at the most it may cost.
-        learned: labels learned.
         last_round: the highest round with a decision record.
         epoch: how often the features were renewed.
         classes, classes_added: K after the last class that was added (None before), and how often.
@@ -129,7 +126,6 @@ class Accounts:
     reserved: int = 0
     paid: int = 0
     promised: int = 0
-    learned: int = 0
     last_round: int = 0
     epoch: int = 0
     classes: int | None = None
@@ -263,8 +259,7 @@ class Accounts:
             case "answered":
                 now = self._answered(key, before, entry)
             case "late":
-                words = before.words | {word_of(entry)}
-                now = replace(before, words=words, late=before.late + 1)
+                now = replace(before, words=before.words | {word_of(entry)})
             case "corrected":
                 if entry.number != before.corrections + 1:
                     raise impossible(entry, "its number does not follow the last one")
@@ -284,7 +279,6 @@ class Accounts:
                     raise impossible(entry, "its answer cannot be learned")
                 now = replace(before, learned_at=entry.micros)
                 self.learned_labels[key[0]] = before.index
-                self.learned += 1
         self.purchases[key] = now
 
     def _apply_lease(self, key: Key, before: State | None, entry: Entry) -> None:
@@ -297,7 +291,7 @@ class Accounts:
         lease = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
         first = lease if before is None else before
         added = self.classes_added if before is None else before.classes_added
-        lease = replace(lease, words=first.words, late=first.late, classes_added=added)
+        lease = replace(lease, words=first.words, classes_added=added)
         self.purchases[key] = lease
         self.open[key] = None
         self.doubled += before is None and key[1] == 1 and lease.purpose == "train"

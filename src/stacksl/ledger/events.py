@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.purchases import Head
@@ -40,7 +40,7 @@ EVENTS: Final = (
     "stored",
     "forgotten",
 )
-STORED: Final = "stored"  # also the name of the digests in a payload: see `store/database.py`
+STORED: Final = "stored"  # also the name of the digests in a payload: see `store/stored.py`
 NOTES: Final = ("derived", STORED)
 """The events that say what was written outside the chain; they change nothing else."""
 PURPOSES: Final = ("train", "audit", "owned")
@@ -101,16 +101,6 @@ values_of = attrgetter(*Entry.__dataclass_fields__)
 """The values of an entry, in the order in which the chain has them and they are hashed."""
 
 
-E = TypeVar("E", bound=Entry)
-
-
-def parsed(entries: list[E]) -> list[E]:
-    """The same entries, with their payloads parsed; see `Entry.payload`."""
-    for entry in entries:
-        _ = entry.payload
-    return entries
-
-
 @dataclass(frozen=True)
 class Row(Entry):
     """An entry in its place in the chain.
@@ -145,11 +135,18 @@ class Row(Entry):
         """
         if self.purpose == "owned":
             return owned_decision(str(self.item), int(self.payload["size"]))
-        return read_decision(self.round or 0, str(self.item), self.payload)
+        return read_decision(self, str(self.item))
 
     def label(self) -> Label:
         """The label of an `answered`, `learned`, `relabeled`, `late` or `corrected` row."""
         return Label(int(self.payload["index"]))
+
+
+def parsed(rows: list[Row]) -> list[Row]:
+    """The same rows, with their payloads parsed; see `Entry.payload`."""
+    for row in rows:
+        _ = row.payload
+    return rows
 
 
 def erased_name(surrogate: str) -> str:
@@ -204,16 +201,17 @@ def decision_payload(decision: Decision) -> str:
     return canonical(data)
 
 
-def read_decision(round: int, item: str, data: Mapping[str, Any]) -> Decision:
-    """The decision that `decision_payload` wrote.
+def read_decision(entry: Entry, item: str) -> Decision:
+    """The decision about an item that `decision_payload` wrote for a `round` row.
 
     Raises:
         LedgerCorrupt: the payload is not one of a decision.
     """
+    data = entry.payload
     try:
         presented = data["presented"]
         return Decision(
-            round=round,
+            round=entry.round or 0,
             item=item,
             presented=_first(presented) if isinstance(presented, int) else tuple(presented),
             choice=int(data["choice"]),
@@ -226,7 +224,7 @@ def read_decision(round: int, item: str, data: Mapping[str, Any]) -> Decision:
         )
     except (KeyError, TypeError, ValueError):
         raise LedgerCorrupt(
-            f"the row of round {round} should hold a decision, but does not: the ledger "
+            f"the row of round {entry.round} should hold a decision, but does not: the ledger "
             "was edited or damaged, restore the file from a copy"
         ) from None
 

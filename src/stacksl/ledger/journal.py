@@ -17,7 +17,6 @@ from stacksl.ledger.accounts import Terms
 from stacksl.ledger.events import STORED, Entry, canonical, chain
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.queries import LedgerReader
-from stacksl.ledger.store.arrays import Saved, write_arrays
 from stacksl.ledger.store.database import (
     Store,
     opened,
@@ -43,6 +42,7 @@ from stacksl.ledger.store.settings import (
     write_settings,
     write_state,
 )
+from stacksl.ledger.store.stored import Saved, write_arrays
 
 Clock = Callable[[], float]
 

@@ -23,8 +23,8 @@ from stacksl.ledger.purchases import (
     Receipt,
     whole_answer,
 )
-from stacksl.ledger.store.requests import erase_requests
 from stacksl.ledger.store.rows import erase_item
+from stacksl.ledger.store.stored import erase_requests
 from stacksl.types import Decision, Label
 
 
@@ -74,8 +74,11 @@ class Ledger(Journal):
             # After all firsts: no item goes without a label for another's second, and a replay,
             # which plays round by round, finds them where they were counted.
             for decision in posted:
-                if slots and decision.status == "reserved" and decision.item in slots:
-                    self._post_more(decision, slots[decision.item])
+                further = slots if slots and decision.status == "reserved" else {}
+                for slot in range(1, further.get(decision.item, 1)):
+                    if self.accounts.affords(self.accounts.price):
+                        key = (self.items.surrogates[decision.item], slot)
+                        self._reserve(key, int(decision.round))
         return posted
 
     def _post(self, decision: Decision) -> Decision:
@@ -87,14 +90,6 @@ class Ledger(Journal):
         if asked:
             self._reserve((surrogate, 0), round)
         return decision
-
-    def _post_more(self, decision: Decision, slots: int) -> None:
-        """Reserve the slots of an item beyond its first, as far as the budget goes."""
-        surrogate = self.items.surrogates[decision.item]
-        for slot in range(1, slots):
-            if not self.accounts.affords(self.accounts.price):
-                return
-            self._reserve((surrogate, slot), int(decision.round))
 
     def _reserve(
         self, key: Key, round: int | None, purpose: str = "train", *, again: bool = False

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import cast, get_args
 
-from stacksl.errors import LedgerCorrupt
+from stacksl.errors import LedgerCorrupt, RunError
 from stacksl.ledger.accounts import Accounts, Key, State, Terms
-from stacksl.ledger.events import STORED, Entry, Row, parsed, read_decision, walk
+from stacksl.ledger.events import STORED, Entry, Row, parsed, read_decision, values_of, walk
 from stacksl.ledger.purchases import (
     Answer,
     AnswerKind,
@@ -21,16 +21,23 @@ from stacksl.ledger.purchases import (
     Purpose,
     Word,
 )
-from stacksl.ledger.recorded import Recorded
-from stacksl.ledger.store.arrays import Saved, array_heads, read_arrays
-from stacksl.ledger.store.database import Digests, Store, edited, expect_stored
+from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.names import Items, PrivateTables
 from stacksl.ledger.store.rows import check_rows
 from stacksl.ledger.store.schema import ARRAYS, EVENTS, TERMS
 from stacksl.ledger.store.settings import expect_digest, read_state
+from stacksl.ledger.store.stored import (
+    Digests,
+    Saved,
+    array_heads,
+    edited,
+    expect_stored,
+    read_arrays,
+)
 from stacksl.types import Decision
 
 _CHARGED = ("train", "audit")
+_COMPUTED = ("round", "refit", "refreshed")  # events of what a run decides or computes
 
 
 class LedgerReader:
@@ -193,9 +200,9 @@ class LedgerReader:
         rounds = set(rounds)
         decisions = {}
         waiting = [e for e in self.entries if e.event == "round" and e.round in rounds]
-        for row in parsed([*waiting, *self._store.round_rows(rounds)]):
+        for row in (*waiting, *self._store.round_rows(rounds)):
             if row.round is not None and (item := self.items.identities[row.surrogate].id):
-                decisions[row.round] = read_decision(row.round, item, row.payload)
+                decisions[row.round] = read_decision(row, item)
         for round in sorted(rounds - decisions.keys()):
             raise LedgerCorrupt(
                 f"the row of round {round} should be in the ledger, but is not: restore "
@@ -218,7 +225,7 @@ class LedgerReader:
                 {
                     "item": self.items.identities[surrogate].id,
                     "slot": slot,
-                    "state": "late" if state.stage == "released" and state.late else state.stage,
+                    "state": "late" if state.stage == "released" and state.words else state.stage,
                     "answer": index,
                     "said": state.word if index is None else "label",
                     "learned_at": None if state.learned_at is None else state.learned_at / 1e6,
@@ -436,3 +443,77 @@ def _as(answer: Answer, word: Word) -> Answer:
     if isinstance(word, int):
         return replace(answer, index=word, said="label", text=None)
     return replace(answer, index=None, said=cast("AnswerKind", word), text=None)
+
+
+# Rows that are made again ------------------------------------------------------------------------
+
+
+class Recorded:
+    """Rows in their order, each taken once.
+
+    Attributes:
+        changed: whether settings, items or classes change behind a decision among the rows.
+        stream: whether decisions are those of a stream, which takes items one by one.
+    """
+
+    def __init__(self, pages: Iterator[list[Row]], *, changed: bool, stream: bool) -> None:
+        self._pages, self.changed, self.stream = pages, changed, stream
+        self._blurred = False
+        self._rows: deque[Row] = deque()
+
+    @property
+    def next(self) -> Row | None:
+        """The next row; None behind the last one."""
+        return next(self.upcoming(), None)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether what the next row records comes out the same to the bit.
+
+        Where settings, items or classes have changed since, it does not: a pool chose from other
+        items, and a final model was made of others, from which the next refit starts. A stream's
+        rounds before such a model do.
+        """
+        row = self.next
+        streamed = self.stream and row is not None and row.event == "round" and not self._blurred
+        return not self.changed or streamed
+
+    def upcoming(self) -> Iterator[Row]:
+        """The next row and those after it; none of them is taken."""
+        number = 0
+        while True:
+            if number == len(self._rows):
+                self._rows.extend(next(self._pages, ()))
+            if number == len(self._rows):
+                return
+            yield self._rows[number]
+            number += 1
+
+    def take(self) -> Row:
+        """Take the `next` row, which there should be."""
+        return self._rows.popleft()
+
+    def same(self, entry: Entry) -> Row:
+        """Take the next row, which should be the `entry` that was made again.
+
+        Raises:
+            RunError: it is another one.
+        """
+        row = next(self.upcoming())
+        if self._differ(entry, row):
+            place = f"round {row.round}" if row.event == "round" else f"row {row.seq} of the ledger"
+            found = f"the event '{entry.event}' with {entry.text}"
+            if entry.event == row.event and entry.surrogate != row.surrogate:
+                found = "a decision about another item"
+            raise RunError(
+                f"{place} was recorded as the event '{row.event}' with {row.text}, but the replay"
+                f" got {found}: the run was made by other versions or on another machine (see"
+                " `stacksl status RUN --settings`)"
+            )
+        self._blurred |= self.changed and bool(row.payload.get("tune"))
+        return self._rows.popleft()
+
+    def _differ(self, entry: Entry, row: Row) -> bool:
+        if self.comparable or entry.event not in _COMPUTED:
+            return values_of(entry)[1:] != values_of(row)[1:]  # all but the time
+        return (entry.event, entry.round, entry.surrogate) != (row.event, row.round, row.surrogate)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, THOUGHT, Question, Way, completion
 from stacksl.labelers.chat.replies import cut_in_thought
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.requests import read_requests, write_request
+from stacksl.ledger.store.stored import read_requests, write_request
 
 
 class Completion(NamedTuple):

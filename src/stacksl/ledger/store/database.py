@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -16,14 +13,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.atomic import sync_folder
 from stacksl.ledger.events import NOTES, Row, values_of
 from stacksl.ledger.purchases import Head
-from stacksl.ledger.store.schema import (
-    EVENTS,
-    FORMAT,
-    HANDED,
-    KINDS,
-    REQUESTS,
-    Table,
-)
+from stacksl.ledger.store.schema import EVENTS, FORMAT, KINDS, Table
 
 _PAGE: Final = 4096
 _PATIENCE: Final = 30.0  # seconds to wait for another process that writes
@@ -244,56 +234,6 @@ def _typed(table: Table, columns: Sequence[str], rows: Iterable[Any]) -> list[An
                 " another type: the file is damaged, restore it from a copy"
             )
     return tuples
-
-
-# Rows outside the chain -----------------------------------------------------------------------
-
-# What was handed out, requests and arrays decide a number. The row of the chain that is written
-# with them has a digest of each, by table and place, under `stored`; None stands for an erased row,
-# and the newest of a place counts. Each row has a random salt, so that a digest reveals nothing of
-# a row that was erased.
-
-Digests = dict[str, dict[str, str | None]]
-"""The digests of rows by their table and place."""
-
-
-def insert_stored(store: Store, table: Table, rows: Iterable[Sequence[Any]]) -> Digests:
-    """Insert rows, each with a salt behind its place, in the open transaction; their digests."""
-    salted = [(place, os.urandom(16).hex(), *values) for place, *values in rows]
-    store.insert(table, salted)
-    return digests_of(table, salted)
-
-
-def digests_of(table: Table, rows: Iterable[Sequence[Any]]) -> Digests:
-    """The SHA-256, hexadecimal, of each row with its salt; of bytes the row has a digest."""
-    digests: dict[str, str | None] = {}
-    for row in rows:
-        text = ascii([value for value in row if not isinstance(value, bytes)])  # in any version
-        digests[str(row[0])] = sha256(text.encode()).hexdigest()
-    return {table.name: digests}
-
-
-def expect_stored(store: Store, known: Digests) -> None:
-    """Compare what was handed out and the requests with their digests in the chain.
-
-    Raises:
-        LedgerCorrupt: naming the table and the row that is another one.
-    """
-    for table in (HANDED, REQUESTS):
-        pages = store.paged(table, tuple(table.columns)[1:], -math.inf, "")
-        actual = digests_of(table, chain.from_iterable(pages))[table.name]
-        expected = known.get(table.name, {})
-        for place in expected | actual:
-            if actual.get(place) != expected.get(place):
-                raise edited(store, table, place)
-
-
-def edited(store: Store, table: Table, place: object) -> LedgerCorrupt:
-    """The error for a row of a `table` that is not as the chain has it."""
-    return LedgerCorrupt(
-        f"row {place} of the table '{table.name}' in {store.name} was edited, added, removed or"
-        " damaged: restore the file from a copy"
-    )
 
 
 # Opening and placing ---------------------------------------------------------------------------

@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import Handed
-from stacksl.ledger.store.database import Digests, Store, insert_stored
+from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.rows import salted
 from stacksl.ledger.store.schema import HANDED, ITEMS, NAMES, TEXTS
+from stacksl.ledger.store.stored import Digests, insert_stored
 
 _IDENTITY: Final = ("surrogate", "id", "size", "salt")
 

@@ -23,7 +23,7 @@ from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.labelers.registry import OracleLabeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
-from stacksl.ledger.store.arrays import Saved
+from stacksl.ledger.store.stored import Saved
 from stacksl.models.audit import Audit
 from stacksl.report.quality import Differing
 from stacksl.report.wording import MICRO, plural
