@@ -80,13 +80,8 @@ def require(role: str, name: str, columns: Sequence[str], head: Sequence[Row] = 
     flag = f"; say which with --{role}-column" if role in ("prompt", "label", "id") else ""
     raise DataError(
         f"there is no column '{name}' for the {role}: {hint}the file has"
-        f" {listing(columns, head)}{flag}"
+        f" {listed(columns, head)}{flag}"
     )
-
-
-def listing(columns: Sequence[str], head: Sequence[Row]) -> str:
-    """The columns of a file for a message, as `listed` writes them."""
-    return listed(columns, (row.values for row in head))
 
 
 def is_plain_id(column: str) -> bool:
@@ -127,7 +122,7 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
     texts = [c for c in free if find("label", [c]) is None and not is_named_id(c)]
     if not texts:
         raise DataError(
-            f"no column looks like the prompt: the file has {listing(columns, head)}; "
+            f"no column looks like the prompt: the file has {listed(columns, head)}; "
             "say which with --prompt-column, or columns={'prompt': NAME} in Python"
         )
     return max(

@@ -204,41 +204,21 @@ def open_text(path: Path, *, mixed: bool = True) -> Iterator[IO[str]]:
         yield text
 
 
-class CsvFault(ValueError):
-    """Why a text is not CSV.
-
-    Attributes:
-        line: the line on which the record at fault begins, from 1.
-    """
-
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(reason)
-        self.line = line
-
-
-@contextmanager
-def long_fields() -> Iterator[None]:
-    """Let Python's CSV reader take fields of up to 128 Mi characters."""
-    before = csv.field_size_limit(_FIELD_LIMIT)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 def csv_records(
-    lines: Iterable[str], delimiter: str, *, strict: bool = False
+    path: Path, lines: Iterable[str], delimiter: str, *, strict: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
     """The records of a CSV text, each with the number of the line on which it begins.
 
     Args:
-        lines: the text with its line ends.
+        path: the file, for messages.
+        lines: its text with the line ends.
         delimiter: one character.
         strict: whether a quote that closes before the end of its cell is a fault.
 
     Raises:
-        CsvFault: a quote never closes, or the text is no CSV.
+        DataError: a quote never closes, or the text is no CSV.
     """
+    csv.field_size_limit(max(_FIELD_LIMIT, csv.field_size_limit()))
     # Python's reader takes an open quote at the end for a closed one. A last line of our own shows
     # it: the line is not read as a record of its own.
     reader = csv.reader(chain(lines, ["\n", _END]), delimiter=delimiter, strict=strict)
@@ -248,8 +228,11 @@ def csv_records(
             if record == [_END]:
                 return
             if record and _END in record[-1]:
-                raise CsvFault(start, "a quote opened there or after never closes")
+                raise csv.Error("a quote opened there or after never closes")
             yield start, record
             start = reader.line_num + 1
     except csv.Error as error:
-        raise CsvFault(start, str(error)) from None
+        raise DataError(
+            f"'{path}' is not valid CSV near line {start} ({error}): correct its quotes, or save it"
+            " again in the spreadsheet program, as .xlsx or as 'CSV UTF-8'"
+        ) from None

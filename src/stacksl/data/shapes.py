@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stacksl.data.columns import find, guess_label, guess_prompt, listing, refuse_several, require
+from stacksl.data.columns import find, guess_label, guess_prompt, refuse_several, require
 from stacksl.data.tables import Table
-from stacksl.data.values import RowFault, gold_index, is_missing, options, text
+from stacksl.data.values import RowFault, gold_index, is_missing, listed, options, text
 from stacksl.errors import DataError
 
 SHAPES = ("options", "mmlu", "classes")
@@ -116,7 +116,7 @@ def _classes(
     label = given.get("label") or guess_label(table.columns, table.head, [prompt, *taken])
     if label is None and classes is None:
         raise DataError(
-            f"no column looks like the label: the file has {listing(table.columns, table.head)}"
+            f"no column looks like the label: the file has {listed(table.columns, table.head)}"
             "; name it with --label-column; without labels give a file of classes with --classes"
             " (`stacksl topics` proposes some), or each item its own candidates"
         )
@@ -191,7 +191,7 @@ def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> Shape:
     if not letters:
         raise DataError(
             "format 'mmlu' expects columns A, B, C, ... or no header and a letter at the end of "
-            f"each row, but the file has: {listing(table.columns, table.head)}"
+            f"each row, but the file has: {listed(table.columns, table.head)}"
         )
     prompt = given.get("prompt") or guess_prompt(table.columns, table.head, letters)
     free = [c for c in table.columns if c not in (*letters, prompt)]

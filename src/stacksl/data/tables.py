@@ -16,10 +16,8 @@ from stacksl.data.columns import names_columns
 from stacksl.data.dataset import AS_USUAL, Layout
 from stacksl.data.files import (
     DELIMITERS,
-    CsvFault,
     csv_records,
     encoding_of,
-    long_fields,
     open_text,
     reading,
 )
@@ -74,9 +72,9 @@ def open_table(
         )
         yield table_from(container, columns, rows)
     elif container in ("csv", "tsv"):
-        with open_text(path) as stream, long_fields():
+        with open_text(path) as stream:
             delimiter = delimiter_of(path, head, "\t" if container == "tsv" else ",")
-            records = _records(path, csv_records(stream, delimiter))
+            records = ((n, record) for n, record in csv_records(path, stream, delimiter) if record)
             columns, rows = _named_rows(path, records, layout)
             yield table_from(container, columns, rows)
     elif container == "lines":
@@ -166,15 +164,6 @@ def _is_cell(name: str, below: set[str]) -> bool:
     kinds = {re.sub(r"\d+", "0", re.sub(r"[^\W\d]+", "a", text)) for text in (name, *below)}
     numbered = len(kinds) == 1 and len(below) > 1 and any(map(str.isdigit, name))
     return name in below or numbered or (len(name.split()) > 2 and name.endswith((".", "?", "!")))
-
-
-def _records(
-    path: Path, records: Iterator[tuple[int, list[str]]]
-) -> Iterator[tuple[int, list[str]]]:
-    try:
-        yield from ((line, record) for line, record in records if record)
-    except CsvFault as fault:
-        raise DataError(f"'{path}' is not valid CSV near line {fault.line}: {fault}") from None
 
 
 def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
@@ -294,13 +283,9 @@ def _rows(loaded: Any) -> Iterator[Row]:
         if hasattr(feature, "names") and isinstance(feature.names, list)
     }
     for number, values in enumerate(loaded, 1):
-        yield Row(number, _named(values, names) if names else values)
-
-
-def _named(values: Mapping[str, Any], names: Mapping[str, list[str]]) -> dict[str, Any]:
-    row = dict(values)
-    for column, known in names.items():
-        index = row.get(column)
-        # the hub marks a hidden label by -1
-        row[column] = known[index] if isinstance(index, int) and index >= 0 else None
-    return row
+        row = dict(values)
+        for column, known in names.items():
+            index = row.get(column)
+            # the hub marks a hidden label by -1
+            row[column] = known[index] if isinstance(index, int) and index >= 0 else None
+        yield Row(number, row)

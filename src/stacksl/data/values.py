@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stacksl.data.tables import Row
 
 _DIGITS = 18  # more than an index has; Python refuses to read thousands of them
 
@@ -34,12 +37,12 @@ def normal(prompt: str) -> str:
     return " ".join(prompt.split()).casefold()
 
 
-def listed(columns: Sequence[str], rows: Iterable[Mapping[str, Any]] = ()) -> str:
+def listed(columns: Sequence[str], rows: Iterable[Row] = ()) -> str:
     """The names of the first `columns` of a file for a message, as `named` writes them.
 
     No name is shown where the header looks like one of the `rows`: a value equals its column.
     """
-    if any(str(row.get(name)).strip() == name for row in rows for name in columns):
+    if any(str(row.values.get(name)).strip() == name for row in rows for name in columns):
         return f"{len(columns):,} columns, named like a row of data (is the header missing?)"
     names = ", ".join(named(name, columns) for name in columns[:_LISTED])
     more = len(columns) - _LISTED

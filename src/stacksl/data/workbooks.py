@@ -15,8 +15,7 @@ from stacksl.errors import DataError
 
 LARGEST = 200_000_000  # bytes that a workbook may unpack to
 _PARTS = 2_000  # files in it
-_ROWS, _COLUMNS = 100_000, 64  # that are read of a sheet that people filled in
-_MOST_ROWS = 1_048_576  # of any sheet
+_ROWS = 1_048_576  # of a sheet
 _ESCAPE = re.compile("_x(005F|000D)_")  # an underscore, a carriage return; openpyxl reads others
 
 Row = tuple[int, list[str]]
@@ -30,13 +29,10 @@ class Cell(str):
     style: str
 
 
-def sheets_of(
-    path: Path, most: int | None = None, columns: int | None = _COLUMNS
-) -> Iterator[tuple[str, list[Row]]]:
+def sheets_of(path: Path) -> Iterator[tuple[str, list[Row]]]:
     """The sheets of a workbook: title, and the rows that have text.
 
-    A number is given as it is written: `2`, never `2.0`. A formula is given as its text. At
-    `most` so many rows are read (None: as a sheet of questions may have), and so many `columns`.
+    A number is given as it is written: `2`, never `2.0`. A formula is given as its text.
 
     Raises:
         DataError: the file is no workbook that can be read, or unpacks to more than `LARGEST`.
@@ -47,7 +43,7 @@ def sheets_of(
         book = load_workbook(file, read_only=True, keep_links=False)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # the file's own may lie
-            yield sheet.title, list(_filled(path, sheet.iter_rows(max_col=columns), most or _ROWS))
+            yield sheet.title, list(_filled(path, sheet.iter_rows()))
 
 
 def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
@@ -56,7 +52,7 @@ def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
     Raises:
         DataError: as `sheets_of`; there is no such sheet, none has rows, or several have.
     """
-    rows_by_title = dict(sheets_of(path, _MOST_ROWS, None))
+    rows_by_title = dict(sheets_of(path))
     filled = [title for title, rows in rows_by_title.items() if rows]
     names = ", ".join(f"'{title}'" for title in rows_by_title)
     if worksheet is not None and worksheet not in rows_by_title:
@@ -112,11 +108,11 @@ def _expect_workbook(path: Path) -> None:
         )
 
 
-def _filled(path: Path, rows: Iterator[Sequence[Any]], most: int) -> Iterator[Row]:
+def _filled(path: Path, rows: Iterator[Sequence[Any]]) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
-        if number > most:
+        if number > _ROWS:
             raise DataError(
-                f"'{path}' has more than {most:,} rows, many perhaps empty: delete rows "
+                f"'{path}' has more than {_ROWS:,} rows, many perhaps empty: delete rows "
                 "below the last question and save it again"
             )
         cells = [_text(cell) for cell in row]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 
 from stacksl.data.columns import is_named_id
-from stacksl.data.files import WORKBOOK, CsvFault, csv_records, head_of, long_fields, open_text
+from stacksl.data.files import WORKBOOK, csv_records, head_of, open_text
 from stacksl.data.tables import delimiter_of
 from stacksl.data.workbooks import sheets_of
 from stacksl.errors import DataError
@@ -20,7 +20,6 @@ _Line = tuple[int, Mapping[str, str], str | None]  # row as shown, cells, why no
 _NEEDED = ("key", "answer")
 _IDS = ("id", "item")  # columns that stand in place of the key
 _READ = (*_NEEDED, *_IDS, "note", "prompt")
-_SAVE_AS = "open it in the spreadsheet program and save it as .xlsx or as 'CSV UTF-8'"
 _HEADER = "(key, prompt, options, answer, note)"
 _TOO_MANY = "the row has more cells than the header: put a text that holds the separator in quotes"
 _DIGEST = 400  # letters and digits of a prompt that are compared
@@ -192,8 +191,9 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 
 def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
-    with open_text(path, mixed=False) as stream, long_fields():
-        rows = _records(path, stream, delimiter_of(path, head, ","))
+    with open_text(path, mixed=False) as stream:
+        records = csv_records(path, stream, delimiter_of(path, head, ","), strict=True)
+        rows = enumerate((cells for _, cells in records), 1)
         filled = ((number, cells) for number, cells in rows if _has_text(cells))
         _, header = next(filled, (0, []))
         names = _names(header)
@@ -256,16 +256,3 @@ def _refuse_twice(path: Path, names: list[str]) -> None:
 
 def _has_text(cells: list[str]) -> bool:
     return any(cell.strip() for cell in cells)
-
-
-def _records(path: Path, lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows with their numbers. An unbalanced quote is an error: it may hide other rows."""
-    number = 0
-    try:
-        for number, (_, record) in enumerate(csv_records(lines, separator, strict=True), 1):
-            yield number, record
-    except CsvFault:
-        raise DataError(
-            f"row {number + 1} of '{path}' is not valid CSV, a quote in it or after it never "
-            f"closes or closes too early: {_SAVE_AS}"
-        ) from None
