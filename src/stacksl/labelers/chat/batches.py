@@ -31,14 +31,6 @@ _FORM = (
 )
 
 
-class NoBatch(Exception):
-    """The server did not do what it was asked for: the run waits."""
-
-
-class Unknown(Exception):
-    """It is not known whether the server did it: the run waits, too."""
-
-
 class Batches:
     """The batches of a run at a server. A file of another form raises ValueError or LookupError.
 
@@ -54,7 +46,7 @@ class Batches:
         """Begin a batch of the first questions in `planned`; how many they are.
 
         Raises:
-            NoBatch, Unknown: the server began none, or it may have begun one.
+            NotSent, Lost: the server began none, or it may have begun one.
         """
         planned, first = planned[:MOST], self._calls.count + 1
         requests = [{"method": "POST", "url": TO, "body": call.question.body} for call in planned]
@@ -67,7 +59,7 @@ class Batches:
         wanted = {"input_file_id": file, "endpoint": TO, "completion_window": "24h"}
         try:
             self._request("POST /batches", encoded(wanted))
-        except NoBatch as fault:
+        except NotSent as fault:
             for number in numbers:
                 self._calls.record_end(number, 0, str(fault))
             self._delete(file)
@@ -78,7 +70,7 @@ class Batches:
         """Record the answers of the batches that have ended; what stands in the way of others.
 
         Raises:
-            NoBatch, Unknown: the server does not say.
+            NotSent, Lost: the server does not say.
         """
         waits = []
         for file in sorted({row["batch"] for row in self._calls.in_batches.values()}):
@@ -154,11 +146,10 @@ class Batches:
         try:
             reply = self._endpoint.send(call, body, kind, ANSWERS)
         except (NotSent, Lost) as fault:
-            kind_of_fault = Unknown if isinstance(fault, Lost) else NoBatch
-            raise kind_of_fault(f"{call} got {fault}") from fault
+            raise type(fault)(f"{call} got {fault}") from fault
         if (status := reply.status) not in missing and not 200 <= status < 300:
             proxied = status >= 500 and status not in (501, 503)  # maybe by one that gave up
-            raise (Unknown if proxied else NoBatch)(f"it answered {call} with HTTP {status}")
+            raise (Lost if proxied else NotSent)(f"it answered {call} with HTTP {status}")
         return b"" if status in missing else reply.payload
 
 

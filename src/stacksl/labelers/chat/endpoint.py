@@ -21,7 +21,7 @@ COMPLETIONS, JSON = "/chat/completions", "application/json"
 
 
 class NotSent(Exception):
-    """The request did not reach the server: it costs nothing."""
+    """The request did not reach the server, or was refused as a whole: it costs nothing."""
 
 
 class Lost(Exception):

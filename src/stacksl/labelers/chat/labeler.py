@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 
-from stacksl.labelers.chat.batches import Batches, NoBatch, Unknown, half
+from stacksl.labelers.chat.batches import Batches, half
 from stacksl.labelers.chat.calls import Calls, Completion, PlannedCall
 from stacksl.labelers.chat.endpoint import COMPLETIONS, KEY, Endpoint, HttpReply, Lost, NotSent
 from stacksl.labelers.chat.prompts import (
@@ -174,7 +174,7 @@ class ChatLabeler:
         try:
             if why := do():
                 self._stop(f"{why}: `resume` goes on")
-        except (NoBatch, Unknown) as fault:
+        except (NotSent, Lost) as fault:
             self._stop(f"{fault}: `resume` tries again")
         except (ValueError, LookupError, TypeError, AttributeError):
             self._stop("its batch API answers in another form than OpenAI's")
