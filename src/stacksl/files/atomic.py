@@ -154,16 +154,11 @@ def opened_private(path: Path) -> IO[bytes]:
 def keep_private(folder: Path) -> None:
     """Remove the permissions of group and others from `folder` and all below it."""
     for root, _, names in os.walk(folder):
-        _tighten(Path(root), FOLDER)
-        for name in names:
-            _tighten(Path(root) / name, FILE)
-
-
-def _tighten(path: Path, wanted: int) -> None:
-    with suppress(FileNotFoundError):  # SQLite's log, gone with the last connection
-        mode = path.lstat().st_mode
-        if not stat.S_ISLNK(mode):
-            _set(path.chmod, mode, wanted)
+        for path in (Path(root), *(Path(root) / name for name in names)):
+            with suppress(FileNotFoundError):  # SQLite's log, gone with the last connection
+                mode = path.lstat().st_mode
+                if not stat.S_ISLNK(mode):
+                    _set(path.chmod, mode, FOLDER if path == Path(root) else FILE)
 
 
 def _set(change: Callable[[int], None], mode: int, wanted: int) -> None:

@@ -23,25 +23,10 @@ FORMAT = "format_number"
 METADATA = "__metadata__"  # of a safetensors header
 
 
-def expect_format(what: str, number: object, wanted: int) -> None:
-    """Refuse a file or folder that another version of the package wrote.
-
-    Raises:
-        RunError: `number` is not `wanted`.
-    """
-    if type(number) is int and number == wanted:
-        return
-    has = "no format number" if number is None else f"the format number {number}"
-    raise RunError(
-        f"{what} should have the format number {wanted}, which this version of stacksl reads, but"
-        f" has {has}: use the stacksl that wrote it, or start a new run"
-    )
-
-
 def to_json(table: Mapping[str, Any]) -> str:
     """A table as JSON text in ASCII with its digest."""
     plain = json.loads(json.dumps(table))  # as it is read again: keys are texts, tuples are lists
-    return json.dumps(with_digest(plain), indent=1)
+    return json.dumps({**plain, DIGEST: _digest(plain)}, indent=1)
 
 
 def from_json(text: str | bytes) -> dict[str, Any]:
@@ -76,13 +61,14 @@ def of_format(table: Mapping[str, Any], what: str, wanted: int) -> dict[str, Any
         ValueError: the digest is missing or does not match.
     """
     content = verified(table)
-    expect_format(what, content.pop(FORMAT, None), wanted)
+    number = content.pop(FORMAT, None)
+    if type(number) is not int or number != wanted:
+        has = "no format number" if number is None else f"the format number {number}"
+        raise RunError(
+            f"{what} should have the format number {wanted}, which this version of stacksl reads,"
+            f" but has {has}: use the stacksl that wrote it, or start a new run"
+        )
     return content
-
-
-def with_digest(table: Mapping[str, Any]) -> dict[str, Any]:
-    """`table` with the digest of its content."""
-    return {**table, DIGEST: _digest(table)}
 
 
 def verified(table: Mapping[str, Any]) -> dict[str, Any]:
