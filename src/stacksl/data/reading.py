@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from stacksl.data.checking import warnings_of
 from stacksl.data.columns import check_roles, guess_id, is_plain_id, usual_columns
@@ -89,7 +89,14 @@ def read(
             if id is None or not reader.without_id:
                 break
             if "id" in chosen:
-                raise _no_id(named(id, table.columns), reader.without_id)
+                listed = ", ".join(map(str, reader.without_id[:5]))
+                listed += ", ..." if len(reader.without_id) > 5 else ""
+                raise DataError(
+                    f"the id column '{named(id, table.columns)}' should have another value in every"
+                    " row, but is empty or repeats an earlier row in"
+                    f" {'rows' if len(reader.without_id) > 1 else 'row'} {listed}: correct the"
+                    " file, or name another column with --id-column"
+                )
         not_ids.add(id)
         usual.pop("id", None)
     read_columns = (*shape.columns.values(), *shape.also_read)
@@ -112,16 +119,6 @@ def read(
     if read_text and encoding_of(Path(str(path))) == "cp1252":
         warnings.append("the file is not UTF-8: its letters are read as Windows-1252")
     return replace(dataset, warnings=tuple(map(one_line, warnings)))
-
-
-def _no_id(column: str, rows: Sequence[int]) -> DataError:
-    """The fault that a `column` named for ids has none of its own in some `rows`."""
-    listed = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-    return DataError(
-        f"the id column '{column}' should have another value in every row, but is empty or repeats"
-        f" an earlier row in {'rows' if len(rows) > 1 else 'row'} {listed}: correct the file, or"
-        " name another column with --id-column"
-    )
 
 
 def _expect_enough(dataset: Dataset, what: str) -> None:
@@ -214,14 +211,6 @@ def _opened(
 # --- rows into items ---------------------------------------------------------------------------
 
 
-class _Sound(NamedTuple):
-    """A row without a fault of its own."""
-
-    number: int
-    id: str
-    draft: Draft
-
-
 @dataclass(slots=True)
 class _Items:
     """The items, answers and rejected rows of a table.
@@ -262,15 +251,16 @@ class _Items:
             DataError: a label column that does not look like one.
         """
         sound = list(self._sound(rows))
-        self.classes = classes or self._classes(sound, guessed)
-        for row in sound:
+        self.classes = classes or self._classes([draft for *_, draft in sound], guessed)
+        for number, id, draft in sound:
             try:
-                self._add(row)
+                self._add(id, draft)
             except RowFault as fault:
-                self._reject(row.number, row.id, fault)
+                self._reject(number, id, fault)
         self.rejected.sort(key=lambda r: r.row)
 
-    def _sound(self, rows: Iterable[Row]) -> Iterator[_Sound]:
+    def _sound(self, rows: Iterable[Row]) -> Iterator[tuple[int, str, Draft]]:
+        """Number, id and content of each row without a fault of its own."""
         seen: set[str] = set()
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         column = self.shape.columns.get("id")
@@ -294,7 +284,7 @@ class _Items:
             texts = draft.candidates
             if texts is not None:
                 draft = draft._replace(candidates=shared.setdefault(texts, texts))
-            yield _Sound(row.number, name, draft)
+            yield row.number, name, draft
 
     def _check(self, draft: Draft) -> None:
         if not draft.prompt:
@@ -314,14 +304,14 @@ class _Items:
             raise RowFault(f"too many options: {count}, at most {self.max_candidates} are read")
         self._checked = draft.candidates
 
-    def _classes(self, sound: Sequence[_Sound], guessed: bool) -> tuple[str, ...] | None:
+    def _classes(self, drafts: Sequence[Draft], guessed: bool) -> tuple[str, ...] | None:
         """The file's classes: those of its labels, or the options that all items share."""
         if self.shape.name != "classes":
-            distinct = {id(row.draft.candidates): row.draft.candidates for row in sound}
-            return next(iter(distinct.values())) if len(distinct) == 1 and len(sound) > 1 else None
-        if not sound:
+            distinct = {id(draft.candidates): draft.candidates for draft in drafts}
+            return next(iter(distinct.values())) if len(distinct) == 1 and len(drafts) > 1 else None
+        if not drafts:
             return None
-        labels = Counter(row.draft.label for row in sound)
+        labels = Counter(draft.label for draft in drafts)
         del labels[""]
         total = sum(labels.values())
         column = self.shape.columns.get("label")
@@ -344,8 +334,8 @@ class _Items:
             )
         return tuple(sorted(labels))
 
-    def _add(self, row: _Sound) -> None:
-        prompt, candidates, gold, label = row.draft
+    def _add(self, id: str, draft: Draft) -> None:
+        prompt, candidates, gold, label = draft
         if self.classes is not None and candidates != self.classes:
             known = self.classes
             if candidates is not None:
@@ -360,11 +350,11 @@ class _Items:
             if label and gold is None:
                 if not self.lenient:
                     raise RowFault(f"unknown class: the label is none of {len(known)} classes")
-                self.unknown[row.id] = label
+                self.unknown[id] = label
         assert candidates is not None  # classes are known wherever a row has no options
-        self.items.append(Item(row.id, prompt, candidates))
+        self.items.append(Item(id, prompt, candidates))
         if gold is not None:
-            self.answers[row.id] = gold
+            self.answers[id] = gold
 
     def _reject(self, row: int, id: str | None, fault: RowFault) -> None:
         self.rejected.append(Rejected(row, id, one_line(str(fault))))
