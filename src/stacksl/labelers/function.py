@@ -81,8 +81,7 @@ class FunctionLabeler:
         if content is ABSTAIN:
             return None
         if content is None:
-            key = (request.item, request.slot, request.token)
-            return Answer(*key, None, self.name, price, "none")
+            return request.answer(None, self.name, price)
         if isinstance(content, str) and content in request.candidates:
             return request.answer(request.candidates.index(content), self.name, price)
         index = isinstance(content, Integral) and not isinstance(content, bool)

@@ -22,10 +22,6 @@ class Request(Purchase):
     prompt: str
     candidates: tuple[str, ...]
 
-    def answer(self, index: int, labeler: str, price: int = 0) -> Answer:
-        """The answer that the candidate of this index is the right one."""
-        return Answer(self.item, self.slot, self.token, index, labeler, price)
-
 
 def requests_of(bought: Iterable[tuple[Purchase, Item]]) -> list[Request]:
     """The requests for purchases, each given with its item."""

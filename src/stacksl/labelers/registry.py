@@ -46,12 +46,8 @@ class OracleLabeler:
                     f"the labeler was asked for item '{p.item}', which is not in its file"
                 )
             index = self._answers[p.item]
-            key = (p.item, p.slot, p.token)
-            self._ready[key] = (
-                Answer(*key, None, self.name, p.price, "none")
-                if index == NONE
-                else Answer(*key, index, self.name, p.price)
-            )
+            answer = p.answer(None if index == NONE else index, self.name, p.price)
+            self._ready[p.item, p.slot, p.token] = answer
 
     def answers(self) -> list[Answer]:
         """The answers to the requests, in their order, once."""

@@ -68,6 +68,11 @@ class Purchase:
     purpose: Purpose
     price: int
 
+    def answer(self, index: int | None, labeler: str, price: int = 0) -> Answer:
+        """The answer that the candidate of this index is the right one, or that none is."""
+        said: AnswerKind = "none" if index is None else "label"
+        return Answer(self.item, self.slot, self.token, index, labeler, price, said)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
