@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from stacksl.report import card, render
 from stacksl.report.facts import Facts
 from stacksl.report.html import LEFT_OUT, without_text
+from stacksl.report.language import STARTS_FROM
 from stacksl.report.quality import Named, RunChange
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -174,7 +175,11 @@ def test_what_is_forwarded_has_no_word_of_the_data_s_owner(made):
     secret = replace(
         facts,
         data=replace(facts.data, columns=(Named("prompt", "zyx column"),)),
-        language=replace(model, scoring=replace(model.scoring, template="zyx: {prompt}")),
+        language=replace(
+            model,
+            scoring=replace(model.scoring, template="zyx: {prompt}"),
+            training=(*model.training, Named(STARTS_FROM, "zyx adapter")),
+        ),
         warnings=("zyx.csv: 3 rows set aside",),
     )
     assert render(secret).count("zyx") > render(secret, text=False).count("zyx") == 0

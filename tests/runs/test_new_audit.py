@@ -22,6 +22,7 @@ from stacksl.models.watching import fall_found, fall_p
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult, SecondLook
 from stacksl.report.sentences import settled_by
+from stacksl.runs.finish import finish
 from stacksl.runs.storage import status
 from stacksl.runs.storage.status import random_audit
 
@@ -368,3 +369,19 @@ def test_the_report_begins_with_the_answer_and_counts_each_row_once(
         assert "he final model answers" not in words
         assert "he final model agrees" not in words
     assert str(first.path.parent) not in new.report(text=False).read_text()
+
+
+def test_a_page_names_no_folder_of_the_run_before(
+    looked: tuple[Run, Run, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, new, _ = looked
+    call = f"`stacksl change {first.path} --budget 90`"
+    words = "are right, with 3 open (no two people agree, and 6 more labels may settle 3 of them"
+    sentence = f"May be lower: 52 of 60 rows of the audit of {first.path} {words}: {call})."
+    told = {"run": str(first.path), "sentence": sentence}
+    monkeypatch.setattr(finish, "stated", lambda *_: told)
+    for text in (True, False):
+        page = unescape(new.report(text=text).read_text(encoding="utf-8"))
+        assert f"May be lower: 52 of 60 rows of the audit of the run before {words})." in page
+        assert call not in page
+    assert str(first.path) not in page

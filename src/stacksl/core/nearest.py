@@ -35,8 +35,8 @@ def nearest(vectors: Vectors, others: Vectors, count: int) -> tuple[Places, Arra
         count: M.
     """
     count = min(count, len(others))
-    spared = _exact(vectors, others, min(count + SPARE, len(others)))
-    places, cosine = _ranked(vectors, others, spared)
+    candidates = _exact(vectors, others, min(count + SPARE, len(others)))
+    places, cosine = _ranked(vectors, others, candidates)
     places, cosine = places[:, :count], cosine[:, :count]
     places[~vectors.any(axis=1)] = np.arange(count)
     return places, cosine

@@ -105,7 +105,7 @@ class HashingEncoder:
             weights = self._weigh(self.counts(chunk)[:, self._grams])
             used, weights.indices = np.unique(weights.indices, return_inverse=True)
             weights.resize(len(chunk), len(used))
-            basis = self._basis[used].astype(np.float64)  # all of it would take longer than a text
+            basis = self._basis[used].astype(np.float64)  # to convert all of it takes longer
             vectors[start : start + len(chunk)] = _unit(weights @ basis)
             if progress is not None:
                 progress(start + len(chunk), len(texts))
@@ -129,9 +129,10 @@ class HashingEncoder:
         x.data = np.rint((1.0 + np.log(x.data)) * self._idf[x.indices])  # units of 2^-10
         is_word = self._grams[x.indices] < BUCKETS
         rows = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
-        squares = np.bincount(rows * 2 + is_word, x.data**2, minlength=2 * x.shape[0])
-        both = (squares.reshape(-1, 2) > 0).sum(axis=1)  # one or two parts of norm 1
-        length = np.sqrt(squares[rows * 2 + is_word] * both[rows])
+        part = 2 * rows + is_word  # characters and words of each row, both of norm 1
+        squares = np.bincount(part, x.data**2, minlength=2 * x.shape[0])
+        parts = (squares.reshape(-1, 2) > 0).sum(axis=1)
+        length = np.sqrt(squares[part] * parts[rows])
         x.data = np.rint(x.data / length * 2**ENTRY_BITS)
         return x
 

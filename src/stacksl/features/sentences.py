@@ -187,7 +187,7 @@ def _torch_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without transformers' bars, tables and warnings: failures become errors of this package."""
+    """Silence the progress bars, logs and warnings of transformers and of the hub."""
     from transformers.utils import logging
 
     hub: Any = import_module("huggingface_hub.utils")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.report import adapted, figures, sentences, wording
 from stacksl.report.facts import Facts, SettingRow
+from stacksl.report.language import STARTS_FROM
 from stacksl.report.quality import Asking, ClassRow, ClassTotal, Named
 
 if TYPE_CHECKING:
@@ -184,7 +185,12 @@ def without_text(facts: Facts, class_names: bool) -> Facts:
     if model is not None:
         name = LEFT_OUT if PurePath(model.base.source).is_absolute() else model.base.name
         base = replace(model.base, name=name, source=LEFT_OUT)
-        model = replace(model, base=base, scoring=replace(model.scoring, template=LEFT_OUT))
+        training = tuple(
+            replace(row, value=LEFT_OUT) if row.name == STARTS_FROM else row
+            for row in model.training
+        )
+        scoring = replace(model.scoring, template=LEFT_OUT)
+        model = replace(model, base=base, scoring=scoring, training=training)
     own = facts.own and replace(
         facts.own, totals=tuple(replace(row, name=numbers[row.name]) for row in facts.own.totals)
     )

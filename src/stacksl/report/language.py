@@ -10,6 +10,8 @@ from pydantic.dataclasses import dataclass
 
 from stacksl.report.quality import CONFIG, Named
 
+STARTS_FROM = "Starts from the adapter"  # a row of `training`, which may name a folder
+
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class BaseModel:

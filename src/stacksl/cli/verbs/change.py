@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -161,7 +160,7 @@ def change(
     who: dict[str, Any] = {
         "away": away or (),
         "back": back or (),
-        "free": free == EVERYBODY or free or False,
+        "free": True if free == EVERYBODY else free or False,
         "keys": key or (),
         "drop": drop,
         "set_aside": set_aside or (),
@@ -195,8 +194,10 @@ def change(
 def _change_run(
     run: Run, changes: dict[str, Any], *, later: bool, yes: bool, json: bool, quiet: bool
 ) -> None:
-    if not later and changes["labeler"] is None:  # before a cost is printed
-        import_module("stacksl.runs.storage.status").expect_labeler(run.folder, None)
+    from stacksl.runs.storage.status import expect_labeler
+
+    if not later and changes["labeler"] is None:  # else it would fail after the cost was agreed to
+        expect_labeler(run.folder, None)
     offered, reopen = run.change(**changes, dry_run=True), changes["reopen"]
     warn(offered.warnings)
     if not quiet and offered.measures is not None:

@@ -23,7 +23,7 @@ def print_plan(plan: Plan, *, json: bool) -> None:
     data = understood(plan.spec.sources.pool)
     if plan.spec.settings.column is not None:  # its labels are no answers
         data = "\n".join(line for line in data.splitlines() if not line.startswith("answers:"))
-    print(f"{data}\n\n{_bought(plan.spec)}", flush=True)
+    print(f"{data}\n\n{_planned(plan.spec)}", flush=True)
     if request := _request(plan.spec):
         print(f"\nOne request (nothing was sent):\n{as_json(request)}", flush=True)
     size = size_of(plan.spec)
@@ -134,37 +134,41 @@ def _request(spec: RunSpec) -> dict[str, Any] | None:
     return {"url": address(str(server.url)), "body": first.body}
 
 
-def _bought(spec: RunSpec) -> str:
+def _planned(spec: RunSpec) -> str:
+    """What would be bought and measured, and at what price."""
     from stacksl.runs.finish.promising import expected_promise
     from stacksl.runs.settings.budget import promised_share
 
     test, owned, further = _test(spec), len(spec.sources.owned), spec.further
-    promised, twice = promised_share(spec.settings.stop_when), spec.settings.sheets.overlap
+    promised, overlap = promised_share(spec.settings.stop_when), spec.settings.sheets.overlap
     rows = len(spec.sources.pool.items)
-    out = sum(row < rows for row in spec.sources.excluded)
-    like = "with the text of an example of a class or of a label that you have"
-    some = f", of {plural(rows - out, 'row')}, without {plural(out, 'row')} {like}" * bool(out)
-    most = dollars(spec.budget.cost)
-    cost = f" for {dollars(further * spec.budget.price)}" * (most is not None)
+    labels = f"{count(spec.budget.labels)} at most"
+    if excluded := sum(row < rows for row in spec.sources.excluded):
+        labels += (
+            f", of {plural(rows - excluded, 'row')}, without {plural(excluded, 'row')} with the"
+            " text of an example of a class or of a label that you have"
+        )
+    cost = None if spec.budget.cost is None else f"{dollars(spec.budget.cost)} at most"
     column = spec.settings.column
     judged = f"the labels in '{column}' are judged"
     if spec.budget.labels > spec.audit + further:
         judged += ", and the most doubtful ones are asked about"
     if promised is None and spec.evaluates is None:
         judged += "; --stop-when right=97% in place of --audit promises that share of the table"
-    asking = f"{plural(further, 'label')}{cost} at most, to ask further people about audited items"
+    price = "" if cost is None else f" for {dollars(further * spec.budget.price)}"
+    second = f"{plural(further, 'label')}{price} at most, to ask further people about audited items"
     if spec.settings.annotators.count(",") == 1:  # what they differ on stays open
-        asking += "; with two people the interval is about twice as wide as with three"
+        second += "; with two people the interval is about twice as wide as with three"
     return facts(
         [
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
-            ("Labels", f"{count(spec.budget.labels)} at most{some}"),
+            ("Labels", labels),
             ("Promise", expected_promise(spec) or None),
             ("Audit", _audit(spec, promised) if test is None or promised is not None else None),
-            ("Second look", asking if further else None),
+            ("Second look", second if further else None),
             (
                 "Overlap",
-                f"{plural(twice, 'row')} answered twice, within the budget" if twice else None,
+                f"{plural(overlap, 'row')} answered twice, within the budget" if overlap else None,
             ),
             ("Mailings", _mailings(spec) if spec.settings.labeler == "file" else None),
             (
@@ -173,7 +177,7 @@ def _bought(spec: RunSpec) -> str:
                 and f"{count(test['items'])} items of {test['name']},"
                 f" {count(test['shared']) if test['shared'] else 'none'} of them in the data",
             ),
-            ("Cost", most and f"{most} at most"),
+            ("Cost", cost),
             ("Column", judged if column is not None else None),
             ("Gate", spec.settings.gate.name if column is None else None),
             ("Model", spec.settings.lm.model),

@@ -168,8 +168,8 @@ def _config(path: Path | None) -> tuple[dict[str, Any], RunSpec | None]:
     """The settings of a run's folder, with its items, or the table in a config file.
 
     Raises:
-        SettingsError: if the file cannot be read or is no TOML.
-        RunError: if the folder is no run's.
+        SettingsError: the file cannot be read, or is not TOML.
+        RunError: the folder is not that of a run.
     """
     if path is None:
         return {}, None

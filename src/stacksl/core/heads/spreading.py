@@ -73,15 +73,15 @@ def neighbor_graph(
     if names is not None:
         rows = np.concatenate([rows, np.asarray(names, dtype=np.float32)])
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    known = np.flatnonzero(lengths[:, 0] > 0)
-    nodes, unit = len(rows), rows[known]
+    nonzero = np.flatnonzero(lengths[:, 0] > 0)
+    nodes, unit = len(rows), rows[nonzero]
     del rows  # a large pool's are as large as all else that the search needs
-    unit /= lengths[known]
-    count = max(0, min(neighbors, len(known) - 1))
+    unit /= lengths[nonzero]
+    count = max(0, min(neighbors, len(nonzero) - 1))
     near, cosine = _nearest(unit, count)
-    starts, ends = np.repeat(known, count), known[near.ravel()]
+    starts, ends = np.repeat(nonzero, count), nonzero[near.ravel()]
     distance = (1 - cosine.ravel()).astype(np.float32)
-    distance[distance < _SAME] = 0.0  # the median may be that of equal rows
+    distance[distance < _SAME] = 0.0  # of equal rows, whose rounding errors could be the median
     weights = _weights(starts, ends, distance, nodes)
     return Graph(_similarity(weights), weights, len(h))
 

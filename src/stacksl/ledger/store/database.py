@@ -66,9 +66,8 @@ class Store(AbstractContextManager["Store"]):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
-            except BaseException:
-                self.connection.rollback()
-                raise
+            finally:
+                self.connection.rollback()  # changes nothing after `commit`
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -181,7 +181,7 @@ def training_of(choices: ModelChoices, without: int = 0) -> tuple[Named, ...]:
     lora, recipe = choices.lora, choices.training
     begun = lora.start and (Path(lora.start).name if Path(lora.start).is_absolute() else lora.start)
     shape: dict[str, object] = {
-        **({"Starts from the adapter": begun} if begun else {}),
+        **({f.STARTS_FROM: begun} if begun else {}),
         "LoRA rank": lora.rank,
         "LoRA alpha": lora.alpha,
         "LoRA dropout": lora.dropout,

@@ -6,7 +6,7 @@ like any other.
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
@@ -162,10 +162,10 @@ def write_pages(
     facts = read_facts(folder)
     judged = facts.column.audit if facts.column else None
     other = evaluated(folder.path, folder.resolved())
-    if told := stated(other, judged, settled_by(facts, facts.run)):  # as the other run is now
-        words = told["sentence"].replace(f"audit of {told['run']} ", "audit of the run before ")
-        there, name = (shlex.quote(each) for each in (told["run"], Path(told["run"]).name))
-        facts = replace(facts, stated=words.replace(f"change {there} ", f"change {name} "))
+    if told := stated(other, judged, settled_by(facts)):  # as the other run is now
+        words = re.sub(": `[^`]*`", "", told["sentence"])  # the page has commands of its own
+        words = words.replace(f"audit of {told['run']} ", "audit of the run before ")
+        facts = replace(facts, stated=words)
     place = folder.path if text else folder.path / NO_TEXT
     if not text:
         make_private(place)

@@ -87,7 +87,8 @@ class Forecaster:
     stopped: str = ""
     look: Look | None = None
     _estimated_at: int = -1
-    _beyond: bool = False
+    _stages: int = -1
+    _out_of_reach: bool = False
 
     def level(self, labels: int) -> Normal | None:
         """The logit of the accuracy at the first `labels`; None where nothing can be estimated."""
@@ -131,26 +132,39 @@ class Forecaster:
         return {"labels": labels, "sentence": UNIMPROVED.format(*parts)}
 
     def enough(self) -> bool:
-        """Whether the next labels are estimated to gain less than `--stop-when` asks for.
+        """Whether buying stops or pauses by the rule of `--stop-when`."""
+        match stop_rule(self.spec.settings.stop_when):
+            case "accuracy", _, _:  # it is not estimated: buying pauses for its looks
+                return look_due(self.spec, self.game.ledger.accounts)
+            case "right", _, _:
+                return self._looks_at_the_table()
+            case "gain", least, labels:
+                return self._gains_too_little(least, labels)
+        return False
+
+    def _looks_at_the_table(self) -> bool:
+        """Whether buying pauses or ends for a look that is open, that is to be drawn, or for good.
+
+        Computed again where a model was fitted.
+        """
+        stages = len(linear_trainer(self.game).stages)
+        looked = looked_enough(self.spec, self.game.ledger)
+        if stages != self._stages:
+            out_of_reach = unreachable(self.spec, self.game) or unpayable(self.spec, self.game)
+            self._stages, self._out_of_reach = stages, out_of_reach
+            self.look = None if looked or out_of_reach else next_look(self.spec, self.game)
+        return looked or self._out_of_reach or self.look is not None
+
+    def _gains_too_little(self, least: float, labels: int) -> bool:
+        """Whether the next `labels` are estimated to gain less than the `least`.
 
         Computed again where a batch of a pool, or 25 labels of a stream, were learned; `stopped` is
-        then the sentence of the report. An accuracy is not estimated: buying pauses for its looks.
+        then the sentence of the report.
         """
         settings, learned = self.spec.settings, len(self.game.examples.bought)
-        kind, least, labels = stop_rule(settings.stop_when)
-        if kind == "accuracy":
-            return look_due(self.spec, self.game.ledger.accounts)
-        if kind == "right":  # buying pauses or ends for a look that is to be drawn, or an open one
-            stages = len(linear_trainer(self.game).stages)
-            looked = looked_enough(self.spec, self.game.ledger)
-            if stages != self._estimated_at:
-                beyond = unreachable(self.spec, self.game) or unpayable(self.spec, self.game)
-                self._estimated_at, self._beyond = stages, beyond
-                self.look = None if looked or self._beyond else next_look(self.spec, self.game)
-            return looked or self._beyond or self.look is not None
         if settings.mode == "stream":
             learned -= learned % EVERY
-        if kind != "gain" or learned == self._estimated_at:
+        if learned == self._estimated_at:
             return bool(self.stopped)
         self._estimated_at, self.stopped = learned, ""
         known, level = known_of(settings, self.spec.dataset), self.level(learned)

@@ -130,7 +130,7 @@ def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[i
 
 
 def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -> None:
-    """Enter a changed budget or number of items, and lease the audit of the change.
+    """Record a changed budget or number of items, and lease the audit of the change.
 
     Args:
         spec: the run, with its new budget, for which `expect_items` has found items.
@@ -140,17 +140,17 @@ def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -
     terms = spec.terms
     wanted = sum(terms.audits) - len(ledger.bought("audit"))
     free = _free(spec, ledger, order)
-    known = [int(row.payload["items"]) for row in ledger.rows() if row.event == "budget"]
-    items = known[-1] if known else first
-    before = (ledger.accounts.budget, ledger.accounts.money, items)
+    recorded = [int(row.payload["items"]) for row in ledger.rows() if row.event == "budget"]
+    items_before = recorded[-1] if recorded else first
+    before = (ledger.accounts.budget, ledger.accounts.money, items_before)
     if before != (terms.labels, terms.money, len(order)):
         rounds = ledger.accounts.last_round + len(free) - max(0, wanted)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
         ledger.set_budget(terms.labels, terms.money, detail)
     if wanted > 0:
         ids = [item.id for item in spec.dataset.items]
-        passed = frozenset(range(len(ids))) - frozenset(free)
-        drawn = draw(len(ids), wanted, spec.settings.seed, passed, len(terms.audits) - 1)
+        excluded = frozenset(range(len(ids))) - frozenset(free)
+        drawn = draw(len(ids), wanted, spec.settings.seed, excluded, len(terms.audits) - 1)
         ledger.reserve([ids[row] for row in drawn], "audit")
 
 
@@ -198,22 +198,22 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
     """
     leased = game.ledger.bought("audit")
     sizes = (len(game.corpus.drawn), *spec.terms.audits[1:])
-    number = max((at for at, size in enumerate(sizes, start=1) if size), default=0)
+    number = max((number for number, size in enumerate(sizes, start=1) if size), default=0)
     if not number or not leased:
         return None
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
-    answers, now = (
-        {
+
+    def answers(*, now: bool) -> dict[str, tuple[str, int | None]]:
+        return {
             item: (answer.said, answer.index)
-            for item, answer in game.ledger.audited(now=later).items()
+            for item, answer in game.ledger.audited(now=now).items()
             if item in spec.sources.usable
         }
-        for later in (False, True)
-    )
-    passed_over = 0.0  # of an audit drawn before the first purchase
+
+    passed_over = 0.0  # the first audit was drawn before any purchase
     if number > 1:
         owned = set(game.ledger.bought("owned"))
         paid = [item for item in game.ledger.bought() if item not in owned]
         passed_over = len(set(paid[: paid.index(items[0])])) / spec.sources.available
     rows = tuple(game.corpus.row[item] for item in items)
-    return Audit(rows, answers, passed_over, number, now)
+    return Audit(rows, answers(now=False), passed_over, number, answers(now=True))

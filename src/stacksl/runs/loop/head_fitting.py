@@ -454,18 +454,20 @@ def doubt_of(policies: NDArray[np.float32], texts: Rows, column: Rows, labels: R
     """The doubt about the labels of a `column`, (n,), −1 for none.
 
     `policies` are held out; `labels`, from which they were learned, are those of the column with
-    people's in their place.
+    people's in their place. `texts` are the numbers of the rows' texts: rows of one text with
+    different labels are doubtful.
     """
     labeled, probable, classes = column >= 0, policies.argmax(axis=1), policies.shape[1]
     label = np.where(labeled, column, probable)
     sure = policies[np.arange(len(column)), label].astype(np.float64)
-    usual = np.ones(classes, dtype=np.float32)
+    threshold = np.ones(classes, dtype=np.float32)  # of confident learning: the mean confidence
     for index in np.unique(column[labeled]):
-        usual[index] = policies[column == index, index].mean()
-    likely = np.where(policies >= usual, policies, 0.0)
-    of_texts = np.zeros((int(texts.max()) + 1, classes), dtype=np.int32)
-    np.add.at(of_texts, (texts[labels >= 0], labels[labels >= 0]), 1)
-    counts = of_texts.sum(axis=1)[texts]
-    share = np.where(counts > 0, of_texts[texts, label] / np.maximum(1, counts), 1.0)
-    flagged = likely.any(axis=1) & (likely.argmax(axis=1) != column) | (share < 1.0)
-    return Doubt(np.minimum(sure, share), label, probable, labeled & flagged, sure)
+        threshold[index] = policies[column == index, index].mean()
+    likely = np.where(policies >= threshold, policies, 0.0)
+    counts = np.zeros((int(texts.max()) + 1, classes), dtype=np.int32)  # of a text's labels
+    np.add.at(counts, (texts[labels >= 0], labels[labels >= 0]), 1)
+    total = counts.sum(axis=1)[texts]
+    share = np.where(total > 0, counts[texts, label] / np.maximum(1, total), 1.0)
+    other_class = likely.any(axis=1) & (likely.argmax(axis=1) != column)
+    flagged = labeled & (other_class | (share < 1.0))
+    return Doubt(np.minimum(sure, share), label, probable, flagged, sure)

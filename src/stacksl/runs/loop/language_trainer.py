@@ -79,7 +79,7 @@ class LanguageTrainer:
     ) -> None:
         self.spec, self.model = spec, model
         self.examples, self.learner, self.ledger = examples, learner, ledger
-        self.background: Background = call
+        self.background: Background = call  # at once, as nobody attends
         self.attended = False
         self.adapters = Adapters(spec.folder, model, ledger)
         self.epoch, self.refits, self.trained_on = 0, 0, 0
@@ -87,14 +87,14 @@ class LanguageTrainer:
         assert isinstance(block, PairBlock)
         head = PairHead(np.zeros(block.dim), Strength(1.0))
         self.head = head if spec.settings.mode == "pool" else None
-        self._base = block  # of the initial adapter, whose scores are the reference
+        self._base = block  # features of the initial adapter, whose scores are the reference
         self._order = tuple(examples.corpus.order)  # of the rounds; rows of added items follow
         ids, parts = tuple(examples.corpus.ids), spec.sources.features
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
         classes = spec.dataset.classes is not None
         self.near_duplicates = NearDuplicates(examples.corpus.items, classes=classes)
         self._report = report
-        self._begun: Examples | None = None  # as they were when a refit was begun
+        self._begun: Examples | None = None  # the examples when a refit was begun
 
     # --- refits ------------------------------------------------------------------------------
 
@@ -135,8 +135,8 @@ class LanguageTrainer:
     @property
     def _stale(self) -> bool:
         """Whether features are of an older adapter while labels can still be bought or arrive."""
-        behind = self.epoch - (self.adapters.way is not None) < self.refits
-        if not behind or self.learner.round >= self.learner.horizon:
+        chosen = self.adapters.way is not None  # how the model scores, which began an epoch
+        if self.epoch - chosen >= self.refits or self.learner.round >= self.learner.horizon:
             return False
         return self.ledger.accounts.left > 0 or bool(self.ledger.open_purchases())
 

@@ -255,7 +255,8 @@ class SheetLabeler:
                 make_private(self.folder)
             elif not self.folder.is_dir():
                 self.folder.mkdir(parents=True)
-                self.folder.chmod(self._mode | (self._mode & 0o444) >> 2)
+                listing = (self._mode & 0o444) >> 2  # whoever may read (r) may list (x)
+                self.folder.chmod(self._mode | listing)
         except OSError as fault:
             raise DataError(
                 f"the folder for sheets {self.folder} cannot be made ({fault.strerror}): make it,"

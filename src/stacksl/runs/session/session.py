@@ -258,15 +258,16 @@ class Session(Game):
         return look_due(self.spec, accounts) and accounts.reached is None
 
     def _audited(self, record: Record) -> State | None:
-        """Judge the model by the audit, and end; None where buying goes on after a look."""
+        """Judge the model by the audit, and end; None once a look is noted: the run goes on."""
         audit, due = measured(self.spec, self), list[str]()
         mark, accounts = accuracy_mark(self.spec.settings.stop_when), self.ledger.accounts
         look = 0  # of a run that does not look on its way
         if mark is not None or accounts.looks:
             look = accounts.looks + 1 if accounts.reached is None else accounts.looks
-        far_below = False  # the mark, so that a second look would not change the verdict
-        if audit is not None and self._pauses:
-            far_below = self._judged(audit, look)[0] < (mark or inf) - NEAR
+        far_below = False  # so far below the mark that a second look would not change the verdict
+        if audit is not None and mark is not None and self._pauses:
+            accuracy, _ = self._judged(audit, look)
+            far_below = accuracy < mark - NEAR
         if audit is not None and self.spec.terms.further and not far_below:
             due, audit = second_look(self._ending, audit, record.facts, look)
         if audit is None or not look:
@@ -275,7 +276,8 @@ class Session(Game):
             return self._ask_further(record, due)
         if accounts.reached is not None:  # by the model that there is now
             return self._ended(record, audit, due, look)
-        shows = self._judged(audit, look)[1] >= (mark or inf)
+        _, low = self._judged(audit, look)
+        shows = mark is not None and low >= mark  # it may have been changed after an earlier look
         self.ledger.note_look(len(self.examples.bought), reached=shows)
         return None
 
