@@ -61,7 +61,7 @@ class Distributed:
         self.rank, self.size, self.device = 0, 1, device
         self._state = state
         self._objects = None  # the group they go through; None is the default one
-        self._owing = True  # the others still wait for the outcome of this rank
+        self._outcome_pending = True  # the others still wait for the outcome of this rank
         self._midway = False  # in a call that the ranks have not left together
         if state is not None:
             from torch import distributed
@@ -160,14 +160,17 @@ class Distributed:
             self._state.destroy_process_group()
 
     def _run(self, target: Any, method: str, args: tuple[Any, ...]) -> Any:
-        """This rank's part of a shared call, up to the outcome that all ranks agree on."""
-        self._owing = self._midway = True
+        """This rank's part of a shared call, up to the outcome that all ranks agree on.
+
+        An interrupt leaves `_midway` set, so that `close` sends nothing to ranks that wait.
+        """
+        self._outcome_pending = self._midway = True
         try:
             try:
                 result = getattr(target, method)(*args)
                 self._settle(None)
             except Exception as error:
-                if self._owing:
+                if self._outcome_pending:
                     self._settle(error)
                 raise
         except Exception:
@@ -178,16 +181,16 @@ class Distributed:
 
     def _settle(self, error: Exception | None) -> None:
         """Exchange the outcome of every rank, and leave the call where any rank has failed."""
-        if not self._owing:
+        if not self._outcome_pending:
             raise RunError("a shared call has failed on this rank: start the run again") from error
-        self._owing = False
+        self._outcome_pending = False
         flag = load_torch().tensor([error is not None], dtype=load_torch().int32)
         with _linked():
             self._torch.all_reduce(flag, group=self._objects)
         if flag.item():
             fault = None if error is None else self._fault(error)
             self._raise(self._exchanged(fault), error)
-        self._owing = True
+        self._outcome_pending = True
 
     def _raise(self, faults: list[Fault | None], error: Exception | None) -> NoReturn:
         first = next(rank for rank, fault in enumerate(faults) if fault)

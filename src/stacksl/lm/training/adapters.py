@@ -118,27 +118,27 @@ class Adapter:
     def __init__(self, base: Base, lora: LoraSettings, *, seed: int) -> None:
         self.base = base
         self.model = _attached(base, lora, seed)
-        self._moving: dict[str, Any] = {
+        self._trainable: dict[str, Any] = {
             n: p for n, p in self.model.named_parameters() if p.requires_grad
         }
         if lora.start is not None:
             self.load(file_of(lora.start, WEIGHTS).parent)
         self._initial = self.state()
-        self._still = self._versions()
+        self._initial_versions = self._versions()
 
     def reset(self) -> None:
         """Back to the initial weights, bit for bit."""
         self.restore(self._initial)
-        self._still = self._versions()
+        self._initial_versions = self._versions()
 
     @property
     def initial(self) -> bool:
         """Whether nothing has moved: the scores are those that the run starts from."""
-        return self._versions() == self._still
+        return self._versions() == self._initial_versions
 
     def _versions(self) -> list[int]:
         """How often each parameter was written to, as torch counts."""
-        return [int(parameter._version) for parameter in self._moving.values()]
+        return [int(parameter._version) for parameter in self._trainable.values()]
 
     @property
     def drops(self) -> bool:
@@ -151,7 +151,7 @@ class Adapter:
 
     def state(self) -> dict[str, Tensor]:
         """Copies of everything that moves, on the CPU, by name."""
-        return {name: tensor.detach().cpu().clone() for name, tensor in self._moving.items()}
+        return {name: tensor.detach().cpu().clone() for name, tensor in self._trainable.items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `state` gave.
@@ -159,26 +159,26 @@ class Adapter:
         Raises:
             RunError: tensors of other names or shapes.
         """
-        wrong = sorted(set(state) ^ set(self._moving)) or [
-            name for name, tensor in self._moving.items() if state[name].shape != tensor.shape
+        wrong = sorted(set(state) ^ set(self._trainable)) or [
+            name for name, tensor in self._trainable.items() if state[name].shape != tensor.shape
         ]
         if wrong:
             raise RunError(
                 f"the state to restore is not of this adapter's shape ({len(wrong)} of"
-                f" {len(self._moving)} tensors differ, first {wrong[0]}): it belongs to another"
+                f" {len(self._trainable)} tensors differ, first {wrong[0]}): it belongs to another"
                 " model or other settings"
             )
         with load_torch().no_grad():
-            for name, parameter in self._moving.items():
+            for name, parameter in self._trainable.items():
                 parameter.copy_(state[name], non_blocking=True)
 
     def parameters(self) -> list[Any]:
         """The trainable parameters, always in the same order."""
-        return list(self._moving.values())
+        return list(self._trainable.values())
 
     def fingerprint(self) -> str:
         """Hex BLAKE2b of everything that moves: names, shapes and values."""
-        return _digest({name: t.detach().cpu().numpy() for name, t in self._moving.items()})
+        return _digest({name: t.detach().cpu().numpy() for name, t in self._trainable.items()})
 
     @contextmanager
     def checkpointing(self) -> Iterator[None]:
@@ -235,7 +235,7 @@ class Adapter:
         stored = _stored(folder, "torch")
         if not all(bool(tensor.isfinite().all()) for tensor in stored.values()):
             raise RunError(f"the weights in {folder} are not all finite: put back a good copy")
-        names = {name.replace(f".{POLICY}.", "."): name for name in self._moving}
+        names = {name.replace(f".{POLICY}.", "."): name for name in self._trainable}
         self.restore({names.get(name, name): tensor for name, tensor in stored.items()})
 
 

@@ -341,11 +341,11 @@ class Optimizer:
 
     def __init__(self, parameters: Sequence[Tensor], total: int, settings: TrainSettings) -> None:
         self.total, self.settings = total, settings
-        self._moving = list(parameters)
+        self._trainable = list(parameters)
         # one kernel a step on a GPU; on the CPU the numbers stay those of every release
-        fused = all(parameter.device.type == "cuda" for parameter in self._moving)
+        fused = all(parameter.device.type == "cuda" for parameter in self._trainable)
         self._adam = load_torch().optim.AdamW(
-            self._moving,
+            self._trainable,
             lr=settings.learning_rate,
             weight_decay=settings.weight_decay,
             fused=fused or None,
@@ -354,15 +354,15 @@ class Optimizer:
     def gradients(self) -> list[Tensor]:
         """The gradient of every parameter, zeros where nothing has reached it."""
         torch = load_torch()
-        for parameter in self._moving:
+        for parameter in self._trainable:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        return [parameter.grad for parameter in self._moving]
+        return [parameter.grad for parameter in self._trainable]
 
     def length(self) -> Tensor:
         """Scale the gradients to the length allowed; how long they were."""
         self.gradients()
-        return load_torch().nn.utils.clip_grad_norm_(self._moving, self.settings.max_grad_norm)
+        return load_torch().nn.utils.clip_grad_norm_(self._trainable, self.settings.max_grad_norm)
 
     def step(self, step: int) -> None:
         """Move by the gradients there are, then drop them; `step` counts from 0."""
@@ -371,5 +371,5 @@ class Optimizer:
             group["lr"] = self.settings.learning_rate * share
         self._adam.step()
         # the fused kernel counts no write, and scoring leaves out an adapter that was not written
-        load_torch().autograd.graph.increment_version(self._moving)
+        load_torch().autograd.graph.increment_version(self._trainable)
         self._adam.zero_grad(set_to_none=True)

@@ -91,13 +91,13 @@ class AdapterEnding:
         adapter = self.lm.worker.adapter
         trained = sum(int(p.numel()) for p in adapter.parameters())
         total = sum(map(numbers_of, adapter.model.parameters()))
-        uncovered = sum(int(stack.numel()) for stack in stacks(adapter.model))
+        without_adapter = sum(int(stack.numel()) for stack in stacks(adapter.model))
         return f.LanguageModel(
             base=copied(f.BaseModel, about, name=about.shown_name, parameters=total - trained),
             trained=trained,
             scoring=copied(f.Scoring, about, temperature=float(about.temperature)),
             computed=self._computed(state),
-            training=training_of(self.lm.choices, uncovered),
+            training=training_of(self.lm.choices, without_adapter),
             cuts=self._cuts(about),
             refits=tuple(
                 f.AdapterRefit(refit.number, refit.labels, **refit.trained)
