@@ -201,22 +201,24 @@ def test_features_as_an_array() -> None:
         next(played.predict(["a"], features=ROWS[:1, :2]))
 
 
-def test_a_function_labels_and_what_it_raises_loses_nothing() -> None:
+@pytest.mark.parametrize("fault", [OSError("the telephone is dead"), KeyboardInterrupt()])
+def test_a_function_that_raises_or_is_stopped_loses_no_answer(fault: BaseException) -> None:
+    """Each is on disk before the next question is asked, also within a batch."""
     calls = []
 
     def colleague(request: Any) -> Any:
         calls.append(request.item)
         if len(calls) == 12:
-            raise OSError("the telephone is dead")
+            raise fault
         if len(calls) == 5:
             return None
         word = request.prompt.split()[0]
         return next(c for c in request.candidates if word in WORDS[c])
 
-    with pytest.raises(OSError, match="telephone"):
-        run(TEXTS, classes=list(WORDS), labeler=colleague)
+    with pytest.raises(type(fault)):
+        run(TEXTS, classes=list(WORDS), labeler=colleague, open_questions=25)
     stopped = stacksl.Run.open("run")
-    assert stopped.status()["state"] == "failed"
+    assert stopped.status()["state"] == ("failed" if isinstance(fault, OSError) else "stopped")
     assert stopped.status()["answered"] == 11, "ten of them name a class"
     stopped.resume(labeler=colleague)
     told = stopped.status()
@@ -224,6 +226,60 @@ def test_a_function_labels_and_what_it_raises_loses_nothing() -> None:
     assert len(calls) == 21  # the one that failed was asked again, no other
     with stopped.ledger as ledger:
         assert ledger.counts_by_kind() == {"label": 19, "none": 1, "ambiguous": 0, "broken": 0}
+
+
+class Batches:
+    """A labeler that answers in lists, of which one answer is not one the first time."""
+
+    name, repeatable = "batches", False
+
+    def __init__(self, wrong: Any) -> None:
+        self.wrong, self.asked = wrong, list[Any]()
+        self.open: list[Any] = []
+
+    def ask(self, requests: Any) -> None:
+        self.open += [request for request in requests if request not in self.open]
+
+    def answers(self) -> Any:
+        self.asked += [request.item for request in self.open]
+        given: list[Any] = [
+            request.answer(request.candidates.index(right(request)), self.name, 0)
+            for request in self.open
+        ]
+        if self.wrong is not None and given:
+            given[len(given) // 2], self.wrong = self.wrong(self.open[len(given) // 2]), None
+        self.open = []
+        return given
+
+    def pending(self) -> list[Any]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda request: request.answer(99, "batches", 0), "99"),
+        (lambda request: request.answer(0, "batches", 10**9), "at most the 0 micro-units"),
+        (lambda request: "x", r"made by `request.answer\(...\)`, got a str"),
+        (lambda request: None, "got a NoneType"),
+    ],
+)
+def test_one_wrong_answer_of_a_list_loses_no_other(wrong: Any, told: str) -> None:
+    labeler = Batches(wrong)
+    with pytest.raises(LabelerError, match=told):
+        run(TEXTS, classes=list(WORDS), labeler=labeler)
+    stopped = stacksl.Run.open("run")
+    assert stopped.status()["answered"] == len(labeler.asked) - 1
+    stopped.resume(labeler=labeler)
+    assert stopped.status()["state"] == "finished"
+    assert len(labeler.asked) - len(set(labeler.asked)) == 1, "only that one is asked again"
+
+
+def test_answers_that_are_no_list_are_one_sentence() -> None:
+    labeler = Batches(None)
+    labeler.answers = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(LabelerError, match="as a list or an iterator, got a NoneType"):
+        run(TEXTS, classes=list(WORDS), labeler=labeler)
 
 
 def right(request: Any) -> str:

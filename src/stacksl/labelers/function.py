@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any, Final
 
@@ -21,8 +21,8 @@ class FunctionLabeler:
     The function gets a `Request` with the `prompt` and the `candidates`, and returns a candidate,
     its index in `candidates`, None where none of them is right, or `ABSTAIN`. An answer costs the
     price of the purchase, or less where the function returns a pair: (answer, price). A question of
-    which it abstained is asked again in another session. Where the function raises, answers that it
-    gave before are entered first.
+    which it abstained is asked again in another session. Each answer is on disk before the next
+    question is asked, so that none is lost or asked again where the function raises or is stopped.
     """
 
     repeatable = False
@@ -33,45 +33,30 @@ class FunctionLabeler:
         self.warnings: list[str] = []
         self._open: list[Request] = []
         self._abstained: list[Request] = []
-        self._fault: Exception | None = None
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests that are not open yet."""
         known = [*self._open, *self._abstained]
         self._open += [request for request in requests if request not in known]
 
-    def answers(self) -> list[Answer]:
-        """The function's answers to the open requests.
+    def answers(self) -> Iterator[Answer]:
+        """The function's answers to the open requests, each when it is asked for.
 
         Raises:
             LabelerError: the function returned none of the candidates.
         """
-        self._raise()
-        given = []
-        try:
-            while self._open:
-                answer = self._answer(self._open[0])
-                request = self._open.pop(0)
-                if answer is None:
-                    self._abstained.append(request)
-                else:
-                    given.append(answer)
-        except Exception as fault:
-            if not given:
-                raise
-            self._fault = fault
-        return given
+        while self._open:
+            answer = self._answer(self._open[0])
+            request = self._open.pop(0)
+            if answer is None:
+                self._abstained.append(request)
+            else:
+                yield answer
 
     def pending(self) -> list[Pending]:
         """The questions of which the function abstained."""
-        self._raise()
         open_now = len(self._abstained)
         return [Pending(self.name, open_now, "it abstained")] if open_now else []
-
-    def _raise(self) -> None:
-        fault, self._fault = self._fault, None
-        if fault is not None:
-            raise fault
 
     def _answer(self, request: Request) -> Answer | None:
         """The function's answer to one request; None where it abstains."""

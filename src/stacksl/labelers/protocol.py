@@ -55,8 +55,12 @@ class Labeler(Protocol):
     def ask(self, requests: Sequence[Request]) -> None:
         """Ask for labels; asking again with the same token asks nothing new."""
 
-    def answers(self) -> list[Answer]:
-        """The answers since the last call, in any order; perhaps none."""
+    def answers(self) -> Iterable[Answer]:
+        """The answers since the last call, in any order; perhaps none.
+
+        A list is entered at once. Of an iterator each answer is on disk before the next one is
+        asked for: so should a labeler give answers that it cannot give again.
+        """
 
     def pending(self) -> list[Pending]:
         """Where answers are open; called when the run cannot go on without answers.

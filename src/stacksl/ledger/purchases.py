@@ -176,6 +176,11 @@ def whole_answer(answer: Answer) -> Answer:
         LabelerError: a number is not whole, the price is negative, or index, free texts and the
             kind of the answer do not belong together.
     """
+    if not isinstance(answer, Answer):
+        raise LabelerError(
+            f"a labeler should give answers made by `request.answer(...)`, got a"
+            f" {type(answer).__name__}: correct its `answers`, then resume"
+        )
     who = f"of the answer to item '{answer.item}' by '{answer.labeler}'"
     slot, token, price = (
         whole(getattr(answer, name), f"the {name} {who}") for name in ("slot", "token", "price")

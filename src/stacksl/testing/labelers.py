@@ -43,9 +43,9 @@ def check_labeler(
     assert isinstance(labeler, Labeler), "it needs name, repeatable, ask, answers and pending"
     assert isinstance(labeler.name, str), "its name should be text, as the ledger records it"
     assert labeler.name, "it needs a name, which the ledger records"
-    assert not labeler.answers(), "it answered before it was asked"
+    assert not [*labeler.answers()], "it answered before it was asked"
     labeler.ask([])
-    assert not labeler.answers(), "it answered when it was asked nothing"
+    assert not [*labeler.answers()], "it answered when it was asked nothing"
     labeler.ask(asked[:1])
     labeler.ask(asked)  # with one request that it has already
     given = _collected(labeler, asked, waits)

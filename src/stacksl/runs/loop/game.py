@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from stacksl.core.blocks import Block, Inputs
 from stacksl.core.gates.registry import LLF
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Head
+from stacksl.errors import LabelerError
 from stacksl.labelers.protocol import Labeler, Request, requests_of
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
@@ -269,8 +271,29 @@ class Game:
         return self.batches.slots(batch, self.ledger, self.learner.budget)
 
     def take_answers(self) -> list[Receipt]:
-        """Enter the labeler's new answers into the ledger; a receipt for each, in order."""
-        return self.ledger.take(self.labeler.answers(), durable=not self.labeler.repeatable)
+        """Enter the labeler's new answers into the ledger; a receipt for each, in order.
+
+        Raises:
+            LabelerError: an answer cannot be taken; all others were entered.
+        """
+        answers, durable = self.labeler.answers(), not self.labeler.repeatable
+        if not isinstance(answers, Iterable):
+            raise LabelerError(
+                f"the labeler '{self.labeler.name}' should give its answers as a list or an"
+                f" iterator, got a {type(answers).__name__}: correct its `answers`, then resume"
+            )
+        if isinstance(answers, Sequence):
+            with suppress(LabelerError):
+                return self.ledger.take(answers, durable=durable)
+        receipts, fault = list[Receipt](), None
+        for answer in answers:
+            try:
+                receipts += self.ledger.take([answer], durable=durable)
+            except LabelerError as wrong:
+                fault = fault or wrong
+        if fault is not None:
+            raise fault
+        return receipts
 
     def learn(self, receipts: Iterable[Receipt]) -> None:
         """Learn from answers, in order, those whose receipts have a label to learn."""
