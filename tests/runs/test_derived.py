@@ -153,6 +153,17 @@ def test_feature_rows_are_made_again_with_the_map_that_was_fitted(
     assert {"map.safetensors", "rows.npy", "features.json"} <= after.keys()
 
 
+def test_a_run_goes_on_without_its_folder_of_features(tmp_path: Path) -> None:
+    """The map is fitted again, on the same texts."""
+    whole = run(*class_items(60), budget=12, mode="pool", out=tmp_path / "whole").path
+    without = Path(shutil.copytree(whole, tmp_path / "without"))
+    shutil.rmtree(without / "features")
+    for path in (whole, without):
+        Run(path).change(budget=16)
+    heads = [(path / "model/head.safetensors").read_bytes() for path in (whole, without)]
+    assert heads[0] == heads[1]
+
+
 def test_a_forgotten_item_leaves_no_digest_that_could_confirm_its_text(copied: Run) -> None:
     def salt() -> str:
         with opened(copied.folder.database, readonly=True) as store:

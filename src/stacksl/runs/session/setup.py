@@ -166,9 +166,9 @@ def _stored(
     block = transformed(
         features, items, lambda done, total: report(Progress("features", done, total))
     )
+    make_private(folder)  # the folder of all features may have been deleted
     if not fitted:
         arrays.save(map_file, features.state())
-    make_private(folder)
     save_block(folder, block, features.fingerprint, ids)
     report(Progress("features", len(items), len(items)))
     return load_block(folder, features.fingerprint, ids)
