@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from stacksl.api import prepare
+from stacksl.api import prepare, run
 from stacksl.cli.app import app
 from stacksl.cli.verbs.dry_run import print_plan
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import SettingsError
+from stacksl.labelers.protocol import Request
 from stacksl.models.promise import (
     RANGE,
     allowed_wrong,
@@ -226,3 +227,18 @@ def test_options_of_their_own_are_refused() -> None:
     items, answers = pair_items(100)
     with pytest.raises(SettingsError, match="share their classes"):
         prepare(items, answers, settings={**PLAN, "budget": "50"})
+
+
+def test_a_named_budget_counts_what_answers_cost(tmp_path: Path) -> None:
+    """They cost less than their price here: the budget has the labels that it is said to have."""
+
+    def says(request: Request) -> tuple[int, float]:
+        return ANSWERS[request.item], 0.4
+
+    given = {**PLAN, "budget": "$150", "price": "1", "stop_when": "right=97%"}
+    made = run(ITEMS, labeler=says, out=tmp_path / "run", **given)
+    said, status = made.status()["stopped"], made.status()
+    assert status["money"]["spent"] == pytest.approx(0.4 * status["spent"])
+    named = re.search(r"budget='(\$[\d.]+)'.*, which adds (\d+) labels for", said)
+    assert named
+    assert made.change(budget=named[1], labeler=says, dry_run=True).more == int(named[2])

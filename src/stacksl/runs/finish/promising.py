@@ -473,7 +473,7 @@ def _next_budget(
         named = first_budgets(spec, share, table.rows, accounts)
         if not named:
             return f" No budget is likely to pay a look that shows it: ask for a lower share.{few}"
-        least, budget = (_budget(spec, labels) for labels in named)
+        least, budget = (_budget(spec, accounts, labels) for labels in named)
         call = change_call("RUN", {"budget": budget}, **own)
         return (
             f"{few} The promise probably takes a budget of {least} to {budget}: `{call}` buys no"
@@ -504,7 +504,7 @@ def _next_budget(
     if payable and (look := look_at(payable)):
         room = look.labels // 10 if look.before else 0  # the model that it is about is another then
         labels = min(look.labels + room, most - accounts.spent)
-        wanted = {"budget": _budget(spec, accounts.spent + labels)}
+        wanted = {"budget": _budget(spec, accounts, accounts.spent + labels)}
         may = "after more labels a look may" if look.before else "a look can"
         what = f" For {percent(share)} {may} be paid with"
         to = f" to the {count(accounts.left)} that are left" * bool(accounts.left)
@@ -526,10 +526,15 @@ def _next_budget(
     )
 
 
-def _budget(spec: RunSpec, labels: int) -> str:
-    """A budget of so many labels, in money where the run's is."""
-    price = spec.budget.price if spec.budget.money is not None else 0
-    return money(labels * price).replace(",", "") if price else str(labels)
+def _budget(spec: RunSpec, accounts: Accounts, labels: int) -> str:
+    """A budget of so many labels in all, in money where the run's is.
+
+    The labels that were bought may have cost less than their price.
+    """
+    if spec.budget.money is None or not spec.budget.price:
+        return str(labels)
+    more = (labels - accounts.spent) * spec.budget.price
+    return money(accounts.spent_money + more).replace(",", "")
 
 
 def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
