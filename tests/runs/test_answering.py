@@ -230,15 +230,16 @@ def test_a_dropped_row_shows_its_purpose_neither_in_numbers_nor_by_coming_back(t
     for purpose in ("train", "audit"):
         folder = tmp_path / purpose
         folder.mkdir()
-        waiting = begin(folder, audit=6, open_questions=12)
+        waiting = begin(folder, audit=6, open_questions=12, price="0.5")
         path, _ = first_sheet(waiting)
         items = {str(row["item"]) for row in bought(waiting, purpose=purpose)}
         key = next(row.key for row in handed_rows(waiting) if row.item in items)
         waiting.people(keys=[key], drop=True)
-        numbers = [waiting.status()[name] for name in ("asked", "answered", "spent", "left")]
+        shown = ("asked", "answered", "spent", "left", "money")
+        numbers = [waiting.status()[name] for name in shown]
         late = waiting.answer(fill(path, keys=[key]))
         assert (late.accepted, late.late) == ({}, 1)
-        after = [waiting.status()[name] for name in ("asked", "answered", "spent", "left")]
+        after = [waiting.status()[name] for name in shown]
         told[purpose] = [numbers, after, open_rows(waiting)]
         expect_sound(play(waiting))
     assert told["train"] == told["audit"]

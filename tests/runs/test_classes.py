@@ -162,6 +162,9 @@ def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     assert {by_slot[item, 1] for item in again} == {"label"}
     assert told(made, lambda ledger: ledger.agreement()) == [], "it was another question"
     assert made.status()["spent"] == 38
+    rows = {row["id"]: row for row in made.table().rows}
+    assert {rows[item]["source"] for item in again} == {"human"}, "the later answer counts"
+    assert all(rows[item]["label"] for item in again)
     verify(made)
     made.replay()
 

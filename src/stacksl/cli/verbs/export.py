@@ -100,6 +100,7 @@ def export(
     from stacksl.api.labeling import write_labels, write_model, write_own
     from stacksl.lm.export.folder import expect_empty, read_provenance
     from stacksl.lm.export.folder import merge as merge_into
+    from stacksl.runs.items.stored import differing
     from stacksl.runs.storage.folder import shown_facts
 
     if not any(path is not None for path in (table, model, merge, task, labels)):
@@ -117,6 +118,8 @@ def export(
     if table is not None:
         with live(quiet=quiet or json) as show:
             n, blank = write_own(opened, table, encoding(show))
+        changed = differing(opened.folder.resolved().get("files", {}))
+        warn(f"{why.partition(';')[0]}: its rows have ids and texts alone" for why in changed)
         status, total = opened.status(), {"rows": n, "blank": sum(blank.values())}
         more = {"blank_by_source": dict(blank), "right": status["table"]}
         result["table"] = {"file": table, **total, **more}

@@ -30,18 +30,29 @@ def answers_by_item(
 ) -> Answers:
     """The answers that count now to each usable item, by one person each, by slot.
 
-    Those to questions that were asked after row `until` of the chain are left out.
+    Those to questions that were asked after row `until` of the chain are left out, and so is "none
+    of these" where the item was asked about again, and answered, after a class was added.
     """
     rows = [] if until is None else ledger.rows(until, only=("reserved",))
     later, answers = {(row.item, row.slot) for row in rows}, Answers()
+    reopened = _reopened(ledger)
     for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
         counts = row["state"] == "answered" and row["labeler"] not in ledger.set_aside
         counts &= (row["item"], row["slot"]) not in later
         if counts and row["purpose"] in purposes and row["item"] in spec.sources.usable:
-            index = row["answer"]
-            answer = str(row["said"]), index if isinstance(index, int) else None
-            answers.setdefault(str(row["item"]), []).append(answer)
+            item, index = str(row["item"]), row["answer"]
+            given = answers.setdefault(item, [])
+            if row["slot"] == reopened.get(item):
+                given[:] = [answer for answer in given if answer[0] != "none"]
+            given.append((str(row["said"]), index if isinstance(index, int) else None))
     return answers
+
+
+def _reopened(ledger: LedgerReader) -> dict[str, int | None]:
+    """The slot of each item that was last asked about again after a class was added."""
+    added = [row.seq for row in ledger.rows(only=("class_added",))]
+    rows = ledger.rows(added[0], only=("reserved",)) if added else ()
+    return {str(row.item): row.slot for row in rows if "again" in row.payload}
 
 
 def in_table(answers: Sequence[Verdict]) -> Verdict:

@@ -170,7 +170,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
     the purpose of one row, dropped or answered, would show otherwise. A label that an audited row
     has given back may have been bought since.
     """
-    accounts, money = ledger.accounts, None
+    accounts, money, dropped = ledger.accounts, None, 0
     spent, left = accounts.spent, accounts.left
     if done is None:
         planned = sum(table.get("audits_now", [table["audit_labels"]]))
@@ -180,7 +180,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
         money = {
             "price": int(table["price_micro"]) / MICRO,
             "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
-            "spent": accounts.spent_money / MICRO,
+            "spent": (accounts.spent_money + dropped * int(table["price_micro"])) / MICRO,
         }
     looks = [row.seq for row in ledger.rows(only=("settings",)) if "look" in row.payload]
     later = ledger.rows(looks[0], only=("answered",)) if looks else ()
