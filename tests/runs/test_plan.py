@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, prepare, run
-from stacksl.api.forecasting import forecast_of_data
+from stacksl.api.forecasting import forecast_of_data, forecast_of_run
 from stacksl.errors import SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.report.facts import Facts
@@ -19,6 +19,7 @@ from stacksl.runs.session import session
 from stacksl.runs.settings.budget import stop_rule
 
 from .conftest import class_items, pair_items
+from .people_cases import Row, begin, play, truth
 
 ITEMS, ANSWERS = class_items(300)
 BUDGET, AUDIT = 120, 30
@@ -171,3 +172,17 @@ def test_labels_held_before_the_run_take_no_item_from_the_forecast(tmp_path: Pat
 def test_a_rule_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="stop_when must be gain=G/N such as gain=0.01/100"):
         stop_rule(text)
+
+
+@pytest.mark.parametrize("every", [4, 10**6])
+def test_a_forecast_says_that_rows_of_no_class_are_left_out(every: int, tmp_path: Path) -> None:
+    def says(row: Row) -> str:
+        return "[none]" if int(row["prompt"].split()[-1]) % every == 0 else truth(row)
+
+    made = play(begin(tmp_path, count=200, budget=100, open_questions=50), says)
+    rests_on, none = forecast_of_run(made.folder)["rests_on"], 0
+    with made.ledger as ledger:
+        none = ledger.counts_by_kind()["none"]
+    words = f"; {none} of 100 answers named none of the classes: such rows are left out"
+    assert (words in rests_on) == (none > 5)
+    assert (none > 5) == (every == 4)

@@ -59,7 +59,7 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
     price = int(table["price_micro"]) if "money_micro" in table else None
     size = noted["options"], noted["most"]
     forecast = _forecast(noted["labels"], *size, price, level, reason)
-    right = noted["right"]
+    right, none = noted["right"], noted.get("none", 0)
     if right is not None and level is not None:
         forecast["rests_on"] = (
             f"{noted['labels']:,} training labels, of which the model had {100 * right:.0f}% right"
@@ -67,6 +67,11 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
             " items by the model's own probabilities"
             f"{ALONE * (promised_share(table.get('stop_when')) is not None)}"
         )
+        if none and none >= 0.05 * noted["answers"]:
+            forecast["rests_on"] += (
+                f"; {none:,} of {noted['answers']:,} answers named none of the classes: such rows"
+                " are left out of this accuracy, and an audit counts them as wrong"
+            )
     return forecast
 
 

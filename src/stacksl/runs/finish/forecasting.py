@@ -110,6 +110,8 @@ class Forecaster:
         before = [label == choice for _, label, choice in bought if choice >= 0]
         right = sum(before) / len(before) if before else None
         facts = {"labels": labels, "level": level and asdict(level), "right": right}
+        said = self.game.ledger.counts_by_kind()
+        facts |= {"none": said["none"], "answers": sum(said.values())}
         return {**facts, "options": options_of(self.spec), "most": self.spec.sources.available}
 
     def over_names(self, before: dict[str, Any], *, ended: bool) -> dict[str, Any]:
