@@ -440,3 +440,19 @@ def test_a_run_whose_function_abstains_ends_with_the_answers_there_are() -> None
     assert (found.dropped, waiting.status()["state"]) == (len(waits), "finished")
     assert waiting.status()["spent"] == answered
     waiting.replay()
+
+
+def test_answers_to_items_that_bring_their_own_are_refused() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
+    frame.to_csv("data.csv", index=False)
+    played, wrong = run(frame), ["sky"] * 90
+    for items in (frame, frame[["text"]], "data.csv", Path("data.csv"), played.read(TEXTS)):
+        with pytest.raises(DataError, match="answers are for a list of texts .* leave answers out"):
+            played.evaluate(items, wrong)
+        with pytest.raises(DataError, match="leave answers out"):
+            stacksl.run(items, wrong, out="other")
+    with pytest.raises(DataError, match="leave answers out"):
+        stacksl.run(None, wrong, out="other")
+    assert not Path("other").exists()
+    assert played.evaluate(frame.text, frame.label) == played.evaluate(frame)

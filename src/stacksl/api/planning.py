@@ -233,6 +233,7 @@ def _read_sources(
 ) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
     source, held = _places(data, test, settings)
+    intake.expect_answers_apart(None if isinstance(data, RunSpec) else data, answers)
     if isinstance(data, RunSpec):
         sources, held = data.sources.as_begun(), _path(test)
         if held is None:

@@ -14,7 +14,7 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.report.quality import AuditResult
-from stacksl.runs.items.intake import again_in_memory
+from stacksl.runs.items.intake import again_in_memory, expect_answers_apart
 from stacksl.runs.items.reading import Reading, read_again
 from stacksl.runs.items.stored import how_read
 from stacksl.runs.settings.resolve import flattened, load_plugins
@@ -173,10 +173,12 @@ class Run:
 
         Raises:
             RunError: there is no model yet.
+            DataError: it has no such items, or answers of its own and others are given.
         """
         from stacksl.lm.export.folder import read_provenance
         from stacksl.models.adapted import is_adapted
 
+        expect_answers_apart(data, answers)
         folder = self.folder
         adapted = is_adapted(folder.model)  # then no weights are loaded
         reading: Reading = read_provenance(folder.model) if adapted else self.model

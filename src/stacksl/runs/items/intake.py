@@ -282,6 +282,20 @@ def without_threshold(resolved: Resolved) -> list[str]:
     ]
 
 
+def expect_answers_apart(items: Any, answers: Any) -> None:
+    """Refuse `answers` to `items` that bring their own.
+
+    Raises:
+        DataError: there are such answers.
+    """
+    own = items is None or isinstance(items, str | Path | Dataset)
+    if answers is not None and (own or table_of(items) is not None):
+        raise DataError(
+            "answers are for a list of texts or items, since a file, a data frame or a data set has"
+            " its own: leave answers out, and name their column with columns={'label': NAME}"
+        )
+
+
 def in_memory(
     items: Any,
     answers: Any = None,
@@ -303,14 +317,11 @@ def in_memory(
     Raises:
         DataError: there is no item, ids repeat, or an answer fits no item.
     """
+    expect_answers_apart(items, answers)
     if isinstance(items, Dataset):
         return items
     table = table_of(items)
     if table is not None:
-        if answers is not None:
-            raise DataError(
-                "a data frame has its answers in a column: give columns={'label': NAME}"
-            )
         known = classes is not None
         dataset = read(table, columns=columns, classes=classes, lenient=known, without=without)
         return replace(dataset, columns=columns or {}, format=TEXTS)
