@@ -456,3 +456,18 @@ def test_answers_to_items_that_bring_their_own_are_refused() -> None:
         stacksl.run(None, wrong, out="other")
     assert not Path("other").exists()
     assert played.evaluate(frame.text, frame.label) == played.evaluate(frame)
+
+
+def test_a_run_whose_change_failed_gives_the_table_of_its_last_end() -> None:
+    truth = dict(zip(TEXTS, LABELS, strict=True))
+    played = run(TEXTS, classes=list(WORDS), labeler=lambda request: truth[request.prompt])
+    before = played.table()
+
+    def down(request: Request) -> str:
+        raise ValueError("down")
+
+    with pytest.raises(ValueError, match="down"):
+        played.change(budget=30, labeler=down)
+    assert played.status()["state"] == "failed"
+    assert played.status()["last_report"]
+    assert played.table() == before

@@ -90,7 +90,7 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
         DataError: the rows of `frame` are other items than the run's.
     """
     state, status = run.folder.read_state()["state"], run.status()
-    ended = status["last_report"] and state in ("waiting", "stopped")  # nothing is being written
+    ended = status["last_report"] and state != "running"  # nothing is being written
     if not (ended or state == "finished"):
         raise RunError(
             "expected a finished run, whose answers may all be shown, got one that is"
