@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import logging
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -184,6 +185,7 @@ def test_an_item_is_forgotten_without_a_word_of_it(said, tmp_path: Path) -> None
     as_json = json.loads(said("forget", "r", "--id", "row-000004", "--json").out)
     told_of = {"run", "name", "learned", "remains"}
     assert told_of == set(as_json)
+    assert re.search(r"Labels +10: answered 1?[0-9]\n", said("status", "r").out)
     for asked in (
         ["status", "r", "--json"],
         ["resume", "r"],

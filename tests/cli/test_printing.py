@@ -70,8 +70,8 @@ def test_the_accuracy_says_how_open_items_count(still: int, measures: str, told:
 
 
 def test_what_became_of_the_labels_adds_up() -> None:
-    result = {"state": "finished", "spent": 160, "budget": 160, "asked": 110, "answered": 109}
-    assert ls._labels({**result, "measuring": 50, "left": 0}) == (
+    result = {"state": "finished", "resume": None, "spent": 160, "budget": 160, "asked": 110}
+    assert ls._labels({**result, "answered": 109, "measuring": 50, "left": 0}) == (
         "160 of 160 bought, 109 learned, 1 not learned (no candidate named, or a second answer),"
         " 50 only to measure, 0 left"
     )

@@ -156,7 +156,7 @@ def _summary(run: Run, result: Mapping[str, Any]) -> str:
 
 def _labels(result: Mapping[str, Any]) -> str:
     """The spent budget; an answer without a label is paid, but not learned."""
-    if result["state"] != "finished":
+    if result["state"] != "finished" or result["resume"]:  # or its results were deleted
         return labels_so_far(result)
     measuring = result["measuring"]
     unlearned = result["spent"] - measuring - result["answered"]
