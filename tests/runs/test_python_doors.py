@@ -381,7 +381,7 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         ({"labeler": lambda request: True}, LabelerError, "got a bool that is none of them"),
         ({"progress": True}, SettingsError, "progress should be a function"),
         ({"classes": ["one"]}, DataError, "two or more different classes"),
-        ({"classes": ["sky", "beach"]}, DataError, "the label of row 2"),
+        ({"classes": ["sky", "beach"]}, DataError, "got .forest. in row 2"),
         ({"features": ROWS, "test": (TEXTS, LABELS)}, SettingsError, "Run.evaluate"),
     ],
 )
@@ -471,3 +471,31 @@ def test_a_run_whose_change_failed_gives_the_table_of_its_last_end() -> None:
     assert played.status()["state"] == "failed"
     assert played.status()["last_report"]
     assert played.table() == before
+
+
+def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
+    played, upper = run(TEXTS, LABELS), frame.assign(label=frame.label.str.upper())
+    frame.to_csv("data.csv", index=False)
+    upper.to_csv("upper.csv", index=False)
+    Path("classes.txt").write_text("Beaches\nsea\n", encoding="utf-8")
+    near = r"'BEACH' in row 1, did you mean 'beach'\?"
+    none = r"has labels, but none of them is one of the {} classes \({}"
+    for items in (upper, "upper.csv"):
+        with pytest.raises(DataError, match=none.format(3, near) + ".*to compare the rows"):
+            played.evaluate(items)
+        with pytest.raises(DataError, match="the test set .* " + none.format(3, "'BEACH' in row")):
+            stacksl.run(frame, test=items, out="other")
+    with pytest.raises(DataError, match="a label should be the name of one of the 3 .*got " + near):
+        played.evaluate(TEXTS, [label.upper() for label in LABELS])
+    for items, given in ((frame, ["Beaches", "sea"]), ("data.csv", "classes.txt")):
+        with pytest.raises(
+            DataError, match=none.format(2, "'beach' in row 1, did you mean 'Beaches'")
+        ):
+            stacksl.run(items, classes=given, out="other")
+    assert not Path("other").exists()
+    blank = frame.assign(label="", text=[f"{text} again" for text in TEXTS])
+    assert "told_after" in played.evaluate(blank)
+    people = stacksl.run(upper, classes=[*WORDS], labeler="file", annotators="ann", out="other")
+    assert people.status()["state"] == "waiting"

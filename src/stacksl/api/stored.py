@@ -273,7 +273,7 @@ class Run:
         folder, run = self.folder, {"run": str(self.path)}
         dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)
-        if not dataset.answers and not dataset.unknown:
+        if not (dataset.answers or dataset.unknown or dataset.other_labels):
             with self.ledger as ledger:
                 return {**run, **watch(RunSpec.open(folder), ledger, model, dataset, progress)}
         if {"confidence", "source"} <= {*dataset.unused}:

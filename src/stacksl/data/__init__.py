@@ -1,6 +1,6 @@
 """Files to (items, answers), and back."""
 
-from stacksl.data.checking import check, columns_line, overlap, set_aside
+from stacksl.data.checking import check, columns_line, expect_classes, overlap, set_aside, strange
 from stacksl.data.classes import Classes, read_classes
 from stacksl.data.dataset import Dataset, Layout, Rejected
 from stacksl.data.reading import as_written, read, rows_of
@@ -17,6 +17,7 @@ __all__ = [
     "as_written",
     "check",
     "columns_line",
+    "expect_classes",
     "expect_other",
     "kind_of_table",
     "overlap",
@@ -25,6 +26,7 @@ __all__ = [
     "rows_of",
     "sample",
     "set_aside",
+    "strange",
     "table_of",
     "write_table",
 ]

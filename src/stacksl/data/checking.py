@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import islice
 
 from stacksl.data.columns import find
 from stacksl.data.dataset import Dataset
 from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table
-from stacksl.data.values import listed, named, normal, one_line
+from stacksl.data.values import is_missing, listed, named, normal, one_line
+from stacksl.errors import DataError
 from stacksl.types import Item
 
 _SHOWN = 20  # rejected rows that are listed one by one
@@ -66,6 +69,37 @@ def set_aside(dataset: Dataset) -> Iterator[str]:
         yield f"and {more:,} more rows set aside"
 
 
+# --- labels that are no class ------------------------------------------------------------------
+
+
+def strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
+    """Some of the labels that are no class, with their rows and the nearest class."""
+    first_rows: dict[str, str] = {}
+    for name, label in unknown.items():
+        first_rows.setdefault(label, name)
+    examples, folded = [], {name.casefold(): name for name in classes}
+    for label, name in islice(first_rows.items(), 3):
+        near = get_close_matches(label.casefold(), folded, n=1)
+        hint = f", did you mean '{folded[near[0]]}'?" if near else ""
+        examples.append(f"'{label}' in {name}{hint}")
+    return one_line("; ".join(examples))
+
+
+def expect_classes(dataset: Dataset, what: str, otherwise: str = "") -> None:
+    """Check that one of the labels of a data set is a class, if it has labels.
+
+    Raises:
+        DataError: none is; `what` the data set is, and what to do `otherwise` than correct them.
+    """
+    labels = dataset.unknown or dataset.other_labels
+    if labels and not dataset.answers and dataset.classes is not None:
+        raise DataError(
+            f"{what} has labels, but none of them is one of the {len(dataset.classes)} classes"
+            f" ({strange(labels, dataset.classes)}): correct the labels or the classes, or name"
+            f" another column with --label-column{otherwise}"
+        )
+
+
 # --- what is odd but can be used -------------------------------------------------------------
 
 
@@ -96,10 +130,22 @@ def warnings_of(
         yield from _of_classes(dataset, table, shape)
 
 
+def other_label(table: Table, shape: Shape) -> str | None:
+    """The column that is named as the label and not read as it, if none is."""
+    if shape.name != "classes" or "label" in shape.columns:
+        return None
+    return find("label", [c for c in table.columns if c not in shape.columns.values()])
+
+
+def labels_in(column: str | None, table: Table) -> dict[str, str]:
+    """The labels that a column has in the first rows, by the number of the row."""
+    cells = {row.number: row.values.get(column) for row in table.head} if column else {}
+    return {f"row {n}": str(cell) for n, cell in cells.items() if not is_missing(cell)}
+
+
 def _of_classes(dataset: Dataset, table: Table, shape: Shape) -> Iterator[str]:
-    label = shape.columns.get("label")
-    rival = find("label", [c for c in table.columns if c not in shape.columns.values()])
-    if label is None and rival is not None:
+    rival = other_label(table, shape)
+    if rival is not None:
         yield f"'{rival}' is not read as the label: it holds none of the known classes"
     classes = dataset.classes or ()
     folded = Counter(normal(name) for name in classes)

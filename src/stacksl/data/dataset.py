@@ -66,6 +66,8 @@ class Dataset:
         unknown: item id to a label outside `classes`; such items have no answer (only where
             `read` was given classes and is lenient).
         layout: where the rows are in the file.
+        other_labels: labels of the first rows in a column that is named as the label and not read,
+            as none of them is a class.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Dataset:
     unused: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
     layout: Layout = AS_USUAL
+    other_labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def total(self) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.core.heads.abstaining import Threshold
-from stacksl.data import Dataset
+from stacksl.data import Dataset, expect_classes
 from stacksl.errors import DataError
 from stacksl.models.audit import Audited
 from stacksl.models.metrics import calibration_bins, macro_f1, wilson
@@ -133,6 +133,9 @@ def evaluate(
             f"the candidates of {dataset.name} should be the model's {len(model.classes)} classes"
             " in their order, but are others: give items with the same candidates"
         )
+    expect_classes(
+        dataset, f"the data '{dataset.name}'", ", or leave the labels out to compare the rows"
+    )
     if dataset.unlabeled:
         named = "label" in dataset.columns or dataset.classes is None
         hint = "" if named else " (no column has a label of this run: see --label-column)"
@@ -140,12 +143,6 @@ def evaluate(
             f"to evaluate, every row of {dataset.name} should have an answer, but"
             f" {dataset.unlabeled} of {dataset.total} have none{hint}: label them, leave them"
             " out, use `stacksl predict`, or give rows without any to compare them with the run"
-        )
-    if dataset.unknown and not dataset.answers:
-        column = dataset.columns.get("label", "label")
-        raise DataError(
-            f"none of the {len(dataset.unknown):,} labels of {dataset.name} in '{column}' is a"
-            " class of this run: name the column of the labels with --label-column"
         )
     limit = getattr(model, "abstaining", None)
     evaluation = judge(model.policies(dataset.items, progress), dataset)

@@ -9,11 +9,11 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from stacksl.data import Dataset, Layout, overlap, read, table_of
+from stacksl.data import Dataset, Layout, overlap, read, strange, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError
-from stacksl.runs.items.reading import Reading, given_classes, named_columns, strange
+from stacksl.runs.items.reading import Reading, given_classes, named_columns
 from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.fields import Gate
 from stacksl.runs.settings.resolve import Resolved
@@ -431,8 +431,8 @@ def _index_of(label: object, place: Mapping[str, int], row: int) -> int:
     if isinstance(label, Integral) and 0 <= int(label) < len(place):
         return int(label)
     raise DataError(
-        f"the label of row {row} should be the name of one of the {len(place)} classes or its index"
-        f" from 0, got another {type(label).__name__}"
+        f"a label should be the name of one of the {len(place)} classes or its index from 0, got"
+        f" {strange({f'row {row}': str(label)}, [*place])}"
     )
 
 

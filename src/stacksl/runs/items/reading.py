@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from stacksl.data import Classes, Dataset, Layout, read, read_classes
-from stacksl.data.values import one_line
+from stacksl.data import Classes, Dataset, Layout, expect_classes, read, read_classes, strange
 from stacksl.errors import DataError
 from stacksl.report.wording import plural
 from stacksl.runs.settings.fields import Settings
@@ -55,8 +52,9 @@ def answered(test: Dataset) -> Dataset:
     """`test`, where every item has an answer.
 
     Raises:
-        DataError: some have none.
+        DataError: some have none, or no answer is one of the classes.
     """
+    expect_classes(test, f"the test set {test.name}")
     if test.unlabeled:
         raise DataError(
             f"the test set {test.name} should have an answer in every row, but has none in"
@@ -81,23 +79,11 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
             f" ({strange(owned.unknown, train.classes)}): correct them, or name those classes with"
             " --classes"
         )
+    expect_classes(owned, f"the file of owned labels {Path(source).name}")
     if not owned.answers:
         raise DataError(f"no row of the file of owned labels {Path(source).name} has a label")
     held = tuple(item for item in owned.items if item.id in owned.answers)
     return replace(owned, items=held)
-
-
-def strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
-    """Some of the labels that are no class, with their rows and the nearest class."""
-    first_rows: dict[str, str] = {}
-    for name, label in unknown.items():
-        first_rows.setdefault(label, name)
-    examples = []
-    for label, name in islice(first_rows.items(), 3):
-        near = get_close_matches(label, classes, n=1)
-        hint = f", did you mean '{near[0]}'?" if near else ""
-        examples.append(f"'{label}' in {name}{hint}")
-    return one_line("; ".join(examples))
 
 
 def given_classes(settings: Settings) -> Classes | None:

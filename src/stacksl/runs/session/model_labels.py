@@ -18,7 +18,7 @@ import numpy as np
 
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.rng import generator
-from stacksl.data import Dataset
+from stacksl.data import Dataset, strange
 from stacksl.errors import DataError, SettingsError, StackslError
 from stacksl.labelers.chat.calls import Calls
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, address, is_loopback
@@ -39,7 +39,7 @@ from stacksl.lm.loading import open_base
 from stacksl.models.metrics import wilson
 from stacksl.report.wording import MICRO, money, plural
 from stacksl.runs.items.corpus import Role
-from stacksl.runs.items.reading import read_like, strange
+from stacksl.runs.items.reading import read_like
 from stacksl.runs.loop.game import Examples
 from stacksl.runs.session.language import choices_of
 from stacksl.runs.settings.budget import micro_units

@@ -15,6 +15,7 @@ import numpy as np
 from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator, unforeseen
+from stacksl.data import expect_classes
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap, GivenFeatures, make_features
 from stacksl.features.given import release_rows
@@ -229,6 +230,7 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
     if asks_local(settings):
         expect_local(settings)
     elif settings.labeler != FILE and not asks_model(settings):
+        expect_classes(sources.pool, f"the data '{sources.pool.name}'")
         _registered(settings, sources)
 
 
