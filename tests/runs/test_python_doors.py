@@ -480,7 +480,7 @@ def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
     frame.to_csv("data.csv", index=False)
     upper.to_csv("upper.csv", index=False)
     Path("classes.txt").write_text("Beaches\nsea\n", encoding="utf-8")
-    near = r"'BEACH' in row 1, did you mean 'beach'\?"
+    near = r"'BEACH' in row 1( of 'label')?, did you mean 'beach'\?"
     none = r"has labels, but none of them is one of the {} classes \({}"
     for items in (upper, "upper.csv"):
         with pytest.raises(DataError, match=none.format(3, near) + ".*to compare the rows"):
@@ -491,7 +491,7 @@ def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
         played.evaluate(TEXTS, [label.upper() for label in LABELS])
     for items, given in ((frame, ["Beaches", "sea"]), ("data.csv", "classes.txt")):
         with pytest.raises(
-            DataError, match=none.format(2, "'beach' in row 1, did you mean 'Beaches'")
+            DataError, match=none.format(2, "'beach' in row 1 of 'label', did you mean 'Beaches'")
         ):
             stacksl.run(items, classes=given, out="other")
     assert not Path("other").exists()

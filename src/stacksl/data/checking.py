@@ -130,22 +130,20 @@ def warnings_of(
         yield from _of_classes(dataset, table, shape)
 
 
-def other_label(table: Table, shape: Shape) -> str | None:
-    """The column that is named as the label and not read as it, if none is."""
-    if shape.name != "classes" or "label" in shape.columns:
-        return None
-    return find("label", [c for c in table.columns if c not in shape.columns.values()])
-
-
-def labels_in(column: str | None, table: Table) -> dict[str, str]:
-    """The labels that a column has in the first rows, by the number of the row."""
-    cells = {row.number: row.values.get(column) for row in table.head} if column else {}
-    return {f"row {n}": str(cell) for n, cell in cells.items() if not is_missing(cell)}
+def other_labels(table: Table, shape: Shape) -> dict[str, str]:
+    """The labels of the first rows in the column that is named as the label, if none is read."""
+    rest = [c for c in table.columns if c not in shape.columns.values()]
+    rival = (
+        find("label", rest) if shape.name == "classes" and "label" not in shape.columns else None
+    )
+    cells = {row.number: row.values.get(rival) for row in table.head} if rival else {}
+    return {f"row {n} of '{rival}'": str(c) for n, c in cells.items() if not is_missing(c)}
 
 
 def _of_classes(dataset: Dataset, table: Table, shape: Shape) -> Iterator[str]:
-    rival = other_label(table, shape)
-    if rival is not None:
+    label = shape.columns.get("label")
+    rival = find("label", [c for c in table.columns if c not in shape.columns.values()])
+    if label is None and rival is not None:
         yield f"'{rival}' is not read as the label: it holds none of the known classes"
     classes = dataset.classes or ()
     folded = Counter(normal(name) for name in classes)

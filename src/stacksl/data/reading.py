@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stacksl.data.checking import labels_in, other_label, warnings_of
+from stacksl.data.checking import other_labels, warnings_of
 from stacksl.data.columns import check_roles, guess_id, is_plain_id, usual_columns
 from stacksl.data.dataset import AS_USUAL, Dataset, Layout, Rejected
 from stacksl.data.files import container_of, encoding_of, head_of, stem
@@ -111,7 +111,7 @@ def read(
         unused=tuple(column for column in table.columns if column not in read_columns),
         unknown=reader.unknown,
         layout=layout,
-        other_labels=labels_in(other_label(table, shape), table),
+        other_labels=other_labels(table, shape),
     )
     if not lenient or not dataset.items:
         _expect_enough(dataset, "the data" if isinstance(path, Table) else f"'{path}'")
