@@ -24,8 +24,17 @@ class Model:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads sleep
         self.session = onnxruntime.InferenceSession(Path(folder, "model.onnx"), options)
 
-    def probabilities(self, texts: list[str]) -> Any:
-        """One row for each text and one column for each class."""
+    def probabilities(self, data: Any) -> Any:
+        """One row for each text and one column for each class; `data` as for `predict`."""
+        if hasattr(data, "columns"):
+            data = data["text"] if "text" in data.columns else None
+        texts = [data] if isinstance(data, str) or not hasattr(data, "__iter__") else [*data]
+        for number, text in enumerate(texts, 1):
+            if not isinstance(text, str):
+                raise ValueError(
+                    "expected a text, a list of texts, or a frame with texts in its column 'text',"
+                    f" got {text!r:.40} in place of text {number}: give a text, or leave it out"
+                )
         texts = [str.encode(text, "utf-8", "replace").decode("utf-8") for text in texts]
         probabilities = np.zeros((len(texts), len(self.classes)))
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))  # little padding
@@ -41,8 +50,7 @@ class Model:
     def predict(self, data: Any) -> list[dict[str, Any]]:
         """The best class of each text: of one, of a list, or of the column `text` of a frame."""
         rows, least = [], self.about["abstain_below"]
-        texts = data["text"] if hasattr(data, "columns") else data
-        for policy in self.probabilities([texts] if isinstance(texts, str) else [*texts]):
+        for policy in self.probabilities(data):
             best = int(policy.argmax())
             row = {"choice": self.classes[best], "index": best, "probability": float(policy[best])}
             rows.append(row if least is None else {**row, "abstain": row["probability"] < least})
