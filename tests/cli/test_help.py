@@ -123,6 +123,7 @@ def test_every_setting_is_described_and_listed(stacksl) -> None:
         ),
         (["--reading", "literal"], "--reading is not an option: give --set gate.reading=literal"),
         (["--batch", "3"], "--batch is not an option: it is called --open-questions"),
+        (["--budget"], "option '--budget' requires an argument; see `stacksl --help`"),
         (["--kappa"], "--kappa is not an option: give --set gate.kappa=VALUE"),
     ],
 )

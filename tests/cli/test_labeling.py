@@ -154,6 +154,16 @@ def test_from_stdin_to_stdout(folder, new, capfdbinary, monkeypatch) -> None:
     assert [row["source"] for row in rows] == ["model", "", "model"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [(b"", "standard input is empty"), (b"text\n", "standard input has a header but no rows")],
+)
+def test_standard_input_is_named_as_such(folder, capsys, monkeypatch, lines, sentence) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert call(["predict", "runs/first", "-", "--quiet"]) == 2
+    assert capsys.readouterr().err.startswith(f"stacksl: {sentence}")
+
+
 def test_plain_lines_from_stdin(folder, capfdbinary, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sand, and more\n\nwave\n")))
     assert call(["predict", "runs/first", "-", "--out", "-", "--quiet"]) == 0

@@ -264,3 +264,8 @@ def test_damaged_utf_16_is_one_sentence(tmp_path: Path) -> None:
     path.write_bytes("text,label\na,b\nc,d\n".encode("utf-16") + b"x")
     with pytest.raises(DataError, match="is damaged UTF-16: save it as UTF-8"):
         read(path)
+
+
+def test_a_cell_that_no_workbook_holds_is_refused_with_another_name(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"32,767 characters .*: give the file a name that ends"):
+        write_table(tmp_path / "a.xlsx", ["text"], [{"text": "a" * 40_000}])

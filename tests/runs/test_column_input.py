@@ -41,7 +41,11 @@ def with_values(values: list[str]) -> list[dict[str, str]]:
             "'gpt' is the same as the answers in every row",
         ),
         ({"mode": "stream"}, None, "model_labels needs a pool"),
-        ({"stop_when": "gain=0.01/100"}, None, "stop_when needs a forecast"),
+        (
+            {"stop_when": "gain=0.01/100"},
+            None,
+            "stop_when needs a forecast, .* not those that judge a column",
+        ),
         ({"stop_when": "accuracy=0.8"}, None, "stop_when with an accuracy refits .* a column"),
         ({"budget": None, "audit": 0}, None, "the budget must be above 0"),
         ({"budget": 30}, None, "within the budget, but 40 of a budget of 30 .* give at most 30"),

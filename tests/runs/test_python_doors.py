@@ -499,3 +499,9 @@ def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
     assert "told_after" in played.evaluate(blank)
     people = stacksl.run(upper, classes=[*WORDS], labeler="file", annotators="ann", out="other")
     assert people.status()["state"] == "waiting"
+
+
+def test_the_name_of_a_labeler_is_for_change() -> None:
+    played = run(TEXTS, LABELS)
+    with pytest.raises(SettingsError, match=r"got the name 'oracle': `change\(labeler='oracle'\)`"):
+        played.resume(labeler="oracle")  # type: ignore[arg-type]

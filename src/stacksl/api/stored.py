@@ -333,6 +333,11 @@ class Run:
         from stacksl.runs.session.language import expect_room
         from stacksl.runs.session.session import Session
 
+        if isinstance(labeler, str):
+            raise SettingsError(
+                "labeler should be the object or the function that answers this run, got the name"
+                f" '{labeler}': `change(labeler='{labeler}')` gives the run another labeler"
+            )
         if self._finished():
             return self
         with self.folder.locked(inside=True):

@@ -214,7 +214,7 @@ def _refuse_setting(option: str, words: list[str]) -> None:
     from stacksl.runs.settings.resolve import named
 
     name = next(iter(named(option.lstrip("-").replace("-", "_"))), None)
-    if name is None:
+    if name is None or (name in FLAGS and option == f"--{FLAGS[name].word}"):  # it lacks a value
         return
     if name in FLAGS:
         raise SettingsError(f"{option} is not an option: it is called --{FLAGS[name].word}")

@@ -124,7 +124,7 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
     ):
         raise DataError(
             f"a workbook takes at most {_ROWS:,} rows and {_CELL:,} characters a cell, and these"
-            " are more: give --out a name that ends in .csv"
+            " are more: give the file a name that ends in .csv"
         )
     sheet.append([cell(name) for name in columns])
     for row in rows:

@@ -17,7 +17,7 @@ from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.cli.verbs.run import begin, with_header, word
 from stacksl.engine import on_ray
-from stacksl.errors import SettingsError
+from stacksl.errors import DataError, SettingsError
 from stacksl.report.wording import count, excerpt, percent, plural
 
 if TYPE_CHECKING:
@@ -284,7 +284,11 @@ def _named(file: str) -> Iterator[str]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "stdin"
         path.write_bytes(sys.stdin.buffer.read())
-        yield str(path)
+        try:
+            yield str(path)
+        except DataError as fault:
+            said = str(fault).replace(f"the file '{path}'", "standard input")
+            raise DataError(said.replace(f"'{path}'", "standard input")) from fault
 
 
 VERBS = (evaluate, predict)

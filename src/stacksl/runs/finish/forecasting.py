@@ -239,7 +239,8 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
         )
     if kind == "gain" and known_of(settings, data) is None:
         raise SettingsError(
-            "stop_when needs a forecast, which only files with fixed classes have: give a budget"
+            "stop_when needs a forecast, which only runs have that train a linear model for fixed"
+            " classes, and not those that judge a column of labels: give a budget"
         )
 
 
