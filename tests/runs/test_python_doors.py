@@ -505,3 +505,15 @@ def test_the_name_of_a_labeler_is_for_change() -> None:
     played = run(TEXTS, LABELS)
     with pytest.raises(SettingsError, match=r"got the name 'oracle': `change\(labeler='oracle'\)`"):
         played.resume(labeler="oracle")  # type: ignore[arg-type]
+
+
+def test_the_table_of_features_of_ones_own_has_the_stored_rows() -> None:
+    played = run(TEXTS, LABELS, features=7.0 * ROWS, audit="5")
+    rows = stacksl.Run.open("run").table().rows
+    said = [*played.predict(TEXTS, features=7.0 * ROWS)]
+    assert {row["source"] for row in rows} == {"human", "model"}
+    for row, expected in zip(rows, said, strict=True):
+        if row["source"] == "model":
+            assert row["label"] == expected["choice"]
+            assert row["confidence"] == pytest.approx(expected["probability"], abs=2e-6)
+    assert call(["export", "run", "--table", "out.csv", "--quiet"]) == 0

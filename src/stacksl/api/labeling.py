@@ -14,6 +14,7 @@ import numpy as np
 
 from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_table
 from stacksl.errors import DataError, RunError, SettingsError
+from stacksl.features.given import GIVEN
 from stacksl.report.wording import MICRO
 from stacksl.runs.finish.answers import EVERY, answers_by_item, in_table
 from stacksl.runs.items.intake import again_in_memory
@@ -108,8 +109,19 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
         for id, cells in by_model(replace(run, path=other).model, kept, progress).items():
             known[id] |= cells if cells["label"] == known[id]["label"] else {}
     asked = [item for _, item in rows if item is not None and item.id not in known]
-    known = {**by_model(run.model, asked, progress), **known}
+    known = {**by_model(_own_model(run, spec), asked, progress), **known}
     return _labeled(columns, rows, known) if frame is None else own_rows(spec, frame, known, PREFIX)
+
+
+def _own_model(run: Run, spec: RunSpec) -> Any:
+    """The model of a run, with the stored features of its items if they were given as an array."""
+    from stacksl.runs.session.setup import features_again
+
+    model: Any = run.model
+    if spec.settings.features == GIVEN:
+        ids = [item.id for item in spec.dataset.items]
+        model = replace(model, features=model.features.with_made(ids, features_again(spec)))
+    return model
 
 
 def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], before: str) -> Any:

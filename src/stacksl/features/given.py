@@ -64,6 +64,12 @@ class GivenFeatures:
         copy._columns, copy._scale = self._columns, self._scale
         return copy
 
+    def with_made(self, ids: Sequence[str], block: Any) -> GivenFeatures:
+        """This map with the rows of the items `ids` that it has made already, a `SharedBlock`."""
+        copy = self.with_rows(ids, block.h[:, :-1] / (np.sqrt(1.0 - _BIAS**2) * _BELOW))
+        copy._scale = 1.0
+        return copy
+
     def fit(self, items: Sequence[Item]) -> None:
         """Take the scale from the rows of `items`."""
         self._columns = self._rows.shape[1]
