@@ -483,7 +483,7 @@ def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
     near = r"'BEACH' in row 1( of 'label')?, did you mean 'beach'\?"
     none = r"has labels, but none of them is one of the {} classes \({}"
     for items in (upper, "upper.csv"):
-        with pytest.raises(DataError, match=none.format(3, near) + ".*to compare the rows"):
+        with pytest.raises(DataError, match=none.format(3, near) + ".*or leave out all labels"):
             played.evaluate(items)
         with pytest.raises(DataError, match="the test set .* " + none.format(3, "'BEACH' in row")):
             stacksl.run(frame, test=items, out="other")
@@ -494,6 +494,9 @@ def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
             DataError, match=none.format(2, "'beach' in row 1 of 'label', did you mean 'Beaches'")
         ):
             stacksl.run(items, classes=given, out="other")
+    upper.rename(columns={"label": "topic"}).to_csv("owned.csv", index=False)
+    with pytest.raises(DataError, match="the file of owned labels owned.csv has labels, but none"):
+        stacksl.run(TEXTS, LABELS, owned="owned.csv", out="other")
     assert not Path("other").exists()
     blank = frame.assign(label="", text=[f"{text} again" for text in TEXTS])
     assert "told_after" in played.evaluate(blank)

@@ -21,6 +21,7 @@ from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
 from stacksl.runs.loop.linear_trainer import DOUBT
+from stacksl.runs.session.setup import features_again
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import FACTS, anchors, read_facts, sealed, shown_facts
 from stacksl.runs.storage.status import evaluated
@@ -109,19 +110,12 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
         for id, cells in by_model(replace(run, path=other).model, kept, progress).items():
             known[id] |= cells if cells["label"] == known[id]["label"] else {}
     asked = [item for _, item in rows if item is not None and item.id not in known]
-    known = {**by_model(_own_model(run, spec), asked, progress), **known}
-    return _labeled(columns, rows, known) if frame is None else own_rows(spec, frame, known, PREFIX)
-
-
-def _own_model(run: Run, spec: RunSpec) -> Any:
-    """The model of a run, with the stored features of its items if they were given as an array."""
-    from stacksl.runs.session.setup import features_again
-
     model: Any = run.model
-    if spec.settings.features == GIVEN:
+    if spec.settings.features == GIVEN:  # those of its own items are stored
         ids = [item.id for item in spec.dataset.items]
         model = replace(model, features=model.features.with_made(ids, features_again(spec)))
-    return model
+    known = {**by_model(model, asked, progress), **known}
+    return _labeled(columns, rows, known) if frame is None else own_rows(spec, frame, known, PREFIX)
 
 
 def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], before: str) -> Any:

@@ -69,9 +69,6 @@ def set_aside(dataset: Dataset) -> Iterator[str]:
         yield f"and {more:,} more rows set aside"
 
 
-# --- labels that are no class ------------------------------------------------------------------
-
-
 def strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
     """Some of the labels that are no class, with their rows and the nearest class."""
     first_rows: dict[str, str] = {}
@@ -86,10 +83,10 @@ def strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
 
 
 def expect_classes(dataset: Dataset, what: str, otherwise: str = "") -> None:
-    """Check that one of the labels of a data set is a class, if it has labels.
+    """Check that a label of the data set, which is `what`, is a class, if it has labels.
 
     Raises:
-        DataError: none is; `what` the data set is, and what to do `otherwise` than correct them.
+        DataError: none is; `otherwise` ends the sentence with what else can be done.
     """
     labels = dataset.unknown or dataset.other_labels
     if labels and not dataset.answers and dataset.classes is not None:
@@ -133,9 +130,7 @@ def warnings_of(
 def other_labels(table: Table, shape: Shape) -> dict[str, str]:
     """The labels of the first rows in the column that is named as the label, if none is read."""
     rest = [c for c in table.columns if c not in shape.columns.values()]
-    rival = (
-        find("label", rest) if shape.name == "classes" and "label" not in shape.columns else None
-    )
+    rival = None if "label" in shape.columns else find("label", rest)
     cells = {row.number: row.values.get(rival) for row in table.head} if rival else {}
     return {f"row {n} of '{rival}'": str(c) for n, c in cells.items() if not is_missing(c)}
 

@@ -66,8 +66,7 @@ class Dataset:
         unknown: item id to a label outside `classes`; such items have no answer (only where
             `read` was given classes and is lenient).
         layout: where the rows are in the file.
-        other_labels: labels of the first rows in a column that is named as the label and not read,
-            as none of them is a class.
+        other_labels: of the first rows, in a column named as the label of which none is a class.
     """
 
     name: str

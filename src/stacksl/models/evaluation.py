@@ -133,15 +133,11 @@ def evaluate(
             f"the candidates of {dataset.name} should be the model's {len(model.classes)} classes"
             " in their order, but are others: give items with the same candidates"
         )
-    expect_classes(
-        dataset, f"the data '{dataset.name}'", ", or leave the labels out to compare the rows"
-    )
+    expect_classes(dataset, f"the data '{dataset.name}'", ", or leave out all labels to compare")
     if dataset.unlabeled:
-        named = "label" in dataset.columns or dataset.classes is None
-        hint = "" if named else " (no column has a label of this run: see --label-column)"
         raise DataError(
             f"to evaluate, every row of {dataset.name} should have an answer, but"
-            f" {dataset.unlabeled} of {dataset.total} have none{hint}: label them, leave them"
+            f" {dataset.unlabeled} of {dataset.total} have none: label them, leave them"
             " out, use `stacksl predict`, or give rows without any to compare them with the run"
         )
     limit = getattr(model, "abstaining", None)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +15,7 @@ from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.cli.verbs.run import begin, with_header, word
 from stacksl.engine import on_ray
-from stacksl.errors import DataError, SettingsError
+from stacksl.errors import SettingsError
 from stacksl.report.wording import count, excerpt, percent, plural
 
 if TYPE_CHECKING:
@@ -206,6 +204,7 @@ def predict(
     """
     from stacksl.api.parts import in_parts, label_parts
     from stacksl.data import TABLES, expect_other, kind_of_table
+    from stacksl.runs.items.sources import STDIN, stdin_copied
 
     on_ray(engine)
     if in_parts(file):
@@ -222,7 +221,7 @@ def predict(
     if out is not None and out != "-":  # before the work
         kind_of_table(out)
         expect_other(out, [file, *opened.folder.resolved().get("files", {})])
-    with _named(file) as path:
+    with stdin_copied() if file == STDIN else nullcontext(file) as path:
         dataset = with_header(context, lambda: opened.read(path, given=options.reading(context)))
         _predict(opened, path, dataset, out, right, json, quiet)
 
@@ -273,22 +272,6 @@ def _put_out(table: Labeled, out: str, kind: str, about: dict[str, Any], json: b
     result = {**about, "file": out, "n": n, "columns": table.columns}
     left = f", {count(blank)} of them blank, {TO_PERSON}" * bool(blank)
     print(as_json(result) if json else f"{plural(n, 'row')} with labels in {out}{left}")
-
-
-@contextmanager
-def _named(file: str) -> Iterator[str]:
-    """The path of a file that can be read twice: stdin (`-`) is copied to one."""
-    if file != "-":
-        yield file
-        return
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "stdin"
-        path.write_bytes(sys.stdin.buffer.read())
-        try:
-            yield str(path)
-        except DataError as fault:
-            said = str(fault).replace(f"the file '{path}'", "standard input")
-            raise DataError(said.replace(f"'{path}'", "standard input")) from fault
 
 
 VERBS = (evaluate, predict)

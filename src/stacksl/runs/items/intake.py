@@ -283,12 +283,8 @@ def without_threshold(resolved: Resolved) -> list[str]:
 
 
 def expect_answers_apart(items: Any, answers: Any) -> None:
-    """Refuse `answers` to `items` that bring their own.
-
-    Raises:
-        DataError: there are such answers.
-    """
-    own = items is None or isinstance(items, str | Path | Dataset)
+    """Refuse `answers` to `items` that bring their own, with a `DataError`."""
+    own = isinstance(items, str | Path | Dataset | None)
     if answers is not None and (own or table_of(items) is not None):
         raise DataError(
             "answers are for a list of texts or items, since a file, a data frame or a data set has"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, starmap
@@ -259,9 +260,20 @@ def load(
 
 
 def of_stdin(settings: Settings, classes: Classes | None) -> Dataset:
-    """The items of standard input, which is read to its end, as a file is."""
+    """The items of standard input, as of a file."""
+    with stdin_copied() as path:
+        return replace(read_first(path, settings, classes), name="stdin")
+
+
+@contextmanager
+def stdin_copied() -> Iterator[str]:
+    """The path of a private copy of standard input, which is read to its end."""
     with TemporaryDirectory(prefix="stacksl-") as folder:  # private, as mkdtemp makes it
         path = Path(folder) / "stdin"
         if not path.write_bytes(sys.stdin.buffer.read()):
             raise DataError("standard input is empty: expected rows, such as lines of a CSV file")
-        return replace(read_first(str(path), settings, classes), name="stdin")
+        try:
+            yield str(path)
+        except DataError as fault:
+            fault.args = (str(fault).replace(f"'{path}'", "standard input"), *fault.args[1:])
+            raise
