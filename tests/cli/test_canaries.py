@@ -136,7 +136,7 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
     (tmp_path / "strange.csv").write_text(table(("text", "topic"), strange), encoding="utf-8")
     (tmp_path / "own.jsonl").write_text(lines(), encoding="utf-8")
     words = ["run", "data.csv", "--budget", "10", "--out"]
-    assert "9 items" in said(*words, "s", "--test", "strange.csv").err
+    assert "but none of them is one" in said(*words, "s", "--test", "strange.csv").err
     made = said(*words, "r", "--test", "test.csv")
     assert made.code == 0, made
     assert "2 classes differ only in case" in made.err

@@ -69,8 +69,8 @@ def set_aside(dataset: Dataset) -> Iterator[str]:
         yield f"and {more:,} more rows set aside"
 
 
-def strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
-    """Some of the labels that are no class, with their rows and the nearest class."""
+def strange(unknown: Mapping[str, str], classes: Sequence[str], *, quoted: bool = True) -> str:
+    """Some rows whose label is no class, with the nearest; labels like none only if `quoted`."""
     first_rows: dict[str, str] = {}
     for name, label in unknown.items():
         first_rows.setdefault(label, name)
@@ -78,7 +78,7 @@ def strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
     for label, name in islice(first_rows.items(), 3):
         near = get_close_matches(label.casefold(), folded, n=1)
         hint = f", did you mean '{folded[near[0]]}'?" if near else ""
-        examples.append(f"'{label}' in {name}{hint}")
+        examples.append(f"'{label}' in {name}{hint}" if near or quoted else name)
     return one_line("; ".join(examples))
 
 
@@ -92,8 +92,8 @@ def expect_classes(dataset: Dataset, what: str, otherwise: str = "") -> None:
     if labels and not dataset.answers and dataset.classes is not None:
         raise DataError(
             f"{what} has labels, but none of them is one of the {len(dataset.classes)} classes"
-            f" ({strange(labels, dataset.classes)}): correct the labels or the classes, or name"
-            f" another column with --label-column{otherwise}"
+            f" ({strange(labels, dataset.classes, quoted=False)}): correct the labels or the"
+            f" classes, or name another column with --label-column{otherwise}"
         )
 
 

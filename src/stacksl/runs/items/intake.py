@@ -428,7 +428,7 @@ def _index_of(label: object, place: Mapping[str, int], row: int) -> int:
         return int(label)
     raise DataError(
         f"a label should be the name of one of the {len(place)} classes or its index from 0, got"
-        f" {strange({f'row {row}': str(label)}, [*place])}"
+        f" another one ({strange({f'row {row}': str(label)}, [*place], quoted=False)})"
     )
 
 
