@@ -49,11 +49,13 @@ def test_the_numbers_agree_with_the_predictions(trained, tmp_path) -> None:
 def test_unusable_rows_and_unknown_classes_count_as_wrong(trained, tmp_path) -> None:
     rows = rows_of(40, 5)
     clean = trained.evaluate(write(tmp_path / "t.csv", rows))
-    worse = [*rows, ["", "sea"], ["   ", "bread"], ["a word", "weather"]]
-    told = trained.evaluate(write(tmp_path / "w.csv", worse))
-    assert (told["n"], told["unusable"], told["unknown_classes"]) == (43, 2, 1)
+    worse = [*rows, ["", "sea"], ["   ", "bread"], ["a word", "weather"], ["a word", "Sea"]]
+    why = r"^2 rows of w count as wrong, .* \(row-000043; 'Sea' in row-000044, did you mean 'sea'\?"
+    with pytest.warns(UserWarning, match=why):
+        told = trained.evaluate(write(tmp_path / "w.csv", worse))
+    assert (told["n"], told["unusable"], told["unknown_classes"]) == (44, 2, 2)
     assert told["correct"] == clean["correct"]
-    assert told["accuracy"] == clean["correct"] / 43
+    assert told["accuracy"] == clean["correct"] / 44
 
 
 def test_a_file_with_nothing_usable_is_a_sentence(trained, tmp_path) -> None:

@@ -9,11 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stacksl.data import Dataset
+from stacksl.data import Dataset, strange
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.report.quality import AuditResult
+from stacksl.report.wording import plural
 from stacksl.runs.items.intake import again_in_memory, expect_answers_apart
 from stacksl.runs.items.reading import Reading, read_again
 from stacksl.runs.items.stored import how_read
@@ -283,6 +284,13 @@ class Run:
                 stacklevel=2,
             )
         outcome = evaluate(model, dataset, progress)
+        if dataset.unknown and model.classes is not None:
+            some = strange(dataset.unknown, model.classes, quoted=False)
+            warnings.warn(
+                f"{plural(len(dataset.unknown), 'row')} of {dataset.name} count as wrong, as their"
+                f" label is none of the classes ({some})",
+                stacklevel=2,
+            )
         as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
         return {**run, **outcome.row(), "stated": stated(self.path, as_audit)}
 
