@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -138,17 +139,17 @@ def expect_laws(walk: Walk) -> None:
 
 
 def expect_asked_once(walk: Walk) -> None:
-    """Nobody has a row twice that is looked at again, and the labels kept for that suffice."""
-    looks = {
-        (row["item"], row["slot"]): row["state"]
-        for row in bought(walk.run, purpose="audit")
-        if row["slot"]
-    }
+    """Nobody answers a row twice that is looked at again, and the labels kept for that suffice.
+
+    A row that was taken back unanswered may come to the same person again.
+    """
+    rows = bought(walk.run, purpose="audit")
+    looks = {(row["item"], row["slot"]): row["state"] for row in rows if row["slot"]}
     again = {item for item, _ in looks}
-    handed = [(row.item, row.annotator, row.slot) for row in handed_rows(walk.run)]
-    for item, name, slot in handed:
-        if item in again and slot:
-            assert not [each for each in handed if each[:2] == (item, name) and each[2] < slot]
+    ended = {(row["item"], row["slot"]): row["labeler"] for row in rows if row["state"] != "open"}
+    handed = {(row.item, row.slot, row.annotator) for row in handed_rows(walk.run)}
+    had = [(item, who) for item, slot, who in handed if ended.get((item, slot), who) == who]
+    assert all(n == 1 for (item, _), n in Counter(had).items() if item in again)
     paid = sum(state in ("open", "answered") for state in looks.values())
     table = walk.run.folder.resolved()
     assert paid <= int(table.get("further_now", table.get("further_labels", 0)))
