@@ -276,7 +276,8 @@ def test_the_owner_sees_news_and_changes_the_run(visit: Callable[..., Any], tmp_
     owner.click("#agree")
     wait_until(lambda: "of 11" in owner.inner_text(".numbers"))
     owner.click("[data-act=pause]")
-    wait_until(lambda: page.is_visible("#idle"))
+    wait_until(lambda: page.is_visible("#paused"))
+    assert not page.is_visible("#idle")
     go_on(served, page, owner)
     assert served.run.status()["spent"] == 11
 
@@ -296,7 +297,7 @@ def test_numbers_that_change_during_a_click_do_not_lose_it(
             pass
     owner.wait_for_timeout(100)  # the new numbers are there
     owner.mouse.up()
-    page.wait_for_selector("#idle", timeout=20_000)
+    page.wait_for_selector("#paused", timeout=20_000)
     go_on(served, page, owner)
     assert served.run.status()["spent"] == 4
 

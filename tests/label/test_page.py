@@ -329,6 +329,7 @@ def test_the_owner_pauses_ends_sessions_and_sees_no_audit(opened: Opened) -> Non
     kept = list(page.player.view.rows["anna"])
     assert anna.rows() == {}
     assert "is paused" in owner.http.get("/rows").text
+    assert 'data-paused="1"' in anna.http.get("/rows").text
     assert anna.answer(kept[0].key, kept[0].prompt) == "taken", "given before the pause was seen"
     assert owner.act(act="resume").status_code == 200
     assert anna.rows()

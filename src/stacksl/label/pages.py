@@ -91,6 +91,7 @@ def page_values(site: Site, name: str) -> dict[str, Any]:
     player, view = site.player, site.player.view
     if name != OWNER:
         own = {"me": view.of(name), "rows": rows(player.questions(name), view.classes)}
+        own |= {"paused": player.paused}
         return {"view": view, "hours": hours(view.hours), **own}
     doing = {"open": "is paused" if player.paused else "goes on", "finished": "has finished"}
     return {

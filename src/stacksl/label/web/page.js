@@ -53,7 +53,7 @@ function change(how) {
 // Questions ------------------------------------------------------------------------------------
 
 const taken = new Set(); // keys whose answers the server has
-let current = null, timer = null, sending = false, finished = false;
+let current = null, timer = null, sending = false, finished = false, paused = false;
 let marked = null; // the class that Enter takes
 
 function open() {
@@ -72,7 +72,8 @@ function show() {
     if (current) ask(current);
   }
   $("#stage").hidden = !current;
-  $("#idle").hidden = Boolean(current) || finished;
+  $("#idle").hidden = Boolean(current) || finished || paused;
+  $("#paused").hidden = Boolean(current) || finished || !paused;
   $("#finished").hidden = !finished;
   $("#left").textContent = rows.length;
   $("#undo").disabled = !load().held;
@@ -260,6 +261,7 @@ async function refresh() {
 function note(state) {
   const told = state.dataset;
   finished = told.state === "finished";
+  paused = Boolean(told.paused);
   $("#done").textContent = told.answered;
   $("#pace").textContent = told.hour && ` · ${told.hour} per hour`;
   Object.assign($("#bar"), { max: told.budget, value: told.all });
