@@ -89,14 +89,7 @@ def read(
             if id is None or not reader.without_id:
                 break
             if "id" in chosen:
-                listed = ", ".join(map(str, reader.without_id[:5]))
-                listed += ", ..." if len(reader.without_id) > 5 else ""
-                raise DataError(
-                    f"the id column '{named(id, table.columns)}' should have another value in every"
-                    " row, but is empty or repeats an earlier row in"
-                    f" {'rows' if len(reader.without_id) > 1 else 'row'} {listed}: correct the"
-                    " file, or name another column with --id-column"
-                )
+                raise _no_id(named(id, table.columns), reader.without_id)
         not_ids.add(id)
         usual.pop("id", None)
     read_columns = (*shape.columns.values(), *shape.also_read)
@@ -120,6 +113,16 @@ def read(
     if read_text and encoding_of(Path(str(path))) == "cp1252":
         warnings.append("the file is not UTF-8: its letters are read as Windows-1252")
     return replace(dataset, warnings=tuple(map(one_line, warnings)))
+
+
+def _no_id(column: str, rows: Sequence[int]) -> DataError:
+    """The fault that a `column` named for ids has none of its own in some `rows`."""
+    listed = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    return DataError(
+        f"the id column '{column}' should have another value in every row, but is empty or repeats"
+        f" an earlier row in {'rows' if len(rows) > 1 else 'row'} {listed}: correct the file, or"
+        " name another column with --id-column"
+    )
 
 
 def _expect_enough(dataset: Dataset, what: str) -> None:
