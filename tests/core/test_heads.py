@@ -19,7 +19,7 @@ from stacksl.core.heads import spreading
 from stacksl.core.heads.abstaining import FEWEST, auroc, best_threshold, stands_for
 from stacksl.core.heads.linear import FLOOR, mixture_weights, refit, tempered
 from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength
-from stacksl.core.heads.spreading import Graph, neighbor_graph, spread
+from stacksl.core.heads.spreading import Graph, neighbor_graph, smoothed, spread
 from stacksl.core.scorers import ScorerSettings, make_scorer, restore_head
 from stacksl.errors import FeatureError
 
@@ -235,6 +235,22 @@ def test_spread_labels_are_the_iteration_to_the_step(monkeypatch):
     wanted = np.array([7, 30])
     some = spread(graph, rows, labels[rows], 3, wanted)
     np.testing.assert_allclose(some, found[wanted], atol=2e-5)
+
+
+def test_smoothed_predictions_are_the_iteration_to_the_step(monkeypatch):
+    h, labels = _clouds(40)
+    graph = neighbor_graph(h, h[:3], neighbors=4)
+    policies = np.random.default_rng(2).dirichlet(np.ones(3), size=40).astype(np.float32)
+    kept, rows = policies.copy(), np.array([0, 5, 9])
+    seeds = policies.astype(np.float64)
+    seeds[rows] = np.eye(3)[labels[rows]]
+    similarity, expected = graph.similarity.toarray()[:40, :40].astype(np.float64), seeds
+    for _ in range(spreading.SMOOTH_STEPS):
+        expected = 0.5 * similarity @ expected + 0.5 * seeds
+    expected /= expected.sum(axis=1, keepdims=True)
+    monkeypatch.setattr(spreading, "_COLUMNS", 2)  # classes in two blocks: the same numbers
+    np.testing.assert_allclose(smoothed(graph, policies, rows, labels[rows]), expected, atol=2e-5)
+    np.testing.assert_array_equal(policies, kept)
 
 
 def test_a_name_is_a_weaker_seed_than_a_label():

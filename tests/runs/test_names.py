@@ -10,6 +10,8 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.core.blocks import SharedBlock
+from stacksl.core.heads.linear import ClassHead, MixedHead
+from stacksl.core.heads.logistic import Strength
 from stacksl.core.scorers import restore_head
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import head_fitting as final
@@ -101,7 +103,7 @@ def test_neighbors_weigh_most_where_classes_are_topics() -> None:
     head, mixture, _ = _made(h, seen, np.roll(names, 1, axis=0), rows)
     assert list(mixture) == list(KINDS)
     assert sum(part.weight for part in mixture.values()) == pytest.approx(1.0)
-    assert mixture["plain"].weight > 5 * mixture["names alone"].weight, "the names are wrong"
+    assert mixture["plain"].taught > 5 * mixture["names alone"].taught, "the names are wrong"
     assert _right(head, h[30:], labels[30:]) > 0.9
 
 
@@ -149,8 +151,9 @@ def test_a_mixture_has_the_probabilities_of_its_parts() -> None:
     block = SharedBlock(h[40:], 4)
     parts = [
         make_final(source, rows, labels[rows], (part._replace(weight=1.0),))[0]
-        for part in mixture.values()
+        for part in list(mixture.values())[:4]
     ]
+    parts.append(head.heads[4])  # it is fitted on what the others predict
     expected = sum(
         part.weight * each.probabilities(block)
         for part, each in zip(mixture.values(), parts, strict=True)
@@ -176,7 +179,7 @@ def test_a_class_with_labels_does_not_take_the_items_of_one_without() -> None:
     assert right[170:].mean() > 0.9
 
 
-@pytest.mark.parametrize(("labels", "kinds"), [(0, 1), (5, 1), (6, 4), (60, 4)])
+@pytest.mark.parametrize(("labels", "kinds"), [(0, 1), (5, 1), (6, 5), (60, 5)])
 def test_few_labels_leave_the_names_alone(labels, kinds) -> None:
     h, gold, names = _topics(120)
     _, mixture, _ = _made(h, gold, names, np.arange(labels))
@@ -188,7 +191,7 @@ def test_labels_of_one_class_alone_do_not_decide() -> None:
     h, gold, names = _topics(200)
     rows = np.flatnonzero(gold == 2)[:20]
     head, mixture, _ = _made(h, gold, names, rows)
-    assert len(mixture) == 4
+    assert len(mixture) == 5
     assert np.isfinite(head.probabilities(SharedBlock(h, 4))).all()
 
 
@@ -211,6 +214,33 @@ def test_a_held_out_label_says_nothing_to_its_own_fold() -> None:
     assert len(rest.h) == 70
     np.testing.assert_array_equal(rest.h, h[30:])
     np.testing.assert_allclose(rest.targets.sum(axis=1), 1.0, atol=1e-5)
+
+
+def test_smoothed_predictions_are_of_items_never_asked_and_nearer_the_truth() -> None:
+    h, labels, names = _topics(400)
+    rows, held = np.arange(8), np.arange(8, 20)
+    seen = np.where(np.arange(400) < 8, labels, -1)  # nothing else may be read
+    noise = np.random.default_rng(4).normal(size=(4, 12))
+    rough = ClassHead(3 * np.eye(4, 12) + 1.5 * noise, np.zeros(4), Strength(1.0))
+    head, source = MixedHead((rough,), np.ones(1)), _source(h, names)
+    found = source.smoothed(head, rows, seen[rows], held)
+    np.testing.assert_array_equal(found.h, h[20:])
+    np.testing.assert_allclose(found.targets.sum(axis=1), 1.0, atol=1e-5)
+    assert found.weight.tolist() == [1.0] * 380
+    smooth = float((found.targets.argmax(axis=1) == labels[20:]).mean())
+    assert smooth > _right(head, h[20:], labels[20:]) + 0.02
+
+
+def test_a_mixture_that_was_fitted_before_is_made_again_of_fewer_labels() -> None:
+    h, labels, names = _topics(300)
+    source = _source(h, names)
+    _, mixture = make_final(source, np.arange(60), labels[:60])
+    assert [part.kind for part in mixture] == list(KINDS)
+    assert sum(part.taught for part in mixture[:4]) == pytest.approx(1.0)
+    fewer, again = make_final(source, np.arange(20), labels[:20], mixture)
+    assert (again, len(fewer.heads)) == (mixture, 5)
+    without, _ = make_final(source, np.arange(20), labels[:20], mixture, np.arange(40, 90))
+    assert (without.heads[4].coefficients != fewer.heads[4].coefficients).any()
 
 
 def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> None:

@@ -159,8 +159,8 @@ class Refit:
     Attributes:
         sentence: what was refitted on how many labels, or why nothing was.
         mixture: (kind, weight, held-out log-loss) of the models that the final one is a mixture
-            of; the kinds are `plain`, `names`, `names and graph` and `names alone`. The log-loss is
-            None where nothing was held out. Empty where class names took no part.
+            of; the kinds are `plain`, `names`, `names and graph`, `names alone` and `smoothed`. The
+            log-loss is None where nothing was held out. Empty where class names took no part.
     """
 
     sentence: str

@@ -490,6 +490,7 @@ KINDS = {
     "names": "labels and class names",
     "names and graph": "labels, class names and the unlabeled rest of the pool",
     "names alone": "class names alone",
+    "smoothed": "what these predict of the unlabeled rest, smoothed over similar texts",
 }
 
 

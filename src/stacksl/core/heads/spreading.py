@@ -24,6 +24,7 @@ from stacksl.core.nearest import nearest
 NEIGHBORS = 15
 ALPHA = 0.9
 STEPS = 40
+SMOOTH_ALPHA, SMOOTH_STEPS = 0.5, 10  # of predictions, which say something of every item
 NAME_SEED = 0.3  # a bought label is a seed of weight 1
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -158,15 +159,33 @@ def spread(
         seeds[rows[mine], labels[mine] - start] = 1.0
         named = np.arange(start, min(stop, graph.names))
         seeds[graph.items + named, named - start] = NAME_SEED
-        shares[:, start:stop] = _iterate(graph.similarity, seeds)[chosen]
+        shares[:, start:stop] = _iterate(graph.similarity, seeds, ALPHA, STEPS)[chosen]
     total = shares.sum(axis=1, keepdims=True)
     shares /= np.where(total > 0, total, np.float32(1))
     return shares
 
 
-def _iterate(similarity: Any, seeds: Floats) -> Floats:
-    source = np.float32(1 - ALPHA) * seeds
+def smoothed(graph: Graph, policies: Floats, rows: Rows, labels: Rows) -> Floats:
+    """The predictions of all items, (items, K), each moved toward those of its neighbors.
+
+    The `labels` of the items `rows` stand in place of their predictions. The rows of the result add
+    to 1. Source: Huang, He, Singh, Lim and Benson, Combining label propagation and simple models
+    out-performs graph neural networks, 2021.
+    """
+    of_items = graph.similarity[: graph.items, : graph.items]
+    shares = policies.copy()
+    shares[rows] = 0.0
+    shares[rows, labels] = 1.0
+    for start in range(0, shares.shape[1], _COLUMNS):
+        part = shares[:, start : start + _COLUMNS]
+        part[:] = _iterate(of_items, np.ascontiguousarray(part), SMOOTH_ALPHA, SMOOTH_STEPS)
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _iterate(similarity: Any, seeds: Floats, alpha: float, steps: int) -> Floats:
+    source = np.float32(1 - alpha) * seeds
     shares = seeds
-    for _ in range(STEPS):
-        shares = np.float32(ALPHA) * (similarity @ shares) + source
+    for _ in range(steps):
+        shares = np.float32(alpha) * (similarity @ shares) + source
     return shares

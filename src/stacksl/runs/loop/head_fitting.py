@@ -2,11 +2,13 @@
 
 A head is fitted on labels alone, with class names, with neighbors as well, or on names without a
 label. Which is best depends on the data: names help where they say what a class is, and labels
-spread over neighbors where classes are topics; elsewhere both do harm. The final model is a
-mixture of the four. Temperatures and weights are fitted on held-out labels of three folds
-(`core.heads.linear`). Those are the doubtful items, so each counts as often as it is the nearest
-label of an item. Where one kind is as good as another the mixture is better than both, and a kind
-that does harm loses its weight. A head that only ranks items is fitted on labels and names.
+spread over neighbors where classes are topics; elsewhere both do harm. What a mixture of the four
+predicts of the items never asked is smoothed over the neighbors, and a fifth head is fitted on
+that, too. The final model is a mixture of the five. Temperatures and weights are fitted on held-out
+labels of three folds (`core.heads.linear`). Those are the doubtful items, so each counts as often
+as it is the nearest label of an item. Where one kind is as good as another the mixture is better
+than both, and a kind that does harm loses its weight. A head that only ranks items is fitted on
+labels and names.
 
 Classes with a label are not to take the items of those without. So a name counts as the labels that
 its class lacks, names are moved to where the items are, and what neighbors say of a class counts
@@ -37,15 +39,23 @@ from stacksl.core.heads.logistic import (
     folds_of,
     together,
 )
-from stacksl.core.heads.spreading import NAME_SEED, Graph, neighbor_graph, restored_graph, spread
+from stacksl.core.heads.spreading import (
+    NAME_SEED,
+    Graph,
+    neighbor_graph,
+    restored_graph,
+    smoothed,
+    spread,
+)
 from stacksl.core.rng import generator
 from stacksl.files import arrays
 from stacksl.models.confusion import Confusion
 
-Kind = Literal["plain", "names", "names and graph", "names alone"]
-KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph", "names alone")
-PLAIN, NAMES, GRAPHED, ALONE = KINDS
-PRIOR = np.array([0.5, 1.0, 1.0, 1.5])  # labels that speak for each kind before any is held out
+Kind = Literal["plain", "names", "names and graph", "names alone", "smoothed"]
+KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph", "names alone", "smoothed")
+PLAIN, NAMES, GRAPHED, ALONE, SMOOTHED = KINDS
+FIRST = KINDS[:4]  # whose mixture is smoothed
+PRIOR = np.array([0.5, 1.0, 1.0, 1.5, 1.0])  # labels that speak for each kind before any held out
 
 FEWEST = 6  # labels below which names alone are taken
 NAME_WEIGHT = 1.0  # a class name counts as a bought label
@@ -53,9 +63,12 @@ FILLED = 8.0  # labels of a class with its name: a name weighs more while it has
 SPREAD_WEIGHT = 0.1  # of an item never asked
 LEVELED = 0.75  # the power of a class's labels that what they say of other items is divided by
 SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
+SMOOTHED_WEIGHT = 1.0  # of an item with a smoothed prediction, raised to the same power
+SMOOTHED_LEVELED = 0.5  # the power of a class's items that its smoothed predictions are divided by
 MODEL_WEIGHT, MODEL_SHARPER = 0.3, 3  # the same in a final fit with labels of a model
 ITEMS = 50_000  # nodes of the graph at most: a minute of one core
 CELLS = 20_000_000  # nodes x classes of the graph at most
+CHUNK = 4096  # items predicted at a time
 SAMPLE = 20_000  # items that bought ones represent, at most
 FITTED = 2_000_000  # spread rows x classes of a fit at most
 
@@ -74,6 +87,8 @@ Rows = NDArray[np.int64]
 class Component(NamedTuple):
     """A kind of head in a mixture: its weight, its temperature, its held-out log-loss and its C.
 
+    `taught` is its weight in the mixture of the first four kinds, whose predictions are smoothed.
+
     The log-loss is on bought labels, which are the hard ones, each counted by how many items it
     represents: only the order of the losses means something. It is NaN where nothing was held out.
     C is NaN where it is not chosen yet, or where the kind has the default.
@@ -84,6 +99,7 @@ class Component(NamedTuple):
     temperature: float = 1.0
     log_loss: float = np.nan
     c: float = np.nan
+    taught: float = np.nan
 
 
 Mixture = tuple[Component, ...]
@@ -151,26 +167,48 @@ class Source:
         The graph is made at the first call, and again for rows that it does not have.
         """
         graph, members = self.holding(rows)
-        known = rows if without is None else np.concatenate([rows, without])
-        targets_at = np.flatnonzero(~np.isin(members, known))
-        most = max(1, FITTED // self.block.classes)
-        if len(targets_at) > most:
-            order = generator(self.seed, "graph/fit").permutation(len(members))
-            targets_at = np.sort(order[np.isin(order, targets_at)][:most])
+        unasked = self._unasked(members, rows, without)
         seeds = np.searchsorted(members, rows)
         weak = self._weak(members, without)
         power, weight = SHARPER, SPREAD_WEIGHT
         if weak is not None and final:
             power, weight = MODEL_SHARPER, MODEL_WEIGHT
-        shares = spread(graph, seeds, gold, self.block.classes, targets_at, weak)
+        shares = spread(graph, seeds, gold, self.block.classes, unasked, weak)
         if weak is None:  # else every class has seeds
             counts = np.bincount(gold, minlength=self.block.classes)
             shares /= ((counts + NAME_SEED) ** LEVELED).astype(np.float32)
-        shares **= power
-        reached = shares.sum(axis=1) > 0
-        targets = shares[reached] / shares[reached].sum(axis=1, keepdims=True)
-        h = self.block.h[members[targets_at[reached]]]
-        return Soft(h, targets, np.full(len(targets), weight, dtype=np.float32))
+        reached = shares.any(axis=1)
+        return self._soft(members[unasked[reached]], shares[reached] ** power, weight)
+
+    def smoothed(self, head: MixedHead, rows: Rows, gold: Rows, without: Rows | None) -> Soft:
+        """What a `head` of the labels `gold` of `rows` predicts of the items never asked, smoothed.
+
+        That is over the neighbors of the graph. Those in `without` are set aside.
+        """
+        graph, members = self.holding(rows)
+        policies = np.empty((len(members), self.block.classes), dtype=np.float32)
+        for start in range(0, len(members), CHUNK):
+            part = self.block.take(members[start : start + CHUNK].tolist())
+            policies[start : start + CHUNK] = head.probabilities(part)
+        shares = smoothed(graph, policies, np.searchsorted(members, rows), gold)
+        shares /= np.maximum(1.0, shares.sum(axis=0)) ** SMOOTHED_LEVELED
+        unasked = self._unasked(members, rows, without)
+        return self._soft(members[unasked], shares[unasked] ** SHARPER, SMOOTHED_WEIGHT)
+
+    def _unasked(self, members: Rows, rows: Rows, without: Rows | None) -> Rows:
+        """The places among `members` of those never asked; a sample where a fit has no room."""
+        known = rows if without is None else np.concatenate([rows, without])
+        places = np.flatnonzero(~np.isin(members, known))
+        most = max(1, FITTED // self.block.classes)
+        if len(places) > most:
+            order = generator(self.seed, "graph/fit").permutation(len(members))
+            places = np.sort(order[np.isin(order, places)][:most])
+        return places
+
+    def _soft(self, rows: Rows, shares: NDArray[np.float32], weight: float) -> Soft:
+        """The `rows` as soft examples of their `shares`, (n, K), made to add to 1."""
+        targets = shares / shares.sum(axis=1, keepdims=True)
+        return Soft(self.block.h[rows], targets, np.full(len(rows), weight, dtype=np.float32))
 
     def _weak(self, members: Rows, without: Rows | None) -> NDArray[np.float32] | None:
         """The model's labels of the graph's items as seeds; none of the items `without`."""
@@ -271,21 +309,24 @@ def make_final(
     """
     tolerance = _TRIAL if mixture else _FINAL
     mixture = mixture or fitted_mixture(source, rows, gold)
-    kinds = [part.kind for part in mixture]
+    first = [part for part in mixture if part.kind != SMOOTHED]
     strength = Strength(next((part.c for part in mixture if part.kind == PLAIN), DEFAULT))
     if np.isnan(strength.value):
         strength = choose_strength(source.block.h[rows], gold, source.seed)
-    heads = [
-        ClassHead(
-            head.coefficients / part.temperature, head.intercepts / part.temperature, head.strength
-        )
-        for head, part in zip(
-            _fitted(source, rows, gold, kinds, strength, tolerance, without), mixture, strict=True
-        )
-    ]
+    kinds = [part.kind for part in first]
+    fitted = _fitted(source, rows, gold, kinds, strength, tolerance, without)
+    heads = [_at(head, part.temperature) for head, part in zip(fitted, first, strict=True)]
+    if len(first) < len(mixture):
+        last = _smoothed(source, rows, gold, heads, first, tolerance, without)
+        heads.append(_at(last, mixture[-1].temperature))
     if len(heads) == 1:
         return heads[0], mixture
     return MixedHead(tuple(heads), np.array([part.weight for part in mixture])), mixture
+
+
+def _at(head: ClassHead, temperature: float) -> ClassHead:
+    """The head at a temperature."""
+    return ClassHead(head.coefficients / temperature, head.intercepts / temperature, head.strength)
 
 
 def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
@@ -293,18 +334,11 @@ def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
     if len(rows) < FEWEST:
         return (Component(NAMES),)
     strength = choose_strength(source.block.h[rows], gold, source.seed)
-    _, temperatures, of_label, weight = _held_out(source, rows, gold, KINDS, strength)
+    _, mixture, of_label, weight = _all_held_out(source, rows, gold, strength)
     source.tried = rows, gold, of_label, weight
-    mixture = _mixed(temperatures, of_label, weight)
     return tuple(
         part._replace(c=strength.value) if part.kind == PLAIN else part for part in mixture
     )
-
-
-def _mixed(temperatures: Sequence[float], of_label: Array, weight: Array) -> Mixture:
-    losses = (-(weight @ np.log(of_label)) / weight.sum()).tolist()
-    weights = mixture_weights(of_label, weight, PRIOR).tolist()
-    return tuple(map(Component, KINDS, weights, temperatures, losses))
 
 
 def held_out_answers(
@@ -317,8 +351,8 @@ def held_out_answers(
     """
     from scipy.special import softmax
 
-    logits, temperatures, of_label, weight = _held_out(source, rows, gold, KINDS, Strength(DEFAULT))
-    mixture, policies = _mixed(temperatures, of_label, weight), np.zeros(logits.shape[1:])
+    logits, mixture, _, weight = _all_held_out(source, rows, gold, Strength(DEFAULT))
+    policies = np.zeros(logits.shape[1:])
     for part, of_kind in zip(mixture, logits, strict=True):
         policies += part.weight * softmax(of_kind / part.temperature, axis=1)
     right = np.argmax(policies, axis=1) == gold
@@ -334,31 +368,99 @@ def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
     if tried and np.array_equal(tried[0], rows) and np.array_equal(tried[1], gold):
         of_label, weight = tried[2][:, [KINDS.index(kind) for kind in kinds]], tried[3]
     else:
-        _, _, of_label, weight = _held_out(source, rows, gold, kinds, Strength(DEFAULT))
+        held = _held_out(source, rows, gold, kinds, Strength(DEFAULT))
+        of_label, weight = held.of_label, held.weight
     lower = np.log(of_label[:, 0] / of_label[:, 1])
     mean = float(weight @ lower / weight.sum())
     return mean, float(np.linalg.norm(weight * (lower - mean)) / weight.sum())
 
 
+class _Held(NamedTuple):
+    """What heads of the other folds say of each label.
+
+    Attributes:
+        logits: by kind, (kinds, n, K).
+        temperatures: of each kind.
+        of_label: the probability of the label by each kind, (n, kinds).
+        weight: how many items the label represents, (n,).
+        folds: the places of the labels learned and of those held out, and the heads.
+    """
+
+    logits: Array
+    temperatures: tuple[float, ...]
+    of_label: Array
+    weight: Array
+    folds: list[tuple[Rows, Rows, list[ClassHead]]]
+
+
 def _held_out(
     source: Source, rows: Rows, gold: Rows, kinds: Sequence[Kind], strength: Strength
-) -> tuple[Array, tuple[float, ...], Array, Array]:
-    """Logits by kind, (kinds, n, K), temperatures, each held-out label's probability and weight.
-
-    The probabilities are (n, kinds); a weight is how many items the label represents.
-    """
+) -> _Held:
+    """What heads of the `kinds`, which are of `FIRST`, say of labels that they did not learn."""
     if GRAPHED in kinds:
         source.holding(rows)  # one graph for every fold
     weight = source.represented(rows)
-    logits = np.zeros((len(kinds), len(rows), source.block.classes))
+    logits, folds = np.zeros((len(kinds), len(rows), source.block.classes)), []
     for train, held in folds_of(len(rows), source.seed):
         heads = _fitted(
             source, rows[train], gold[train], kinds, strength, _TRIAL, rows[held], counted=gold
         )
+        folds.append((train, held, heads))
         for number, head in enumerate(heads):
             logits[number, held] = head.logits(source.block.h[rows[held]])
     temperatures, of_label = zip(*(tempered(table, gold, weight) for table in logits), strict=True)
-    return logits, temperatures, np.stack(of_label, axis=1), weight
+    return _Held(logits, temperatures, np.stack(of_label, axis=1), weight, folds)
+
+
+def _all_held_out(
+    source: Source, rows: Rows, gold: Rows, strength: Strength
+) -> tuple[Array, Mixture, Array, Array]:
+    """Logits of all kinds, (kinds, n, K), their mixture, and what `_Held` has of each label."""
+    first = _held_out(source, rows, gold, FIRST, strength)
+    weight = first.weight
+    taught = mixture_weights(first.of_label, weight, PRIOR[: len(FIRST)]).tolist()
+    parts = [
+        Component(kind, temperature=temperature, taught=share)
+        for kind, temperature, share in zip(FIRST, first.temperatures, taught, strict=True)
+    ]
+    logits = np.zeros_like(first.logits[0])
+    for train, held, fitted in first.folds:
+        heads = [_at(head, part.temperature) for head, part in zip(fitted, parts, strict=True)]
+        last = _smoothed(
+            source, rows[train], gold[train], heads, parts, _TRIAL, rows[held], counted=gold
+        )
+        logits[held] = last.logits(source.block.h[rows[held]])
+    temperature, of_last = tempered(logits, gold, weight)
+    of_label = np.column_stack([first.of_label, of_last])
+    losses = (-(weight @ np.log(of_label)) / weight.sum()).tolist()
+    shares = mixture_weights(of_label, weight, PRIOR).tolist()
+    mixture = tuple(
+        part._replace(weight=share, log_loss=loss)
+        for part, share, loss in zip(
+            [*parts, Component(SMOOTHED, temperature=temperature)], shares, losses, strict=True
+        )
+    )
+    return np.concatenate([first.logits, logits[None]]), mixture, of_label, weight
+
+
+def _smoothed(
+    source: Source,
+    rows: Rows,
+    gold: Rows,
+    heads: Sequence[ClassHead],
+    first: Sequence[Component],
+    tolerance: float,
+    without: Rows | None,
+    counted: Rows | None = None,
+) -> ClassHead:
+    """A head of labels, names and what a mixture of the `first` kinds of `heads` says, smoothed."""
+    mixed = MixedHead(tuple(heads), np.array([part.taught for part in first]))
+    names = source.named(gold if counted is None else counted)
+    soft = together(names, source.smoothed(mixed, rows, gold, without))
+    near = heads[FIRST.index(GRAPHED)]
+    start = near.coefficients, near.intercepts
+    fit = Fit(soft=soft, start=start, tolerance=max(tolerance, _NARROW))
+    return _head(source, rows, gold, fit)
 
 
 def _fitted(

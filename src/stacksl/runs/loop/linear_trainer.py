@@ -51,7 +51,7 @@ Bought = Sequence[tuple[int, int, int]]
 PREFIX, DOUBT = "head.", "doubt."
 COUNT = "refits"
 STAGES = "refits.stages"  # a row each: labels, rows expected wrong
-MIXTURE = "refits.mixture"  # a row each: number of the kind, weight, temperature, log-loss, C
+MIXTURE = "refits.mixture"  # a row each: number of the kind, and the numbers of a `Component`
 ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
 
@@ -290,7 +290,7 @@ class LinearTrainer:
         return {
             **({STAGES: stages} if self.by_final else {}),
             COUNT: np.array([self.count, self.labels, self.final, self.relabeled]),
-            MIXTURE: np.array(mixture, dtype=np.float64).reshape(-1, 5),
+            MIXTURE: np.array(mixture, dtype=np.float64).reshape(-1, 6),
             **{PREFIX + k: v for k, v in head.items()},
             **{DOUBT + k: v for k, v in (self.doubt._asdict() if self.doubt else {}).items()},
         }
