@@ -152,6 +152,15 @@ def test_a_change_that_is_none_is_one_sentence(waiting: Run, stacksl: Shell) -> 
         assert (said.code, said.err.count("\n")) == (2, 1)
 
 
+def test_that_a_class_stays_is_said_before_it_is_added(waiting: Run, stacksl: Shell) -> None:
+    words, stays = ("change", "run", "--add-class", "dusk"), "a class cannot be removed from a run"
+    assert stays in stacksl.done(*words, "--dry-run").out
+    added = stacksl.done(*words, "--later")
+    assert stays in added.err
+    assert stays not in added.out
+    assert stays not in stacksl.done("change", "run", "--budget", "30", "--later").err
+
+
 def test_people_are_listed(waiting: Run, stacksl: Shell) -> None:
     stacksl("answer", "run", fill(sheets(waiting)[0]), "--quiet")
     before = [path.read_bytes() for path in sorted(waiting.path.glob("*.toml"))]

@@ -286,6 +286,12 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(
             made.change(classes=name)
     with pytest.raises(SettingsError, match="needs a name"):
         made.change(classes="  ")
+    for name in ("none", "None of these", "none: night", "[ambiguous]", "?", "broken"):
+        with pytest.raises(SettingsError, match="means nothing else as an answer"):
+            made.change(classes=name)
+    for name, place in (("A", 1), ("b", 2), ("2", 2), ("(1)", 1)):
+        with pytest.raises(SettingsError, match=f"means option {place} on a sheet"):
+            made.change(classes=name)
     with pytest.raises(RunError, match="no item to ask about again"):
         made.change(reopen=True)
     assert (made.folder.settings(), made.folder.classes()) == table
@@ -333,3 +339,24 @@ def test_an_added_class_without_a_label_has_a_next_step(made: Run) -> None:
     named = [{**row, "answer": "dusk"} for row in read_rows(sheets(made)[0])]
     made.answer(write_rows(sheets(made)[0], named))
     assert not any("dusk" in words for words in made.status()["warnings"])
+
+
+@pytest.mark.parametrize("names", ["1 2 3 4", "A B C D", "yes no"])
+def test_names_that_are_letters_or_numbers_stay_possible(tmp_path: Path, names: str) -> None:
+    (tmp_path / "names.txt").write_text("\n".join(names.split()) + "\n", encoding="utf-8")
+    begun = begin(tmp_path, classes=str(tmp_path / "names.txt"), budget=5, audit=0)
+    following = {"4": "5", "D": "E"}.get(names[-1], "Z")
+    found = begun.change(classes=following, later=True)
+    assert found.classes == len(names.split()) + 1
+
+
+def test_a_class_that_is_called_as_another_answer_is_refused_where_people_answer(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "three.txt").write_text("bread\nsea\nNone\n", encoding="utf-8")
+    plan = {"classes": str(tmp_path / "three.txt"), "budget": 5, "audit": 0}
+    with pytest.raises(SettingsError, match="the name of class 3 on a sheet may mean none of"):
+        begin(tmp_path, **plan)
+    assert not (tmp_path / "run").exists()
+    begun = run(write_pool(tmp_path, 20), out=tmp_path / "run", labeler=lambda asked: 0, **plan)
+    assert begun.status()["state"] == "finished"

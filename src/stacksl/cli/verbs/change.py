@@ -184,7 +184,8 @@ def change(
     elif dry_run:
         offered = opened.change(**changes, dry_run=True)
         warn(offered.warnings)
-        effects = [offered.measures, *_bought(offered, reopen), _described(offered, changes, run)]
+        effects = [offered.measures, *_bought(offered, reopen), *_lasting(changes)]
+        effects.append(_described(offered, changes, run))
         lines = ["Nothing was written. After the change:", *filter(None, effects)]
         print(as_json({"run": run, **_facts(offered, reopen)}) if json else "\n".join(lines))
     else:
@@ -202,7 +203,8 @@ def _change_run(
     warn(offered.warnings)
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
-    agree(_bought(offered, reopen), yes)
+    bought, lasting = _bought(offered, reopen), _lasting(changes)
+    agree([*bought, *lasting], yes, "Make this change?" if lasting else "Buy them?")
     with live(quiet=quiet) as show:
         outcome = run.change(**changes, agreed=offered, later=later, progress=show)
     if json:
@@ -245,6 +247,15 @@ def _bought(offered: Outcome, reopen: bool) -> list[str]:
     if reopen and offered.again:
         bought.append(f"{_again(offered)} at most, within the budget")
     return bought
+
+
+def _lasting(changes: dict[str, Any]) -> list[str]:
+    """What to know before a class is added, which no later change takes back."""
+    return [
+        "a class cannot be removed from a run, and the model may predict it even if no answer names"
+        " it; for a model without it, begin a new run with other --classes, and give it the labels"
+        " of this one (stacksl export RUN --labels FILE) with --owned"
+    ] * bool(changes["classes"])
 
 
 def _again(outcome: Outcome) -> str:

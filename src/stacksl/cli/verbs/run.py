@@ -190,7 +190,7 @@ def _config(path: Path | None) -> tuple[dict[str, Any], RunSpec | None]:
         raise SettingsError(f"the config {path} must be TOML (name = value): {fault}") from fault
 
 
-def agree(bought: Sequence[str], yes: bool) -> None:
+def agree(bought: Sequence[str], yes: bool, question: str = "Buy them?") -> None:
     """Print what will be `bought` at which cost and, on a terminal, ask for consent.
 
     Raises:
@@ -199,7 +199,7 @@ def agree(bought: Sequence[str], yes: bool) -> None:
     for line in bought:
         print(line, file=sys.stderr)
     if bought and not yes and is_interactive():
-        typer.confirm("Buy them?", abort=True, err=True)
+        typer.confirm(question, abort=True, err=True)
 
 
 def with_header(context: typer.Context, read: Callable[[], Result]) -> Result:

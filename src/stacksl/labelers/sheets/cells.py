@@ -289,12 +289,20 @@ def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
 
 
 def is_taken(options: tuple[str, ...]) -> bool:
-    """Whether the text of an option reads as the letter or number of another, or as a word."""
-    return any(
-        meaning != Meaning("label", n)
-        for n, text in enumerate(options)
-        for meaning in (*_words(spaced(text)), *_signs(spaced(text), options))
-    )
+    """Whether the text of an option has another meaning, too."""
+    return any(other_meaning(n, options) for n in range(len(options)))
+
+
+def other_meaning(position: int, options: tuple[str, ...]) -> str | None:
+    """What the text of an option means as the letter or number of another, or as a word.
+
+    Example:
+        >>> other_meaning(2, ("yes", "no", "B")), other_meaning(0, ("none",))
+        ('option 2', 'none of these')
+    """
+    text = spaced(options[position])
+    meanings = (*_words(text), *_signs(text, options))
+    return next((_in_words(m) for m in meanings if m != Meaning("label", position)), None)
 
 
 def quoted(cell: str) -> str:

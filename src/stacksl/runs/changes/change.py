@@ -13,6 +13,7 @@ from typing import Any
 
 from stacksl.data.values import normal, one_line
 from stacksl.errors import RunError, SettingsError
+from stacksl.labelers.sheets.cells import other_meaning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.settings import CLASSES, Setting
@@ -316,6 +317,11 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
                 f" {len(known)} (but for case and spaces): choose another name"
             )
         names.append(_tidy(name))
+        if other := other_meaning(len(names) - 1, tuple(names)):
+            raise SettingsError(
+                f"a class needs a name that means nothing else as an answer, but {_tidy(name)!r}"
+                f" means {other} on a sheet: choose another name"
+            )
     tidy = {_tidy(name): _tidy(description) for name, description in added.items()}
     return replace(spec, sources=spec.sources.with_added_classes(tidy))
 
