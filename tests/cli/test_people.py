@@ -78,7 +78,7 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     status = stacksl.told("status", "run")
     assert status["sheets"] == [{"file": str(path), "open": 3} for path in sheets(waiting)]
     shown = stacksl("status", "run").out
-    assert "14: answered 0, in sheets 6, audit rows not yet asked 2, left 6" in shown
+    assert "14: answered 0, in sheets 6, reserved and not yet asked 2, left 6" in shown
     assert ["3", "rows", "in", str(sheets(waiting)[0])] in [
         line.split() for line in shown.splitlines()
     ]

@@ -39,7 +39,7 @@ def test_a_real_terminal_is_asked_before_money_is_spent(tmp_path, answer: str, c
         result = process.stdout.read().decode()
         assert process.wait() == code
     assert "5 labels for $12.50 at most" in screen
-    assert "Buy them? [y/N]" in screen
+    assert "Go on? [y/N]" in screen
     assert out.exists() == (code == 0)
     assert ("$12.50 of $12.50" in result) == (code == 0)
     if code == 0:

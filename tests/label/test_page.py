@@ -419,7 +419,7 @@ def test_the_owner_adds_a_proposed_class_by_a_click(opened: Opened, monkeypatch)
 
     asked = owner.act(act="class", name="rain, <wet>").json()
     assert (asked["state"], len(page.run.folder.classes().names)) == ("asked", 3)
-    assert "The run gets the class rain, <wet>, which cannot be removed again;" in asked["sentence"]
+    assert "The run gets the class rain, <wet> for good;" in asked["sentence"]
     done = owner.act(act="class", name="rain, <wet>", agreed=True).json()
     assert done["sentence"].startswith("The class was added")
     assert page.run.folder.classes().names[3:] == ("rain, <wet>",)

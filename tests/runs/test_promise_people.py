@@ -124,6 +124,7 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run
     assert made.status()["spent"] <= 380
     learned = len({row["item"] for row in bought(made, purpose="train")})
     assert made.status()["measuring"] == made.status()["spent"] - learned > 2 * last["audit"]
+    assert made.status()["asked"] == learned, "no label is in both counts"
     expect_sound(made)
 
 

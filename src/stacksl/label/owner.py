@@ -130,10 +130,7 @@ def _annotator(site: Site, act: Act) -> dict[str, Any]:
 def _class(site: Site, act: Act) -> dict[str, Any]:
     player, name = site.player, " ".join((act.name or "").split())
     if not act.agreed:
-        return _question(
-            f"The run gets the class {name}, which cannot be removed again;"
-            " people see it with their next questions."
-        )
+        return _question(f"The run gets the class {name} for good; people see it on new rows.")
     added = Change(classes={name: ""})
     _outcome_of(player.do(lambda: change_run(player.folder, added), closes=True))
     return {"state": "done", "sentence": f"The class was added: {name}."}

@@ -63,6 +63,7 @@ class State:
         word, labeler, learned_at: of the accepted answer; the word follows corrections.
         corrections: how often the answer was corrected.
         classes_added: how many classes had been added when it was first leased.
+        again: whether it was asked for again since a class was added.
         shown: of an audit: whether a result with this answer was shown; `measured` is the answer
             that it was measured by, None where it was left out.
     """
@@ -79,6 +80,7 @@ class State:
     learned_at: int | None = None
     corrections: int = 0
     classes_added: int = 0
+    again: bool = False
     shown: bool = False
     measured: Word | None = None
 
@@ -98,7 +100,7 @@ class Accounts:
     Attributes:
         budget: labels; money, price: micro-units (`money` may be None), the price at which a label
             is reserved. A `budget` row changes them.
-        asked: labels of purpose `train`, answered and promised.
+        asked: labels of purpose `train`, or `again` of an audit, answered and promised.
         answered, reserved: labels paid for, and labels promised, of the purposes that cost.
         paid, promised: the same in money, a promise at the most it may cost.
         last_round: the highest round with a decision record.
@@ -162,6 +164,7 @@ class Accounts:
         return sum(
             key[1] > 0 and state.purpose == "audit" and state.stage != "released"
             for key, state in self.purchases.items()
+            if not state.again
         )
 
     def affords(self, price: int) -> bool:
@@ -291,7 +294,8 @@ class Accounts:
         lease = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
         first = lease if before is None else before
         added = self.classes_added if before is None else before.classes_added
-        lease = replace(lease, words=first.words, classes_added=added)
+        again = first.again or (added > 0 and "again" in entry.payload)
+        lease = replace(lease, words=first.words, classes_added=added, again=again)
         self.purchases[key] = lease
         self.open[key] = None
         self.doubled += before is None and key[1] == 1 and lease.purpose == "train"
@@ -309,7 +313,7 @@ class Accounts:
         if before.purpose != "owned":
             self.answered += 1
             self.paid += paid
-            self.asked += before.purpose == "train"
+            self.asked += before.again or before.purpose == "train"
         now = replace(before, stage="answered", price=paid, words=before.words | {word})
         return replace(now, word=word[1], labeler=entry.code)
 
@@ -329,7 +333,7 @@ class Accounts:
         if state.purpose != "owned":
             self.reserved += sign
             self.promised += sign * state.price
-            self.asked += sign * (state.purpose == "train")
+            self.asked += sign * (state.again or state.purpose == "train")
 
     # What refits learn ------------------------------------------------------------------------
 

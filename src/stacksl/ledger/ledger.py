@@ -20,6 +20,7 @@ from stacksl.ledger.purchases import (
     Handed,
     Outcome,
     Purchase,
+    Purpose,
     Receipt,
     whole_answer,
 )
@@ -111,7 +112,7 @@ class Ledger(Journal):
         )
 
     def reserve(
-        self, items: Sequence[str], purpose: Literal["audit", "further", "train"] = "audit"
+        self, items: Sequence[str], purpose: Purpose | Literal["further", "again"] = "audit"
     ) -> list[Purchase]:
         """Lease labels that no round asked for: of all items in one transaction, or of none.
 
@@ -119,7 +120,7 @@ class Ledger(Journal):
             items: the ids of the items.
             purpose: `audit` (no decision record, round 0, charged and never learned), or one more
                 slot each of items that were bought before: `further` of an audit, `train` of
-                others.
+                others, `again` of both where there are more classes to answer with.
 
         Raises:
             LedgerError: they do not all fit the budget, an item is unknown, is bought already
@@ -127,11 +128,13 @@ class Ledger(Journal):
         """
         with self.together():
             self.items.know(items)
-            leased, kind = [], "train" if purpose == "train" else "audit"
+            leased = []
             for item in items:
                 surrogate = self.items.surrogates[item]
                 slots = self.accounts.slots(surrogate)
                 first, slot, round = slots[0][1] if slots else None, 0, None
+                own = "audit" if first is None else first.purpose
+                kind = {"train": "train", "again": own}.get(purpose, "audit")
                 if purpose != "audit":
                     if first is None or first.purpose != kind:
                         raise LedgerError(
@@ -139,7 +142,8 @@ class Ledger(Journal):
                             f" '{item}' was not"
                         )
                     slot, round = len(slots), first.round
-                self._reserve((surrogate, slot), round, kind, again=kind == "train")
+                again = purpose == "again" or kind == "train"
+                self._reserve((surrogate, slot), round, kind, again=again)
                 leased.append(self._purchase((surrogate, slot), item))
             return leased
 

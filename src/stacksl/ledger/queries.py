@@ -303,7 +303,7 @@ class LedgerReader:
         """The answers to each item of the audit, by one person each, in the order of arrival.
 
         As corrected before the audit was first shown, without those set aside before. With `now`
-        later corrections count as well.
+        later corrections count as well. None of these counts until there is an answer `again`.
         """
         answers: dict[str, list[Answer]] = {}
         for row, answer in self._answers(with_texts=True):
@@ -313,12 +313,17 @@ class LedgerReader:
             is_aside = self.accounts.is_aside(state)
             word = state.measured if state.shown and not now else None if is_aside else state.word
             if word is not None:
-                answers.setdefault(answer.item, []).append(_as(answer, word))
+                given = answers.setdefault(answer.item, [])
+                if state.again:
+                    given[:] = [before for before in given if before.said != "none"]
+                given.append(_as(answer, word))
         return answers
 
     def second_looks(self) -> list[Purchase]:
-        """The open leases of audited items that somebody answered whose answers count."""
+        """Open leases of audited items that have answers which count, but for those `again`."""
+        of, keys = self.accounts.purchases, self.items.surrogates
         leases = [lease for lease in self.open_purchases() if lease.purpose == "audit"]
+        leases = [own for own in leases if not of[keys[own.item], own.slot].again]
         answered = self.audited_by_all() if leases else {}
         return [lease for lease in leases if lease.item in answered]
 

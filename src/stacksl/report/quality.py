@@ -98,7 +98,8 @@ class AuditResult:
         shown_before: whether this audit measured a model before, and `shown_at` how many labels
             that one had learned, the first time.
         rows: the source's usable items, `rows_after` of which were added after it was drawn.
-        classes_after: classes that were added after it was drawn.
+        classes_after: classes that were added after it was drawn, and that none of its answers
+            names; `none_before`: its items answered with none of these before a class was added.
         revised: answers that were corrected or set aside after the audit was first shown.
         accuracy_now, interval_now: accuracy and interval with these; None where there are none.
         reference: rows set aside whose probabilities made the accuracy and its interval closer
@@ -129,6 +130,7 @@ class AuditResult:
     rows: int = 0
     rows_after: int = 0
     classes_after: int = 0
+    none_before: int = 0
     revised: int = 0
     accuracy_now: float | None = None
     interval_now: tuple[float, float] | None = None

@@ -71,6 +71,11 @@ def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
     sentences = [] if facts.audit is None else [audited(facts.audit, facts.run), outside(facts)]
     sentences[1:1] = [in_table(facts)]
+    if facts.audit is not None and (rows := facts.audit.none_before):
+        sentences.append(
+            f"{plural(rows, 'audited row')} answered with none of these before a class was added"
+            f" count as wrong: `stacksl change {shlex.quote(facts.run)} --reopen` asks again."
+        )
     if facts.column is not None:
         sentences[:1] = [facts.stated, column_words(facts.column, facts, facts.run)]
     if (test := facts.test) is not None:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from stacksl.runs.changes.change import Outcome
     from stacksl.runs.changes.forgetting import Forgotten
 
+STAYS = (
+    "a class cannot be removed from a run, and the model may predict it even if no answer names it:"
+    " for a model without it, give the labels of this run (export --labels) to another by --owned"
+)
 EVERYBODY = ""  # the value of --free without a name
 
 Budget = Annotated[
@@ -184,8 +188,7 @@ def change(
     elif dry_run:
         offered = opened.change(**changes, dry_run=True)
         warn(offered.warnings)
-        effects = [offered.measures, *_bought(offered, reopen), *_lasting(changes)]
-        effects.append(_described(offered, changes, run))
+        effects = [offered.measures, *_bought(offered, changes), _described(offered, changes, run)]
         lines = ["Nothing was written. After the change:", *filter(None, effects)]
         print(as_json({"run": run, **_facts(offered, reopen)}) if json else "\n".join(lines))
     else:
@@ -203,8 +206,7 @@ def _change_run(
     warn(offered.warnings)
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
-    bought, lasting = _bought(offered, reopen), _lasting(changes)
-    agree([*bought, *lasting], yes, "Make this change?" if lasting else "Buy them?")
+    agree(_bought(offered, changes), yes)
     with live(quiet=quiet) as show:
         outcome = run.change(**changes, agreed=offered, later=later, progress=show)
     if json:
@@ -238,24 +240,15 @@ def _with_descriptions(names: list[str], descriptions: list[str]) -> dict[str, s
     return dict(zip(names, [*descriptions, *[""] * (len(names) - len(descriptions))], strict=True))
 
 
-def _bought(offered: Outcome, reopen: bool) -> list[str]:
-    bought = []
+def _bought(offered: Outcome, changes: dict[str, Any]) -> list[str]:
+    bought = [STAYS] * bool(changes["classes"])
     if offered.cost:
         amount = f"{plural(offered.more, 'more label')}, {count(offered.labels)}"
         labels = f"{amount if offered.more else plural(offered.labels, 'label')} in all"
         bought.append(f"{labels}, for {dollars(offered.cost)} more at most")
-    if reopen and offered.again:
+    if changes["reopen"] and offered.again:
         bought.append(f"{_again(offered)} at most, within the budget")
     return bought
-
-
-def _lasting(changes: dict[str, Any]) -> list[str]:
-    """What to know before a class is added, which no later change takes back."""
-    return [
-        "a class cannot be removed from a run, and the model may predict it even if no answer names"
-        " it; for a model without it, begin a new run with other --classes, and give it the labels"
-        " of this one (stacksl export RUN --labels FILE) with --owned"
-    ] * bool(changes["classes"])
 
 
 def _again(outcome: Outcome) -> str:
@@ -273,7 +266,6 @@ def _facts(outcome: Outcome, reopen: bool) -> dict[str, Any]:
         "owned": outcome.owned,
         "classes": outcome.classes,
         "mapped": outcome.mapped,
-        "measured": outcome.measured,
         "reopened": len(outcome.again) if reopen else 0,
         "again": 0 if reopen else len(outcome.again),
         "annotators": list(outcome.annotators),
@@ -308,10 +300,8 @@ def _described(outcome: Outcome, changes: dict[str, Any], run: Path) -> str:
             f"tell {out}: these sheets do not list what was added, the next ones do; an answer by"
             " its name counts on them, too"
         )
-    if outcome.mapped or outcome.measured:
-        it = "it" if len(changes["classes"]) == 1 else "them"
-        audit = f"; so did {count(outcome.measured)} of the audit" if outcome.measured else ""
-        lines.append(f"{plural(outcome.mapped, 'answer')} named {it}, learned at no cost{audit}")
+    if outcome.mapped:
+        lines.append(f"{plural(outcome.mapped, 'answer')} named what was added, at no cost")
     if outcome.again and changes["reopen"]:
         lines.append(f"asked again: {_again(outcome)}")
     elif outcome.again and changes["classes"]:

@@ -190,7 +190,7 @@ def _config(path: Path | None) -> tuple[dict[str, Any], RunSpec | None]:
         raise SettingsError(f"the config {path} must be TOML (name = value): {fault}") from fault
 
 
-def agree(bought: Sequence[str], yes: bool, question: str = "Buy them?") -> None:
+def agree(bought: Sequence[str], yes: bool) -> None:
     """Print what will be `bought` at which cost and, on a terminal, ask for consent.
 
     Raises:
@@ -199,7 +199,7 @@ def agree(bought: Sequence[str], yes: bool, question: str = "Buy them?") -> None
     for line in bought:
         print(line, file=sys.stderr)
     if bought and not yes and is_interactive():
-        typer.confirm(question, abort=True, err=True)
+        typer.confirm("Go on?", abort=True, err=True)
 
 
 def with_header(context: typer.Context, read: Callable[[], Result]) -> Result:
@@ -399,13 +399,10 @@ def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
 
 def labels_so_far(result: Mapping[str, Any]) -> str:
     """What has become of the labels of a run that goes on; those of the audit are kept at once."""
-    answered, audit = result["answered"], result["spent"] > result["asked"]
-    drawn = "rows of a look" if (result["stop_when"] or "").startswith("right") else "audit rows"
-    people = result.get("labeler", "file") == "file"
-    out = result["out"]
-    place = "in sheets" if people else "asked"
-    reserved = f"{drawn} not yet asked" if out and audit else "promised"
-    parts = {place: out, reserved: result["spent"] - answered - out, "left": result["left"]}
+    answered, out = result["answered"], result["out"]
+    place = "in sheets" if result.get("labeler", "file") == "file" else "asked"
+    kept = {"reserved and not yet asked": result["spent"] - answered - out}
+    parts = {place: out, **kept, "left": result["left"]}
     counts = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)
     return f"{count(result['budget'])}: answered {count(answered)}{counts}"
 

@@ -23,6 +23,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from stacksl.errors import SettingsError
 from stacksl.labelers.sheets.rows import SheetRow
 from stacksl.ledger.purchases import AnswerKind
 
@@ -289,20 +290,22 @@ def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
 
 
 def is_taken(options: tuple[str, ...]) -> bool:
-    """Whether the text of an option has another meaning, too."""
-    return any(other_meaning(n, options) for n in range(len(options)))
+    """Whether the text of an option reads as the letter or number of another, or as a word."""
+    return any(_other_meanings(n, options) for n in range(len(options)))
 
 
-def other_meaning(position: int, options: tuple[str, ...]) -> str | None:
-    """What the text of an option means as the letter or number of another, or as a word.
+def expect_unlike_answers(position: int, classes: tuple[str, ...]) -> None:
+    """Check that the name of a class reads neither as another's letter or number nor as a word."""
+    for meaning in _other_meanings(position, classes):
+        raise SettingsError(
+            f"a class needs a name that means nothing else as an answer, but '{classes[position]}'"
+            f" means {_in_words(meaning)} on a sheet: choose another name"
+        )
 
-    Example:
-        >>> other_meaning(2, ("yes", "no", "B")), other_meaning(0, ("none",))
-        ('option 2', 'none of these')
-    """
+
+def _other_meanings(position: int, options: tuple[str, ...]) -> list[Meaning]:
     text = spaced(options[position])
-    meanings = (*_words(text), *_signs(text, options))
-    return next((_in_words(m) for m in meanings if m != Meaning("label", position)), None)
+    return [m for m in (*_words(text), *_signs(text, options)) if m != Meaning("label", position)]
 
 
 def quoted(cell: str) -> str:

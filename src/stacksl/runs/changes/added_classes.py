@@ -6,13 +6,14 @@ when each was added. A replay of those rows widens the learner at the same place
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from stacksl.data.values import normal
 from stacksl.ledger.purchases import Answer
 from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.loop.game import Game
+from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 
 
@@ -36,18 +37,21 @@ def answers_that_name(ledger: LedgerReader, classes: Mapping[str, int]) -> list[
     return list(named_items.values())
 
 
-def answered_none(ledger: LedgerReader, usable: Container[str], *, adding: bool) -> list[str]:
-    """Training items answered with none of the classes and with no candidate.
+def answered_none(spec: RunSpec, ledger: LedgerReader, *, adding: bool = False) -> list[str]:
+    """Items answered with none of the classes and with no candidate.
 
-    Items that are not `usable`, that are open, or that were asked again since the last class was
+    So are audited ones, or counts would tell them; but a promise's looks stand as they were judged.
+    Items that are not usable, that are open, or that were asked again since the last class was
     added, are left out; with `adding` a class that is still to be added counts as the last one.
     """
+    promised = promised_share(spec.settings.stop_when) is not None
+    purposes = ("train",) if promised else ("train", "audit")
     last_row: dict[str | None, int] = {}  # of each item's last lease; of the last class, under None
     for row in ledger.rows(only=("reserved", "class_added")):
         last_row[row.item] = row.seq
     groups: dict[str, list[Mapping[str, object]]] = {}
     for bought in ledger.export():
-        if bought["purpose"] == "train" and bought["item"] in usable:
+        if bought["purpose"] in purposes and bought["item"] in spec.sources.usable:
             groups.setdefault(str(bought["item"]), []).append(bought)
     return [
         item

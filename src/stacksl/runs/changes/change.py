@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stacksl.core.rng import generator
 from stacksl.data.values import normal, one_line
 from stacksl.errors import RunError, SettingsError
-from stacksl.labelers.sheets.cells import other_meaning
+from stacksl.labelers.sheets.cells import expect_unlike_answers
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.settings import CLASSES, Setting
@@ -55,7 +56,7 @@ from stacksl.runs.settings.terms import (
     what_measures,
 )
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import RunFolder, class_setting
+from stacksl.runs.storage.folder import SECRET, RunFolder, class_setting
 from stacksl.runs.storage.status import EXPECTED, SHORT, expect_begun, reopen
 
 TRAINING = {
@@ -97,10 +98,9 @@ class Outcome:
         short: a warning of a budget that may end before a look at the table, else empty; it is
             part of `measures`.
         items, owned: how many items to choose from and how many owned items were added.
-        mapped: answers to train on whose right text names an added class: learned, and free.
-        measured: answers of an audit that was shown that name one: right where the model says so.
-        again: the other items to train on that were answered with none of the classes. With
-            `reopen` one more label of each is bought.
+        mapped: answers whose right text names a class that is added: its labels, and free.
+        again: the other items that were answered with none of the classes, also those of the audit.
+            With `reopen` one more label of each is bought.
         price: micro-units of one label; None where the run has no price.
         left: labels that can be bought to train on under the new budget.
         outdated: who has an open sheet without the added classes, and its path.
@@ -118,7 +118,6 @@ class Outcome:
     owned: int
     classes: int | None
     mapped: int
-    measured: int
     again: tuple[str, ...]
     price: int | None
     left: int
@@ -166,9 +165,8 @@ def change_run(
                 ledger.free(looks := ledger.second_looks(), looks)
             _record(wanted, ledger, outcome.again if change.reopen else (), first=first)
             if change.labeler is not None:  # a program is not asked an item twice
-                leases = ledger.open_purchases()
-                second = {lease for lease in leases if lease.slot and lease.purpose == "train"}
-                second |= set(ledger.second_looks())
+                leases, seen = ledger.open_purchases(), ledger.audited_by_all()
+                second = {x for x in leases if x.slot and (x.purpose == "train" or x.item in seen)}
                 ledger.free(leases, () if change.labeler == FILE else second)
             # a run that has ended named a budget by what it learned
             ended = folder.read_state()["state"] == "finished"
@@ -236,9 +234,8 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     if promised_share(wanted.settings.stop_when) is not None:
         measures = f"{short}. {looks_left(ledger)}" if short else looks_left(ledger)
     hits = answers_that_name(ledger, added_classes(wanted))
-    mapped = {answer.item for purpose, answer in hits if purpose == "train"}
-    nameless = answered_none(ledger, wanted.sources.usable, adding=bool(change.classes))
-    ended = wanted.folder.read_state()["state"] == "finished"
+    named, known = {answer.item for _, answer in hits}, len(spec.dataset.classes or ())
+    again = answered_none(wanted, ledger, adding=bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)
     sheets: dict[Path, list[Handed]] = {}
@@ -255,9 +252,8 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         items=pool,
         owned=len(wanted.dataset.items) - len(spec.dataset.items) - pool,
         classes=None if wanted.dataset.classes is None else len(wanted.dataset.classes),
-        mapped=len(mapped),
-        measured=sum(purpose == "audit" for purpose, _ in hits) * ended,
-        again=tuple(item for item in nameless if item not in mapped),
+        mapped=sum((answer.index or 0) >= known for _, answer in hits),
+        again=tuple(item for item in again if item not in named),
         price=None if spec.budget.money is None else spec.budget.price,
         left=left_to_train(wanted, ledger),
         annotators=tuple(annotators_of(wanted.settings.annotators)),
@@ -317,11 +313,7 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
                 f" {len(known)} (but for case and spaces): choose another name"
             )
         names.append(_tidy(name))
-        if other := other_meaning(len(names) - 1, tuple(names)):
-            raise SettingsError(
-                f"a class needs a name that means nothing else as an answer, but {_tidy(name)!r}"
-                f" means {other} on a sheet: choose another name"
-            )
+        expect_unlike_answers(len(names) - 1, tuple(names))
     tidy = {_tidy(name): _tidy(description) for name, description in added.items()}
     return replace(spec, sources=spec.sources.with_added_classes(tidy))
 
@@ -466,5 +458,7 @@ def _record(spec: RunSpec, ledger: Ledger, again: Sequence[str], *, first: int) 
     if owned := new_owned(spec, ledger, audit_rows(corpus, ledger)):
         ledger.own(owned, "owned")
     next_terms(spec, ledger, order, first=len(corpus.began))
-    if again:
-        ledger.reserve(again, "train")
+    if again:  # in a random order: audited rows come back among the others
+        secret = int(spec.folder.resolved()[SECRET], 16)
+        mixed = generator(secret, "again", ledger.head.count).permutation(len(again))
+        ledger.reserve([again[place] for place in mixed], "again")

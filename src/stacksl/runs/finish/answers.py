@@ -35,24 +35,17 @@ def answers_by_item(
     """
     rows = [] if until is None else ledger.rows(until, only=("reserved",))
     later, answers = {(row.item, row.slot) for row in rows}, Answers()
-    reopened = _reopened(ledger)
+    purchases, keys = ledger.accounts.purchases, ledger.items.named()
     for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
         counts = row["state"] == "answered" and row["labeler"] not in ledger.set_aside
         counts &= (row["item"], row["slot"]) not in later
         if counts and row["purpose"] in purposes and row["item"] in spec.sources.usable:
             item, index = str(row["item"]), row["answer"]
             given = answers.setdefault(item, [])
-            if row["slot"] == reopened.get(item):
+            if purchases[keys[item], int(str(row["slot"]))].again:
                 given[:] = [answer for answer in given if answer[0] != "none"]
             given.append((str(row["said"]), index if isinstance(index, int) else None))
     return answers
-
-
-def _reopened(ledger: LedgerReader) -> dict[str, int | None]:
-    """The slot of each item that was last asked about again after a class was added."""
-    added = [row.seq for row in ledger.rows(only=("class_added",))]
-    rows = ledger.rows(added[0], only=("reserved",)) if added else ()
-    return {str(row.item): row.slot for row in rows if "again" in row.payload}
 
 
 def in_table(answers: Sequence[Verdict]) -> Verdict:

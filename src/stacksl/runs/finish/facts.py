@@ -28,6 +28,7 @@ from stacksl.report.quality import (
     TableRight,
     TestResult,
 )
+from stacksl.runs.changes.added_classes import answered_none
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of, in_table, owned_labels
 from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
@@ -50,12 +51,16 @@ def facts_of(
     language = ending.language(tested, state)
     audit = audit_fact(tested.audited, tested.audited_now)
     disputed = open_rows(answers_by_item(spec, game.ledger, EVERY), tested.column or tested.audited)
-    if audit is not None:
+    if audit is not None and tested.audited is not None:
         leased = [r for r in game.ledger.rows(only=("reserved",)) if r.purpose == "audit"]
         drawn = max(row.seq for row in leased if row.token == 1 and not row.slot)
         after, classes = game.ledger.added(drawn)
         items = len(spec.dataset.items) - len(spec.sources.excluded | spec.sources.erased)
+        size, known = len(spec.dataset.classes or ()), game.ledger.audited()
+        classes = len({*range(size - classes, size)} - {given.index for given in known.values()})
         audit = replace(audit, rows=items, rows_after=after, classes_after=classes)
+        again = {*answered_none(spec, game.ledger)}.intersection(tested.audited.items)
+        audit = replace(audit, none_before=len(again))
     head = "{} rows, last {}".format(*game.ledger.told_head)
     column = None if tested.column is None else column_facts(spec, game, tested, disputed)
     return f.Facts(

@@ -214,7 +214,9 @@ def second_look(
     order = generator(secret, "second look", audit.number).permutation(len(ids))
     accounts = ledger.accounts
     slots = {item: accounts.slots(ledger.items.surrogates[item]) for item in answers}
-    begun = [i for i, asked in slots.items() if sum(not accounts.is_aside(s) for _, s in asked) > 1]
+    anew = {i: max(at * state.again for (_, at), state in asked) for i, asked in slots.items()}
+    counted = {i: [s for _, s in asked[anew[i] :]] for i, asked in slots.items()}
+    begun = [i for i, of in counted.items() if sum(not accounts.is_aside(s) for s in of) > 1]
     shuffled = [ids[place] for place in order]
     fixed = () if look else begun
     noted = {} if look else state.get("judged", {})

@@ -186,6 +186,7 @@ def uses(game: Game) -> dict[str, Any]:
         else:
             use = "aside" if is_aside else "unlearned"
         counts[use] += 1
+    counts["unlearned"] += game.ledger.accounts.asked - sum(counts.values())  # audited rows, again
     return counts
 
 

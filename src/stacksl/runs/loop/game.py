@@ -127,7 +127,7 @@ class PurchaseLimits:
         an answer was for would show in whether it makes room for a purchase.
         """
         leases = ledger.open_purchases()
-        measuring = sum(lease.purpose == "audit" for lease in leases)
+        measuring = sum(lease.purpose == "audit" and not lease.slot for lease in leases)
         if not self.measuring or not measuring:
             return self.size - (len(leases) - measuring)
         rows = ledger.accounts.spent - len(leases) + self.size  # that were or will be out

@@ -149,7 +149,7 @@ class SheetLabeler:
         requests = {key: request for key, request in self._requests.items() if key in leases}
         fresh = [request for key, request in requests.items() if key not in handed]
         # up to the batch: training labels, then the audit
-        due = sorted(fresh, key=lambda request: request.purpose == "audit")
+        due = sorted(fresh, key=lambda request: request.purpose == "audit" and not request.slot)
         due = due[: max(0, self.settings.open_questions - len(waiting))]
         assigned = self._assign(due, list(handed.values()), waiting)
         if assigned:

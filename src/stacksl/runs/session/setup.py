@@ -16,7 +16,7 @@ from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator, unforeseen
 from stacksl.data import expect_classes
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import RunError
 from stacksl.features import FeatureMap, GivenFeatures, make_features
 from stacksl.features.given import release_rows
 from stacksl.features.maps import transformed
@@ -25,7 +25,7 @@ from stacksl.files import arrays
 from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Labeler
 from stacksl.labelers.registry import NONE, make_labeler
-from stacksl.labelers.sheets.cells import other_meaning
+from stacksl.labelers.sheets.cells import expect_unlike_answers
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import CLASSES, Setting
@@ -228,12 +228,8 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
     """
     if settings.labeler == FILE:
         expect_free(settings)
-        for number, name in enumerate(sources.given.names if sources.given else (), start=1):
-            if word := other_meaning(0, (name,)):  # letters and numbers: each sheet says how
-                raise SettingsError(
-                    "a class needs a name that is no answer of another kind, but whoever writes the"
-                    f" name of class {number} on a sheet may mean {word}: give it another name"
-                )
+        for name in sources.given.names if sources.given else ():
+            expect_unlike_answers(0, (name,))  # each sheet says what letters and numbers mean
     if asks_local(settings):
         expect_local(settings)
     elif settings.labeler != FILE and not asks_model(settings):

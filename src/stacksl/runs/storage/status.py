@@ -11,6 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stacksl.data.values import normal
 from stacksl.errors import LedgerError, RunError, StackslError, kind_and_place
 from stacksl.labelers.protocol import Labeler
 from stacksl.ledger.ledger import Ledger
@@ -41,7 +42,7 @@ EXPECTED = "expected"  # the ends of the labels that a promise probably takes in
 UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # items without a candidate from which it is told
 
 AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second",
-           *AFTER, "passed_over")  # fmt: skip
+           *AFTER, "none_before", "passed_over")  # fmt: skip
 
 CLOSED = "the page, which is closed"  # the place of rows; `resume` writes them into sheets
 
@@ -184,18 +185,18 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
         }
     looks = [row.seq for row in ledger.rows(only=("settings",)) if "look" in row.payload]
     later = ledger.rows(looks[0], only=("answered",)) if looks else ()
-    again = sum(row.purpose == "train" and bool(row.slot) for row in later)  # of people's rows
+    asked = accounts.asked - sum(row.purpose == "train" and bool(row.slot) for row in later)
     out = {(purchase.item, purchase.slot, purchase.token) for purchase in ledger.open_purchases()}
     if table["labeler"] == "file":
         out &= {(row.item, row.slot, row.token) for row in ledger.private.handed()}
     return {
         "out": len(out),
-        "rounds": accounts.last_round if done or table["mode"] == "stream" else accounts.asked,
+        "rounds": accounts.last_round if done or table["mode"] == "stream" else asked,
         "budget": int(table.get("labels_now", table["labels"])),
-        "asked": accounts.asked,
+        "asked": asked,
         "answered": sum(ledger.counts_by_kind().values()) if done is None else done.budget.answered,
         "spent": spent,
-        "measuring": spent - accounts.asked + again,
+        "measuring": spent - asked,
         "left": left,
         "money": money,
     }
@@ -249,8 +250,10 @@ def _unlabeled(ledger: LedgerReader) -> str:
     if not ledger.accounts.classes_added:
         return ""
     said = {state.word for state in ledger.accounts.purchases.values()}
+    said |= {normal(answer.text or "") for answer in ledger.texts()}  # of an audit: corrected later
     rows = [row.payload for row in ledger.rows(only=("class_added",))]
-    names = ", ".join(f"'{new['name']}'" for new in rows if new["size"] - 1 not in said)
+    rows = [new for new in rows if not {new["size"] - 1, normal(new["name"])} & said]
+    names = ", ".join(f"'{new['name']}'" for new in rows)
     ways = "`stacksl change RUN --reopen` asks again where the answer was none, --owned FILE adds"
     return names and f"no label names the added {names}: {ways} labels that you have"
 
