@@ -434,3 +434,22 @@ def test_rows_to_ask_again_wait_as_reserved_ones_and_come_among_those_of_the_aud
     assert made.status()["audit"]["none_before"] == 0
     verify(made)
     made.replay()
+
+
+def test_a_second_look_begins_with_the_answer_that_came_again(tmp_path: Path) -> None:
+    (tmp_path / "two.txt").write_text("bread\nsea\n", encoding="utf-8")
+    plan = {"classes": str(tmp_path / "two.txt"), "annotators": "anna,ben,carl", "audit": 12}
+    made = begin(tmp_path, count=120, budget=40, open_questions=40, second_look=True, **plan)
+    play(made, unnamed)
+    found, missed = made.change(classes=NEW), audited_none(made)
+    made.change(reopen=True, budget=40 + len(found.again) + 12)
+    play(made, plainly)
+    again = {(row[0], row[1]) for row in purchases(made) if row[1] and row[5] == "audit"}
+    assert {item for item, _ in again} >= missed
+    words = told(made, lambda ledger: ledger.audited_by_all())
+    assert missed
+    assert all(answer.word == 2 for item in missed for answer in words[item]), "none is left out"
+    second = made.status()["audit"]["second"]
+    assert second["agreeing"] + second["differing"] == 12
+    verify(made)
+    made.replay()
