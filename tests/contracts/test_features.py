@@ -80,6 +80,12 @@ def test_state_of_the_other_kind_of_map_is_refused(made) -> None:
         fitted(made).restore(other.state())
 
 
+def test_a_map_that_gives_no_block_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TextMap, "transform", lambda self, items, progress=None: None)
+    with pytest.raises(AssertionError, match=r"got AttributeError in features\.py"):
+        check_features(lambda: make_features("hashing", classes=CLASSES), class_items())
+
+
 def test_a_map_whose_rows_depend_on_others_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = TextMap.transform
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -122,6 +123,30 @@ class Forgetful(Coin):
         return (0.0,)
 
 
+class Wordy(Coin):
+    """It has a text as its statistic."""
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> Any:
+        return "ask"
+
+
+class Stateless(Coin):
+    """It has no state."""
+
+    def start(self) -> Any:
+        return None
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> Any:
+        return None
+
+
+class Broken(Coin):
+    """It raises an error."""
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        return float(math.log(g - g))
+
+
 class Exact(Coin):
     """It has a statistic that is not a Python float."""
 
@@ -136,6 +161,9 @@ class Exact(Coin):
         (Shifted, "added to all scores should change nothing"),
         (Forgetful, "the state should be four floats"),
         (Exact, "the statistic should be a float, got a float64"),
+        (Wordy, "the statistic should be a float, got a str"),
+        (Stateless, "the state should be four floats, got None"),
+        (Broken, r"got ValueError in test_gates\.py, line \d+: math domain error"),
     ],
 )
 def test_a_gate_of_others_is_checked(kind: Any, words: str | None, monkeypatch) -> None:

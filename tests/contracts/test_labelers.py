@@ -121,6 +121,11 @@ class Another(Late):
         return given
 
 
+class Mute(Late):
+    def answers(self):
+        return None
+
+
 def none_of_these(request):
     return None
 
@@ -138,6 +143,8 @@ def test_a_labeler_may_be_late_silent_or_say_none_of_these(make):
         (Stranger, "item 'who' was answered but not asked"),
         (Another, "it is repeatable, and gave other answers"),
         (object, "it needs name, repeatable"),
+        (Mute, "got TypeError in labelers.py"),
+        (Late(), "'Late' object is not callable"),
     ],
 )
 def test_a_labeler_of_others_is_checked(make, words):

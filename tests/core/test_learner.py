@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -265,10 +265,40 @@ def test_a_gate_without_the_widths_it_needs_is_refused() -> None:
 
     item = SharedFeatures(np.ones(4) / 2, 3)
     for gate in (Contested(), LLF(1.0)):
-        with pytest.raises(SettingsError, match=f"'{gate.name}' needs widths"):
+        with pytest.raises(SettingsError, match=f"'{gate.name}' should give.*needs widths"):
             learner(gate).decide(["a"], [item], [ALL], asked=0)
     [d] = learner(Margin()).decide(["a"], [item], [ALL], asked=0)
     assert math.isnan(d.gate_score)
+
+
+class Odd(Margin):
+    """A gate that gives what it is told to."""
+
+    gives: ClassVar[dict[str, Any]] = {}
+
+    def statistic(self, *given):
+        return self.gives.get("statistic", 0.5)
+
+    def threshold(self, *given):
+        return self.gives.get("threshold", 0.1)
+
+    def advance(self, *given):
+        return self.gives.get("state", (0.0,) * 4)
+
+    def start(self):
+        return self.gives.get("start", (0.0,) * 4)
+
+
+@pytest.mark.parametrize("wrong", [None, "yes", [0.5], math.nan])
+@pytest.mark.parametrize("what", ["statistic", "threshold", "state", "start"])
+def test_a_gate_that_gives_no_numbers_is_refused(monkeypatch, what, wrong) -> None:
+    monkeypatch.setattr(Odd, "gives", {what: wrong})
+    words = "'margin' should give (a|4) numbers? as its (statistic|threshold|state)"
+    with pytest.raises(SettingsError, match=words):
+        decide(Learner(Noting(), Odd(), budget=1, horizon=2), 1)
+    if what in ("statistic", "start"):  # a pool reads nothing else of its gate
+        with pytest.raises(SettingsError, match=words):
+            Learner(Noting(), Odd(), budget=1, horizon=2).rank("a", THREE, None, asked=0)
 
 
 def test_more_rounds_than_the_horizon_are_refused() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -70,6 +71,7 @@ class Learner:
         self.width_scale = width_scale
         self.round = 0
         self.gate_state: GateState = gate.start()
+        _expect_numbers(gate, "state", self.gate_state, 4)
         self._seed = seed
         self._uniforms = uniforms(seed, "gate", horizon)
 
@@ -98,7 +100,8 @@ class Learner:
             statistics: what the gate compares with its threshold, in place of its own statistic.
 
         Raises:
-            SettingsError: more rounds than the horizon, or a gate without the widths it needs.
+            SettingsError: more rounds than the horizon, or a gate that gives no numbers, such as
+                one without the widths it needs.
         """
         if self.round + len(ids) > self.horizon:
             raise SettingsError(
@@ -122,15 +125,13 @@ class Learner:
     ) -> Decision:
         gate = self.gate
         g = gate.statistic(view, clock, state) if given is None else given
-        if math.isnan(g):
-            raise SettingsError(
-                f"the gate '{gate.name}' needs widths, and the scorer keeps none (or item '{item}' "
-                "has features that are not finite): use another gate"
-            )
+        _expect_numbers(gate, "statistic", (g,))
         threshold = gate.threshold(g, float(self._uniforms[clock.round - 1]), clock, state)
+        _expect_numbers(gate, "threshold", (threshold,))
         verdict = forced(clock, gate.exact_spend)
         wanted = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
+        _expect_numbers(gate, "state", skip_state, 4)
         return self._record(
             item,
             view,
@@ -160,12 +161,14 @@ class Learner:
         view = self.scorer.bounds(inputs, presented, scores)
         policy = view.probabilities if scores is None else view.scores
         clock = Clock(asked, self.budget, self.round + 1, self.horizon)
+        g = self.gate.statistic(view, clock, self.gate_state)
+        _expect_numbers(self.gate, "statistic", (g,))
         record = self._record(
             item,
             view,
             round=clock.round,
             probability=float(policy[view.choice]),
-            statistic=self.gate.statistic(view, clock, self.gate_state),
+            statistic=g,
             threshold=-math.inf,
             reason="rank",
             state=self.gate_state,
@@ -256,3 +259,18 @@ class Learner:
         self.gate_state = cast(GateState, tuple(map(float, state["gate_state"])))
         mine = {k.removeprefix("scorer/"): v for k, v in state.items() if k.startswith("scorer/")}
         self.scorer.restore(mine)
+
+
+def _expect_numbers(gate: Gate, what: str, given: Any, size: int = 1) -> None:
+    """Refuse what a gate gives, where it should give a tuple of so many numbers."""
+    if (
+        isinstance(given, tuple)
+        and [isinstance(x, Real) and x == x for x in given] == [True] * size
+    ):
+        return
+    expected, value = ("a number", given[0]) if size == 1 else (f"{size} numbers", given)
+    raise SettingsError(
+        f"the gate '{gate.name}' should give {expected} as its {what}, got {value!r}: use another"
+        " gate if it needs widths, which are NaN where the scorer keeps none, or correct it with"
+        " `stacksl.testing.check_gate`"
+    )

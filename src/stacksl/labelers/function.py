@@ -93,7 +93,7 @@ def as_labeler(given: Any) -> Labeler | None:
     Raises:
         SettingsError: it is neither.
     """
-    if given is None or isinstance(given, Labeler):
+    if given is None or (isinstance(given, Labeler) and not isinstance(given, type)):
         return given
     if callable(given) and not isinstance(given, type):
         return FunctionLabeler(given)

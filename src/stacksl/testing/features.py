@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.features import FeatureMap
+from stacksl.testing.asserting import asserting
 from stacksl.types import Item
 
 
+@asserting()
 def check_features(make: Callable[[], FeatureMap], items: Sequence[Item]) -> None:
     """Check a feature map on items: of classes where it is made with classes, else of pairs.
 

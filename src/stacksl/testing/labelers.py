@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.ledger.purchases import Answer, Purchase, whole_answer
+from stacksl.testing.asserting import asserting
 
 Key: TypeAlias = tuple[str, int, int]
 
@@ -22,6 +23,7 @@ def example_requests(count: int = 6, price: int = 1_000_000) -> list[Request]:
     ]
 
 
+@asserting()
 def check_labeler(
     make: Callable[[], Labeler], requests: Sequence[Purchase] | None = None, waits: int = 20
 ) -> None:

@@ -212,7 +212,7 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     # in blocks: 20,000 items are ranked in the time of some hundred decision records
     statistics, predicted = margins(head, game.examples.block, unbought)
     if not (isinstance(game.learner.gate, Margin) and isinstance(game.learner.follower, Given)):
-        statistics = np.array([_record(game, row).statistic for row in unbought])
+        statistics = np.array([_record(game, row).statistic for row in unbought], np.float64)
     best = np.argsort(-statistics, kind="stable")
     rows = [unbought[b] for b in best]
     if isinstance(game.trainer, LinearTrainer):
