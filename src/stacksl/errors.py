@@ -102,6 +102,12 @@ def kind_and_place(fault: BaseException) -> str:
     return f"{type(fault).__name__} in {name}, line {frame.tb_lineno}"
 
 
+def expect(fits: object, what: str, given: object) -> None:
+    """Raise a `SettingsError` unless an argument fits; `what` says what it should be."""
+    if not fits:
+        raise SettingsError(f"{what}, got a {type(given).__name__}")
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> SettingsError:
     """The error for a `name` that is not among the `known` ones, with the nearest match.
 

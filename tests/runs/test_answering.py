@@ -168,7 +168,7 @@ def test_freed_rows_go_to_somebody_else_and_the_old_sheet_still_counts(tmp_path:
 
 
 def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, annotators="anna,ben", sheets={"overlap": 20}, budget=30)
+    waiting = begin(tmp_path, annotators="anna,ben", sheets={"overlap": 12}, budget=30)
     bens = sum(row.annotator == "ben" for row in handed_rows(waiting))
     assert waiting.people(away="ben") == bens == 3
     for _ in range(3):

@@ -6,13 +6,16 @@ import errno
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from stacksl import Item
 from stacksl.api import Run, list_runs, prepare, run
-from stacksl.errors import DataError, LedgerError, RunError, StackslError
+from stacksl.errors import DataError, LedgerError, RunError, SettingsError, StackslError
 from stacksl.features import weights
+from stacksl.labelers.function import FunctionLabeler
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import rows_of
@@ -116,6 +119,66 @@ def test_plans_write_nothing(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
     done = plan.start()
     assert done.status()["money"] == {"price": 0.5, "budget": 5.0, "spent": 5.0}
+
+
+def test_a_plan_is_refused_where_its_run_would_be(classes, tmp_path) -> None:
+    file = tmp_path / "file"
+    file.write_text("text,label\nx,a\ny,b\nz,a\n")
+    for out in (file, file / "run", classes.run.path, tmp_path):
+        with pytest.raises(RunError, match="give another --out"):
+            prepare(file, out=out, settings={"budget": "2"})
+    people = {"labeler": "file", "annotators": "anna,ben", "budget": "3", "sheets.overlap": 2}
+    with pytest.raises(SettingsError, match="got 2 where 2 labels train: .*at most --overlap 1"):
+        prepare(file, settings=people)
+
+
+def test_classes_in_a_list_are_those_of_a_file_too(tmp_path) -> None:
+    file = tmp_path / "file.csv"
+    file.write_text("text,label\n" + "".join(f"word {n},{'ab'[n % 2]}\n" for n in range(20)))
+    done = run(file, out=tmp_path / "run", budget=6, classes=["b", "a", "c"])
+    assert done.folder.classes().names == ("b", "a", "c")
+    with pytest.raises(DataError, match="unknown class"):
+        run(file, out=tmp_path / "other", budget=6, classes=["a", "c"])
+    for wrong in (5, {"a": "first", "b": "second"}, {"a", "b"}):
+        with pytest.raises(SettingsError, match="classes should be a list of names"):
+            run(file, out=tmp_path / "other", budget=6, classes=wrong)
+    items, answers = class_items(20)
+    with pytest.raises(DataError, match="should be the 2 classes"):
+        run(items, answers, out=tmp_path / "other", budget=6, classes=["a", "b"])
+    assert not (tmp_path / "other").exists()
+
+
+def test_arguments_that_do_not_fit_are_named(classes, tmp_path) -> None:
+    items, answers = class_items(20)
+    file = tmp_path / "file.csv"
+    file.write_text("id,text,label\n1,x,a\n1,y,b\n2,z,a\n3,x,b\n")
+    wrong: list[tuple[str, Any]] = [
+        ("the place of a run should be a path, got a NoneType", lambda: Run.open(None)),
+        ("out should be a path, got a int", lambda: run(items, answers, out=5)),
+        ("answers should be a list", lambda: classes.run.evaluate(["x"], 5)),
+        ("columns should be a dict, got a str", lambda: classes.run.predict(file, columns="text")),
+        ("progress should be a function", lambda: classes.run.predict(file, {"prompt": "text"})),
+        ("progress should be a function", lambda: classes.run.evaluate(file, progress=5)),
+        ("the budget 1.0 may mean one label or all", lambda: run(file, budget=1.0)),
+        ("labeler should be a name", lambda: run(file, labeler=FunctionLabeler)),
+        (
+            "prompt and label should be different columns, got 'text' for both",
+            lambda: run(file, columns={"prompt": "text", "label": "text"}),
+        ),
+        ("with the sheet 'S', got", lambda: run(file, read={"worksheet": "S"})),
+        ("with the sheet 'S', got", lambda: classes.run.read(file, given={"worksheet": "S"})),
+        ("got zeros alone", lambda: run(items, answers, features=np.zeros((20, 3)))),
+    ]
+    for words, call in wrong:
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+def test_rows_without_a_prediction_are_told(classes, tmp_path) -> None:
+    file = tmp_path / "file.csv"
+    file.write_text("id,text\n1,x\n1,y\n2,z\n")
+    with pytest.warns(UserWarning, match=r"row 2 \(id '1'\) set aside: repeated id"):
+        assert [row["id"] for row in classes.run.predict(file)] == ["1", "2"]
 
 
 def test_progress_is_told(tmp_path) -> None:

@@ -19,7 +19,7 @@ from stacksl.runs.settings.resolve import resolve
     ("text", "labels"),
     [
         ("0.1", 200), (0.1, 200), ("10%", 200), (" 10 % ".replace(" ", ""), 200), ("500", 500),
-        (500, 500), ("all", 2001), ("ALL", 2001), ("1.0", 2001), (1.0, 2001),
+        (500, 500), ("all", 2001), ("ALL", 2001),
         ("100%", 2001), ("2", 2), ("2001", 2001), ("0.29", 580), ("0.0005", 1), ("2.0", 2),
         ("0.999999", 2000),
     ],
@@ -28,7 +28,7 @@ def test_a_budget_of_labels(text: object, labels: int) -> None:
     assert parse_budget(text, 2001, None) == Budget(labels, None, 0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("one", ["1", 1])
+@pytest.mark.parametrize("one", ["1", 1, "1.0", 1.0])
 def test_a_budget_of_1_is_refused_since_it_may_mean_two_things(one: object) -> None:
     with pytest.raises(SettingsError, match="may mean one label or all of them: give 'all'"):
         parse_budget(one, 2001, None)  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def test_a_batch_is_open_in_all_with_the_audit_in_it(tmp_path: Path, mode: str) 
 
 def test_two_labels_of_an_item_may_take_one_place_more_in_the_ledger(tmp_path: Path) -> None:
     """Two are reserved together, and an odd number of places has one for the last of them."""
-    more = {"sheets.overlap": 30, "audit": 0, "class_names": True, "open_questions": 7}
+    more = {"sheets.overlap": 15, "audit": 0, "class_names": True, "open_questions": 7}
     waiting = begin(tmp_path, mode="pool", budget=30, **more, **TWO)
     rows, purchases = [], []
     while waiting.status()["state"] == "waiting":

@@ -375,7 +375,7 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         ({"features": [["a"]] * 90}, FeatureError, "array of numbers"),
         ({"features": np.full((90, 2), np.nan)}, FeatureError, "NaN or infinity in row 1"),
         ({"features": "given"}, SettingsError, "features=X"),
-        ({"budget": ROWS}, SettingsError, "budget should be one value, got an array"),
+        ({"budget": ROWS}, SettingsError, "budget should be one value, got a ndarray"),
         ({"labeler": 5}, SettingsError, "got a int"),
         ({"labeler": lambda request: 7}, LabelerError, "correct the function"),
         ({"labeler": lambda request: True}, LabelerError, "got a bool that is none of them"),

@@ -178,7 +178,7 @@ def test_the_range_holds_the_estimate(waits: Waits) -> None:
 
 
 def test_second_answers_buy_no_label_of_the_audit_or_its_second_look(tmp_path: Path) -> None:
-    made = begin(tmp_path, **{**WANTED, "sheets.overlap": 60})
+    made = begin(tmp_path, **{**WANTED, "sheets.overlap": 28})
     answer_all(made)
     with made.ledger as ledger:
         audited = {row.key for row in ledger.private.handed() if row.item in ledger.bought("audit")}

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.api.stored import Run
+from stacksl.api.stored import PROGRESS, Run
 from stacksl.api.watching import not_of
 from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
 from stacksl.core.rng import unforeseen
 from stacksl.data import Classes, Dataset, as_written, table_of
 from stacksl.data.dataset import Rejected
-from stacksl.errors import DataError, SettingsError
+from stacksl.errors import DataError, FeatureError, SettingsError, expect
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.models.audit import audit_size
@@ -105,7 +105,7 @@ class Plan:
 
         if not self.fits:
             return self.claimed().start(progress)
-        folder = RunFolder.create(self.out, self.spec.table())
+        folder = RunFolder.create(self.out)
         with folder.locked():
             RunFolder.create(self.out)  # again, now that no other process can claim it
             if self.rows is not None:
@@ -141,10 +141,11 @@ def prepare(
         rows: features of the items, (n, d), in place of those that the settings name.
 
     Raises:
-        SettingsError, DataError, LabelerError: one sentence on what is wrong.
+        SettingsError, DataError, LabelerError, RunError: one sentence on what is wrong.
     """
     from stacksl.runs.finish.promising import before_a_look
 
+    expect(out is None or isinstance(out, str | os.PathLike), "out should be a path", out)
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     copied, labeled = (data if isinstance(data, RunSpec) else None), None
     if copied is None or copied.settings.model_labels != resolved.settings.model_labels:
@@ -177,6 +178,7 @@ def prepare(
     if copied is not None:  # as they were when that run read them
         known = {} if test is None else stamps_of([spec.test_source or ""])
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
+    RunFolder.create(folder, spec.table(), dry_run=True)
     left = budget.labels - audit - further
     few = f"an audit of {audit:,}{' with its second look' * bool(further)} leaves {left:,} of the"
     few += f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
@@ -240,13 +242,13 @@ def _read_sources(
             return sources
         return replace(sources, test=load_test(held, sources.pool, settings))
     classes = given_classes(settings)
-    if settings.column is not None and classes is None and names is not None:
+    if classes is None and names is not None:
         classes = Classes(tuple(names), ("",) * len(names))
     if source is not None:
         sources = load(source, held, settings, classes=classes)
     else:
         how: dict[str, Any] = {"columns": named_columns(settings), "without": settings.column}
-        known = names if classes is None else classes.names
+        known = None if classes is None else classes.names
         pool = (
             of_stdin(settings, classes)
             if _is(data, STDIN)
@@ -265,6 +267,8 @@ def _read_sources(
         sources = replace(sources, test=tested)
     if sources.test is not None:
         sources = replace(sources, test=answered(intake.like(sources.test, sources.pool.classes)))
+    if classes is not None:
+        intake.like(sources.pool, tuple(map(str.strip, classes.names)))  # else it is refused
     if classes is not None and sources.test is not None:
         classes.expect_apart(sources.test.items)
     return sources
@@ -299,7 +303,7 @@ def run(
             function of a request that returns a candidate, its index, None for none of these, or
             `stacksl.ABSTAIN`; or a pair of such an answer and its price, if it costs less than
             `price`.
-        classes: the names of the classes in their order, or a file of them.
+        classes: the names of the classes in their order, or a file of them, for texts.
         features: `hashing` or `sentences:NAME_OR_DIR`, or an array with a row for each item.
         progress: called with the progress of the run.
         settings: any field of `stacksl.Settings`; a group is a mapping, as in
@@ -314,12 +318,14 @@ def run(
     who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
     rows = features if hasattr(features, "__array__") or isinstance(features, list) else None
     features = features if rows is None else GIVEN
-    listed = None if classes is None or isinstance(classes, str | Path) else [*map(str, classes)]
-    named = str(classes) if isinstance(classes, str | Path) else None
+    named, listed = _path(classes), None
+    if not isinstance(classes, str | Path | None):
+        ordered = hasattr(classes, "__getitem__") and not isinstance(classes, Mapping)
+        expect(ordered, "classes should be a list of names, or a file of them", classes)
+        listed = [*map(str, classes)]
     flags = {"budget": budget, "labeler": name, "features": features, "classes": named, **settings}
     flags = {name: _plain(name, value) for name, value in flags.items()}
-    if progress is not None and not callable(progress):
-        raise SettingsError("progress should be a function, which is called with the progress")
+    expect(progress is None or callable(progress), PROGRESS, progress)
     resolved = resolve(flags, preset=preset)
     plan = prepare(
         items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
@@ -426,7 +432,8 @@ def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:
         raise SettingsError("features 'given' are for Python: stacksl.run(..., features=X)")
     if given is None:
         return
-    checked_rows(len(sources.pool.items), given)
+    if not checked_rows(len(sources.pool.items), given).any():
+        raise FeatureError("features should tell items apart, got zeros alone: give other features")
     if sources.test is not None:
         raise SettingsError(
             "a test set has no features of its own here: leave test= out, and give them to"
@@ -464,8 +471,8 @@ def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[in
     """The labels that measure the model: those of the audit, and those kept for second looks.
 
     Raises:
-        SettingsError: an audit is asked for under a rule that draws its own, or the stop rule
-            cannot be kept.
+        SettingsError: an audit is asked for under a rule that draws its own, two people answer
+            more than the budget has, or the stop rule cannot be kept.
     """
     from stacksl.runs.finish.forecasting import expect_stop_rule
 
@@ -486,6 +493,12 @@ def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[in
         at_least=int(not judges),
     )
     further = further_labels(settings, budget.labels, audit)
+    most = (budget.labels - audit - further) // 2
+    if settings.sheets.overlap > most:
+        raise SettingsError(
+            f"sheets.overlap is how many rows two annotators answer, got {settings.sheets.overlap}"
+            f" where {2 * most} labels train: give at most --overlap {most}, or a larger budget"
+        )
     expect_stop_rule(settings, sources.pool, audit, further)
     return audit, further
 
@@ -542,8 +555,7 @@ def _plain(name: str, value: Any) -> Any:
     """A value of Python, of one of NumPy."""
     if not hasattr(value, "__array__"):
         return value
-    if getattr(value, "shape", None) != ():
-        raise SettingsError(f"{name} should be one value, got an array")
+    expect(getattr(value, "shape", None) == (), f"{name} should be one value", value)
     return value.item()
 
 

@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stacksl.data import Dataset, strange
-from stacksl.errors import RunError, SettingsError
+from stacksl.data import Dataset, set_aside, strange
+from stacksl.errors import RunError, SettingsError, expect
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.report.quality import AuditResult
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from stacksl.runs.session.answering import Received
 
 _Text = TypeVar("_Text", str, str | Path)
+PROGRESS = "progress should be a function, which is called with the progress"
 
 
 @lru_cache(maxsize=2)
@@ -66,6 +68,7 @@ class Run:
         Raises:
             RunError: there is no run at `path`.
         """
+        expect(isinstance(path, str | PathLike), "the place of a run should be a path", path)
         folder = RunFolder.open(Path(path))
         if folder.erasing():
             from stacksl.runs.changes.forgetting import finish_erasing
@@ -153,9 +156,12 @@ class Run:
         """
         from stacksl.api.labeling import PREFIX, answer_cells, joined, left_to_people, threshold_of
 
+        expect(progress is None or callable(progress), PROGRESS, progress)
         threshold = None if right is None else threshold_of(self, right)
         dataset = self.read(data, given=columns)
         items = dataset.items
+        if dataset.rejected and isinstance(data, str | Path):
+            warnings.warn("; ".join(set_aside(dataset)), stacklevel=2)
         predictions = self._model_for(items, features).predict(items, progress)
         rows = predictions if threshold is None else left_to_people(predictions, threshold)
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
@@ -179,6 +185,7 @@ class Run:
         from stacksl.lm.export.folder import read_provenance
         from stacksl.models.adapted import is_adapted
 
+        expect(given is None or isinstance(given, Mapping), "columns should be a dict", given)
         expect_answers_apart(data, answers)
         folder = self.folder
         adapted = is_adapted(folder.model)  # then no weights are loaded
@@ -271,6 +278,7 @@ class Run:
         from stacksl.api.watching import watch
         from stacksl.models.evaluation import evaluate
 
+        expect(progress is None or callable(progress), PROGRESS, progress)
         folder, run = self.folder, {"run": str(self.path)}
         dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)

@@ -263,14 +263,11 @@ class Learner:
 
 def _expect_numbers(gate: Gate, what: str, given: Any, size: int = 1) -> None:
     """Refuse what a gate gives, where it should give a tuple of so many numbers."""
-    if (
-        isinstance(given, tuple)
-        and [isinstance(x, Real) and x == x for x in given] == [True] * size
-    ):
-        return
-    expected, value = ("a number", given[0]) if size == 1 else (f"{size} numbers", given)
-    raise SettingsError(
-        f"the gate '{gate.name}' should give {expected} as its {what}, got {value!r}: use another"
-        " gate if it needs widths, which are NaN where the scorer keeps none, or correct it with"
-        " `stacksl.testing.check_gate`"
-    )
+    numbers = isinstance(given, tuple) and [isinstance(x, Real) and x == x for x in given]
+    if numbers != [True] * size:
+        expected, value = ("a number", given[0]) if size == 1 else (f"{size} numbers", given)
+        raise SettingsError(
+            f"the gate '{gate.name}' should give {expected} as its {what}, got {value!r}: use"
+            " another gate if it needs widths, which are NaN where the scorer keeps none, or"
+            " correct it with `stacksl.testing.check_gate`"
+        )

@@ -9,7 +9,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from stacksl.data.values import RowFault, listed, text
-from stacksl.errors import DataError, unknown_name
+from stacksl.errors import DataError, SettingsError, unknown_name
 
 if TYPE_CHECKING:
     from stacksl.data.tables import Row
@@ -34,11 +34,15 @@ def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
     """The mapping that the user gave, as a dict of known roles.
 
     Raises:
-        SettingsError: a key that is no role.
+        SettingsError: a key that is no role, or one column for prompt and label.
     """
     for role in columns or {}:
         if role not in ROLES:
             raise unknown_name("column role", role, ROLES)
+    if columns and "prompt" in columns and columns["prompt"] == columns.get("label"):
+        raise SettingsError(
+            f"prompt and label should be different columns, got '{columns['label']}' for both"
+        )
     return dict(columns or {})
 
 

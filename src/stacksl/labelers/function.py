@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any, Final
 
-from stacksl.errors import LabelerError, SettingsError
+from stacksl.errors import LabelerError, expect
 from stacksl.labelers.protocol import Labeler, Pending, Request
 from stacksl.ledger.purchases import Answer
 from stacksl.report.wording import MICRO
@@ -95,9 +95,7 @@ def as_labeler(given: Any) -> Labeler | None:
     """
     if given is None or (isinstance(given, Labeler) and not isinstance(given, type)):
         return given
-    if callable(given) and not isinstance(given, type):
-        return FunctionLabeler(given)
-    raise SettingsError(
-        "labeler should be a name such as 'oracle', a function, or an object with a name,"
-        f" repeatable, ask, answers and pending, got a {type(given).__name__}"
-    )
+    what = "labeler should be a name such as 'oracle', a function, or an object with a name,"
+    what += " repeatable, ask, answers and pending"
+    expect(callable(given) and not isinstance(given, type), what, given)
+    return FunctionLabeler(given)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.features import FeatureMap
-from stacksl.testing.asserting import asserting
+from stacksl.testing.gates import asserting
 from stacksl.types import Item
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from typing import Any
 
@@ -12,7 +13,21 @@ import numpy as np
 from stacksl.core.gates.registry import GATES, Gate
 from stacksl.core.gates.rules import Clock, forced
 from stacksl.core.scorers.bounds import Bounds
-from stacksl.testing.asserting import asserting
+from stacksl.errors import kind_and_place
+
+
+@contextmanager
+def asserting() -> Iterator[None]:
+    """Turn any error of a part that is checked into an `AssertionError`."""
+    try:
+        yield
+    except Exception as fault:
+        if isinstance(fault, AssertionError):
+            raise
+        where = kind_and_place(fault)
+        raise AssertionError(
+            f"the check should end without an error, got {where}: {fault}"
+        ) from fault
 
 
 @asserting()

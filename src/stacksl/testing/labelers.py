@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.ledger.purchases import Answer, Purchase, whole_answer
-from stacksl.testing.asserting import asserting
+from stacksl.testing.gates import asserting
 
 Key: TypeAlias = tuple[str, int, int]
 

@@ -12,7 +12,7 @@ from typing import Any
 from stacksl.data import Dataset, Layout, overlap, read, strange, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
-from stacksl.errors import DataError, SettingsError
+from stacksl.errors import DataError, SettingsError, expect
 from stacksl.runs.items.reading import Reading, given_classes, named_columns
 from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.fields import Gate
@@ -313,6 +313,8 @@ def in_memory(
     Raises:
         DataError: there is no item, ids repeat, or an answer fits no item.
     """
+    alone = isinstance(answers, str | Real)
+    expect(not alone, "answers should be a list with one for each item", answers)
     expect_answers_apart(items, answers)
     if isinstance(items, Dataset):
         return items

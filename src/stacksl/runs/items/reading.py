@@ -13,10 +13,13 @@ from stacksl.report.wording import plural
 from stacksl.runs.settings.fields import Settings
 
 
-def _read(path: str | Path, settings: Settings, **how: Any) -> Dataset:
-    """A file of the run's kind, `how` it is said."""
+def _read(path: str | Path, settings: Settings, sheet: str | None = None, **how: Any) -> Dataset:
+    """A file of the run's kind, `how` it is said; a workbook if a `sheet` was named for it."""
     how = {"layout": layout_of(settings), **how}
-    return read(path, max_candidates=settings.read.max_candidates, **how)
+    dataset = read(path, max_candidates=settings.read.max_candidates, **how)
+    if sheet is not None and not dataset.format.startswith("xlsx"):
+        raise DataError(f"expected a workbook (.xlsx) with the sheet '{sheet}', got '{path}'")
+    return dataset
 
 
 def layout_of(settings: Settings, *, first: bool = False) -> Layout:
@@ -35,6 +38,7 @@ def read_first(source: str, settings: Settings, classes: Classes | None) -> Data
     return _read(
         source,
         settings,
+        settings.read.worksheet,
         format=settings.read.format,
         layout=layout_of(settings, first=True),
         columns=named_columns(settings),
@@ -93,7 +97,7 @@ def given_classes(settings: Settings) -> Classes | None:
 
 def read_like(path: str, train: Dataset, settings: Settings, what: str) -> Dataset:
     """A file read as `train` was; `what` it is, for messages."""
-    how = {"usual": train.columns, "classes": train.classes, "lenient": True}
+    how: dict[str, Any] = {"usual": train.columns, "classes": train.classes, "lenient": True}
     try:
         return _read(path, settings, format=settings.read.format, **how)
     except DataError as fault:
@@ -126,6 +130,6 @@ def read_again(
     form = options.pop("format", settings.read.format)
     changed = {name: options.pop(name) for name in ("worksheet", "header") if name in options}
     layout = layout_of(settings)._replace(**changed)
-    how = {"usual": model.columns, "classes": model.classes, "lenient": True}
-    named = {"format": form, "layout": layout, "columns": options or None}
-    return _read(path, settings, **named, **how)
+    how: dict[str, Any] = {"usual": model.columns, "classes": model.classes, "lenient": True}
+    named: dict[str, Any] = {"format": form, "layout": layout, "columns": options or None}
+    return _read(path, settings, changed.get("worksheet"), **named, **how)

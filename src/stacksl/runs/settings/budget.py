@@ -55,8 +55,8 @@ def parse_budget(
 ) -> Budget:
     """The `budget` that was given, in labels and money, for a run over `items` usable items.
 
-    Below 1 it is a fraction of the items (decimal arithmetic, rounded down), 1.0, 100% or ``all``
-    every label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label. A
+    Below 1 it is a fraction of the items (decimal arithmetic, rounded down), 100% or ``all`` every
+    label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label. A
     count or money may buy `per_item` labels of an item.
 
     Raises:
@@ -183,12 +183,12 @@ def _labels(text: str, items: int, per_item: int) -> int:
             f"the budget '{text}' of {items} items comes to 0 labels:"
             f" the smallest fraction that works is {smallest:g}"
         )
-    if text == "1":
-        raise SettingsError(
-            "the budget 1 may mean one label or all of them: give 'all', or a count from 2"
-        )
-    if value == 1:
+    if percent and value == 1:
         return items
+    if value == 1:
+        raise SettingsError(
+            f"the budget {text} may mean one label or all of them: give 'all', or a count from 2"
+        )
     if percent or value != value.to_integral_value():
         raise SettingsError(fault)
     if value > items * per_item:

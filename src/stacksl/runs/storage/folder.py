@@ -90,8 +90,12 @@ class RunFolder:
         return self.path / "model"
 
     @classmethod
-    def create(cls, path: Path, wanted: Mapping[str, Setting] | None = None) -> RunFolder:
+    def create(
+        cls, path: Path, wanted: Mapping[str, Setting] | None = None, *, dry_run: bool = False
+    ) -> RunFolder:
         """A new folder for the run `wanted` at `path`: none yet, empty, or of an interrupted start.
+
+        With `dry_run` it is not made.
 
         Raises:
             RunError: if it is another run's, holds other files, or cannot be written.
@@ -109,8 +113,8 @@ class RunFolder:
                 f" or `stacksl resume {path}`, or in Python, where an object made there answers,"
                 f" stacksl.Run.open({str(path)!r}).resume(labeler=...)"
             )
-        if path.is_file():
-            raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")
+        if file := next((place for place in (path, *path.parents) if place.is_file()), None):
+            raise RunError(f"a folder was expected at {file}, but it is a file: give another --out")
         try:
             names = {entry.name for entry in path.iterdir()} if path.exists() else set()
             if names and LOCK not in names:  # with it, a start interrupted before run.db
@@ -122,6 +126,8 @@ class RunFolder:
                     f"the folder {path} holds another run without its {DATABASE}, or one of an"
                     " older version of stacksl: give another --out, or restore the file from a copy"
                 )
+            if dry_run:
+                return cls(path)
             make_private(path)
             (path / LOCK).touch(mode=0o600)
             for folder in (path / "features", path / "model"):
