@@ -93,6 +93,14 @@ def test_another_adapter_in_its_place_is_noticed(place: Path, tmp_path: Path) ->
         Run.open(tmp_path / "run").resume(labeler=Refusing(CORPUS, 100))
 
 
+def test_an_adapter_of_another_base_is_refused_before_a_folder_is_made(place, tmp_path) -> None:
+    tiny_model(tmp_path / "wider", hidden_size=64)
+    known = {**SHORT, "lm.adapter": str(place / "adapter"), "lm.model": str(tmp_path / "wider")}
+    with pytest.raises(StackslError, match="was trained for another base: it has"):
+        run(*CORPUS, out=tmp_path / "run", **known)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("config", "settings", "sentence"),
     [

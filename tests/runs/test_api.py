@@ -160,6 +160,10 @@ def test_arguments_that_do_not_fit_are_named(classes, tmp_path) -> None:
         ("progress should be a function", lambda: classes.run.predict(file, {"prompt": "text"})),
         ("progress should be a function", lambda: classes.run.evaluate(file, progress=5)),
         ("the budget 1.0 may mean one label or all", lambda: run(file, budget=1.0)),
+        ("settings should be a dict, got a int", lambda: prepare(file, settings=5)),
+        ("preset should be a name, got a int", lambda: run(file, preset=5)),
+        ("a list of them was expected, got a int", lambda: classes.run.change(items=5)),
+        ("a list of them was expected, got a int", lambda: classes.run.people(keys=5)),
         ("labeler should be a name", lambda: run(file, labeler=FunctionLabeler)),
         (
             "prompt and label should be different columns, got 'text' for both",

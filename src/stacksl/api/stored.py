@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from os import PathLike
@@ -449,7 +449,9 @@ class Run:
 
         given = {"away": away, "back": back, "set_aside": set_aside, "keep": keep}
         who: dict[str, Any] = {purpose: _several(names) for purpose, names in given.items()}
-        freed = free_rows(self.folder, **who, free=free, keys=[*keys], drop=drop, dry_run=dry_run)
+        freed = free_rows(
+            self.folder, **who, free=free, keys=_several(keys), drop=drop, dry_run=dry_run
+        )
         if not dry_run and "labeler" not in self.folder.read_state():  # else an object answers
             self.resume(progress)
         return freed
@@ -508,11 +510,8 @@ class Run:
         """
         from stacksl.runs.changes.change import Change, change_run
 
-        if isinstance(annotators, Mapping):
-            raise SettingsError(
-                "annotators should be names, got names with values: a label has one price, whoever"
-                " answers it, so give the names alone"
-            )
+        what = "annotators should be names alone, as a label has one price, whoever answers it"
+        expect(not isinstance(annotators, Mapping), what, annotators)
         wanted = Change(
             None if budget is None else str(budget),
             tuple(str(Path(file).absolute()) for file in _several(items)),
@@ -557,4 +556,7 @@ class Run:
 
 
 def _several(given: _Text | Sequence[_Text]) -> list[_Text]:
+    expect(
+        isinstance(given, Path | Iterable), "a name, a path or a list of them was expected", given
+    )
     return [given] if isinstance(given, str | Path) else list(given)

@@ -26,7 +26,7 @@ from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
-from stacksl.lm.training.adapters import adapted_layers, linear_layers, stacks
+from stacksl.lm.training.adapters import adapted_layers, expect_size, linear_layers, stacks
 from stacksl.types import Item, copied
 
 SHARE = 0.9  # of the free memory, at most, that a run may plan for
@@ -148,6 +148,8 @@ def estimate(
     path = Likelihood(model, path=choices.scoring).path_for(rows)
     adapted = adapted_layers(model, choices.lora.targets).values()
     moving = choices.lora.rank * sum(sum(layer.weight.shape) for layer in adapted)
+    if choices.lora.start is not None:
+        expect_size(choices.lora.start, moving)
     parameters = sum(int(weight.numel()) for weight in model.parameters())
     scoring, training = _memories(model, path, rows, choices, moving, premise)
     stored = getattr(config, "dtype", None) or torch.float32

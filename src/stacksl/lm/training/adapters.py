@@ -349,6 +349,16 @@ def read_start(adapter: str) -> tuple[str | None, LoraSettings]:
     return base, shape
 
 
+def expect_size(adapter: str, moving: int) -> None:
+    """Raise a `SettingsError` if an adapter has not as many numbers as one of the base."""
+    stored = _stored(file_of(adapter, WEIGHTS).parent, "torch")
+    if (count := sum(int(tensor.numel()) for tensor in stored.values())) != moving:
+        raise SettingsError(
+            f"the adapter '{adapter}' was trained for another base: it has {count:,} numbers, and"
+            f" one of this model has {moving:,}; give --model the base of the adapter"
+        )
+
+
 def fingerprint_of(folder: Path) -> str:
     """The fingerprint of the adapter that was saved in `folder`, without its base.
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from stacksl.core.gates.registry import GATES
-from stacksl.errors import SettingsError
+from stacksl.errors import SettingsError, expect
 from stacksl.runs.settings.conflicts import conflicts, nearest, unknown_names
 from stacksl.runs.settings.fields import GROUPS, Group, Settings, descriptions, gate_group
 
@@ -131,6 +131,7 @@ def flattened(layer: Mapping[str, Any]) -> dict[str, Any]:
     for a group is its first setting: `gate = "llf"` is `gate.name`.
     """
     settings: dict[str, Any] = {}
+    expect(isinstance(layer, Mapping), "settings should be a dict", layer)
     for name, value in layer.items():
         if isinstance(value, Mapping):
             settings |= {f"{name}.{key}": inner for key, inner in value.items()}
@@ -175,6 +176,7 @@ def resolve(
     table = dict(config or {})
     named = table.pop("preset", None)
     preset = preset or (None if named is None else str(named))
+    expect(preset is None or isinstance(preset, str), "preset should be a name", preset)
     mistakes: list[str] = []
     layers: list[tuple[str, Mapping[str, Any]]] = [
         ("flag", flattened(flags or {})),
