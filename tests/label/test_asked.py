@@ -99,7 +99,7 @@ def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
     left = [id for id in items if id not in bought]
     first = owner.http.get("/asked").text
     assert f"then {len(left)} that nobody was asked about" in first
-    assert f"<code>stacksl change {page.run.path.name} --owned FILE</code>" in first
+    assert f"<code>stacksl change {page.run.path} --owned FILE</code>" in first
     found, rows = table_of(owner, -(-len(items) // 7))
     assert len(rows) == len(items)
     assert {row[0].split()[-1] for row in rows[: len(bought)]} == bought

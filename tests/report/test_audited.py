@@ -215,14 +215,14 @@ def test_rows_without_two_people_who_agree_are_counted_with_the_page_that_settle
     facts = made["audited"]()
     several = replace(facts, asking=replace(facts.asking, disputed=12))
     step = "Correct 12 answers where no two people agree and the first stands"
-    assert (step, "stacksl label bank") in commands(several, "bank")
+    assert (step, "stacksl label bank") in commands(replace(several, run="bank"))
     assert step in shown(several)[0]
     waits = replace(several, audit=replace(facts.audit, waits=True))
-    assert "stacksl label bank" not in dict(commands(waits, "bank")).values(), (
+    assert "stacksl label bank" not in dict(commands(replace(waits, run="bank"))).values(), (
         "they are asked again"
     )
     none = replace(facts, asking=replace(facts.asking, disputed=0))
-    assert "stacksl label bank" not in dict(commands(none, "bank")).values()
+    assert "stacksl label bank" not in dict(commands(replace(none, run="bank"))).values()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_rows_without_two_people_who_agree_are_counted_with_the_page_that_settle
 )
 def test_the_next_commands_write_files_of_the_kind_that_was_read(made, format: str, kind: str):
     facts = made["audited"]()
-    said = dict(commands(replace(facts, data=replace(facts.data, format=format)), "bank"))
+    said = dict(commands(replace(facts, run="bank", data=replace(facts.data, format=format))))
     assert said["Write the labeled table"] == f"stacksl export bank --table labels.{kind}"
     assert said["Label new items"] == f"stacksl predict bank new.{kind} --out labeled.{kind}"
 

@@ -59,7 +59,7 @@ def test_a_crash_is_recorded_and_resumed_to_the_same_end(classes, tmp_path, monk
             raise Cut("lightning")
         return post(self, decisions, slots)  # type: ignore[arg-type]
 
-    out = tmp_path / "run"
+    out = tmp_path / "my run"
     monkeypatch.setattr(Ledger, "post", failing)
     with pytest.raises(Cut):
         run(
@@ -71,7 +71,7 @@ def test_a_crash_is_recorded_and_resumed_to_the_same_end(classes, tmp_path, monk
     status = failed.status()
     assert status["state"] == "failed"
     assert status["sentence"].startswith("unexpected Cut in test_api.py, line ")
-    assert status["resume"] == f"stacksl resume {out}"
+    assert status["resume"] == f"stacksl resume '{out}'"
     done = failed.resume()
     assert done.status()["state"] == "finished"
     assert {p.name: p.read_bytes() for p in (out / "model").iterdir()} == {

@@ -181,7 +181,7 @@ def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: P
     done.change(items=write_pool(tmp_path, 5, seed=8, first=600), later=True)
     status = done.status()["audit"]
     assert (status["rows"], status["rows_after"], status["classes_after"]) == (135, 25, 1)
-    offered = re.search(r"stacksl change run --budget (\d+)", page)
+    offered = re.search(r"stacksl change \S+/run --budget (\d+)", page)
     assert offered
     done.change(budget=offered[1], later=True)
     play(done.resume())

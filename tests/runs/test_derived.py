@@ -34,8 +34,10 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def copied(classes: Finished, tmp_path: Path) -> Run:
-    """A copy of a finished run, to be spoiled."""
-    return Run(Path(shutil.copytree(classes.run.path, tmp_path / "run")))
+    """A copy of a finished run, to be spoiled; the commands of its report have its own path."""
+    copy = Run(Path(shutil.copytree(classes.run.path, tmp_path / "run")))
+    copy.report()
+    return copy
 
 
 def derived(of: Run) -> list[str]:

@@ -196,7 +196,7 @@ def test_a_run_stops_once_no_look_is_left_and_names_the_command_that_promises_wh
     assert f"{last['wrong']} of {last['audit']} rows of the model were wrong" in said
     assert f"Run.open({str(made.path)!r})" in said
     page = unescape((made.path / "report.html").read_text(encoding="utf-8"))
-    assert "Run.open('run')" in page
+    assert f"Run.open({str(made.path)!r})" in page
     assert '<p class="lead">That 90.0% of the 500 rows are right cannot be promised.' in page
     assert "not promised" in page
     made.change(**command_of(said), labeler=says)

@@ -63,7 +63,10 @@ def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path,
         differ = sum(one.word != other.word for one, other in ledger.agreement())
     assert len(facts.asking.disagreements) == min(8, differ) > 0
     assert facts.asking.disputed == differ, "two people answered each of these rows, nobody else"
-    assert f"stacksl label {done.path.name}" in render(facts)
+    assert f"stacksl label {done.path}" in (done.path / "report.html").read_text("utf-8")
+    forwarded = done.report(text=False).read_text("utf-8")
+    assert "stacksl label RUN" in forwarded
+    assert str(done.path.parent) not in forwarded, "the folders of whoever made it are left out"
     for row in facts.asking.disagreements:
         assert len({each.value for each in row.answers}) == 2
 

@@ -399,7 +399,7 @@ def test_a_second_look_that_had_nobody_left_goes_on(waits: Waits, way: str) -> N
     assert words["Open: no two people agree"] == f"{second['nobody']}"
     assert "People's errors" not in words
     assert f"Nobody is left to ask about {second['nobody']} rows of the second look" in page
-    assert "stacksl change run --add-annotator NAME" in page
+    assert f"stacksl change {made.path} --add-annotator NAME" in page
     made.resume()
     assert made.status()["state"] == "finished"
     if way == "killed":  # after the change was recorded

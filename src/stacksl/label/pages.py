@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,8 @@ def rows_page(site: Site, number: int, find: str, csrf: str) -> str:
     """A page of the rows of a finished run, for its owner; the last one for a higher number."""
     folder, changed = site.player.folder, site.player.view.changed
     rows = {"csrf": csrf, "changed": changed, **page_of(folder, number, find)}
-    return rendered("asked", run=folder.path.name, **rows)
+    path = shlex.quote(str(folder.path))  # as the command named it
+    return rendered("asked", run=folder.path.name, path=path, **rows)
 
 
 def page_values(site: Site, name: str) -> dict[str, Any]:

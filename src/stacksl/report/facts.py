@@ -183,7 +183,7 @@ class Facts:
 
     Attributes:
         title: what the page is called, normally the data set's name.
-        run: the name of the run's folder.
+        run: the name of the run's folder; its path in a report with text.
         created, finished: times as they are to be shown (UTC).
         interruptions: one sentence for each time the run was stopped and taken up again.
         test, audit: of the final model.

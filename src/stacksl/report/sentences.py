@@ -592,9 +592,9 @@ def total_words(row: ClassTotal) -> str:
     return f"{count(round(row.total))} ({count(round(row.low))} to {count(round(row.high))})"
 
 
-def commands(facts: Facts, path: str = "") -> list[tuple[str, str]]:
-    """(what for, command) of the next steps, with the run's `path` or else its folder's name."""
-    path, budget, column = path or facts.run, facts.budget, facts.column
+def commands(facts: Facts) -> list[tuple[str, str]]:
+    """(what for, command) of the next steps."""
+    path, budget, column = facts.run, facts.budget, facts.column
     new = column is not None and column.name == PREDICTED
     run, python = shlex.quote(path), facts.method.python
     waits = facts.audit is not None and facts.audit.waits

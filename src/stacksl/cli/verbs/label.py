@@ -14,7 +14,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import Stopped
 from stacksl.cli.printing import as_json, facts
-from stacksl.cli.verbs.run import run_facts, shown_run
+from stacksl.cli.verbs.run import run_facts, shown_run, word
 from stacksl.errors import SettingsError
 
 PORT = 8417
@@ -87,7 +87,9 @@ def label(
     with suppress(KeyboardInterrupt):  # which the server may have used up
         serve(opened.folder, ready, host=host, port=port, idle=limit, guidelines=text)
     if opened.status()["state"] != "finished":
-        raise Stopped(f"the page is closed, and answers are kept: `stacksl label {run}` continues")
+        raise Stopped(
+            f"the page is closed, and answers are kept: `stacksl label {word(run)}` continues"
+        )
     print(as_json(run_facts(opened)) if json else shown_run(opened))
 
 

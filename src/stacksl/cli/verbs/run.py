@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -339,7 +340,8 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     ] + [
         (
             f"{who.name} differs",
-            f"{who.sentence}: stacksl change {run} --set-aside {who.name} or --keep {who.name}",
+            f"{who.sentence}: stacksl change {run} --set-aside {word(who.name)} or"
+            f" --keep {word(who.name)}",
         )
         for who in (Differing(**row) for row in result["differing"])
     ]
@@ -374,7 +376,7 @@ def _summary(run: Run, result: dict[str, Any]) -> str:
     kind = Path(first).suffix.lower()[1:]
     table = f"  stacksl export {path} --table labeled.{kind}\n" if kind in TABLES else ""
     if result["column"] and (known := shown_facts(run.folder)):
-        steps = commands(known, str(run.path))
+        steps = commands(replace(known, run=str(run.path)))
         return f"{lines}\n\nNext:\n" + "\n".join(f"  {step}  # {aim}" for aim, step in steps)
     return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 

@@ -169,7 +169,8 @@ def write_pages(
     place = folder.path if text else folder.path / NO_TEXT
     if not text:
         make_private(place)
-    write_atomic(place / "report.html", render(facts, text=text, class_names=class_names))
+    placed = replace(facts, run=str(folder.path))  # the card says where its commands are typed
+    write_atomic(place / "report.html", render(placed, text=text, class_names=class_names))
     write_atomic(place / "README.md", card(facts, text=text, class_names=class_names))
     names = ("report.html", "README.md")
     note_derived(folder, ledger, *(names if text else (f"{NO_TEXT}/{name}" for name in names)))

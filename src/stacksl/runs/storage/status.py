@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -81,7 +82,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     written = any(sheet["file"] != CLOSED for sheet in waits or ())
     here = {"open": labels["out"], "file": "the page" if page else CLOSED}
     waits = waits and [sheet if sheet["file"] != CLOSED else sheet | here for sheet in waits]
-    python = "labeler" in state
+    python, files = "labeler" in state, table.get("files", {})
     step = _next_step(folder, state["state"], table, python=python, sheets=written)
     return {
         "run": str(folder.path),
@@ -97,7 +98,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "sentence": state.get("sentence"),
         "page": page,
         "resume": None if page else step,
-        "warnings": [*present, *differing(table.get("files", {}))],
+        "warnings": [of_run(why, str(folder.path)) for why in (*present, *differing(files))],
         "stop_when": table.get("stop_when"),
         "stopped": stopped and of_run(stopped, str(folder.path)),
         "rest": None if done or stopped else _rest(labels, *state.get(EXPECTED, [])),
@@ -266,15 +267,16 @@ def _next_step(
     `python`: an object made in Python answers. `sheets`: people's rows are in sheets, which
     `resume` writes otherwise.
     """
+    path = shlex.quote(str(folder.path))
     if state == "waiting" and table["labeler"] == "file" and sheets:
-        return f"stacksl answer {folder.path} FILE..."
+        return f"stacksl answer {path} FILE..."
     goes_on = state in ("interrupted", "stopped", "failed", "waiting")
     if goes_on and python and table["labeler"] != "file":
         other = ", or Run.change(drop=True, labeler=...) about other items" * (state == "waiting")
         how = f"in Python Run.resume(labeler=...){other}"
-        return f"stacksl change {folder.path} --labeler NAME, or {how}"
+        return f"stacksl change {path} --labeler NAME, or {how}"
     goes_on |= state == "finished" and not folder.has_results()  # its model was deleted
-    return f"stacksl resume {folder.path}" if goes_on else None
+    return f"stacksl resume {path}" if goes_on else None
 
 
 def _accuracy(facts: Facts | None, name: str, *more: str) -> dict[str, Any] | None:
