@@ -151,6 +151,18 @@ def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(waits: Wa
     assert "People&#39;s errors" in page
 
 
+def test_labels_leave_the_audit_out_until_its_second_look_is_judged(waits: Waits) -> None:
+    """Whoever looks again is not to read what the first person said."""
+    made = waits(0.1)
+    audit = {row["item"] for row in bought(made, purpose="audit")}
+    shown = made.labels()
+    assert shown.left_out == len(bought(made, purpose="audit"))
+    assert not {row["item"] for row in shown.rows} & audit
+    done = play(made)
+    assert {row["item"] for row in done.labels().rows} > audit
+    assert done.labels().left_out == 0
+
+
 def test_all_points_of_the_curve_are_by_the_same_answers(waits: Waits) -> None:
     made = play(waits(0.1, audit=30), erring(0.1))
     facts = facts_of(made)

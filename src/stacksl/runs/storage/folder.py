@@ -381,15 +381,17 @@ def anchors(folder: RunFolder) -> dict[str, Head]:
 
 
 def sealed(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
-    """The items of an audit that no report has shown: those reserved since the run last finished.
+    """The items of an audit that was not judged yet: those reserved since the run last finished.
 
-    No output has their answers before the run has finished.
+    No output has their answers before the run has finished: who takes part in a second look is not
+    to know them, so they stay sealed when a report has their agreement.
     """
-    last_shown = anchors(folder).get(FACTS, Head(0, ""))
-    rows = ledger.rows(after=ledger.place(last_shown) or 0)
-    return frozenset(
-        str(row.item) for row in rows if row.event == "reserved" and row.purpose == "audit"
-    )
+    last_shown, facts = anchors(folder).get(FACTS, Head(0, "")), shown_facts(folder)
+    rows = ledger.rows(after=ledger.place(last_shown) or 0, only=("reserved",))
+    looked_at = facts.audit.n if facts and facts.audit and facts.audit.waits else 0
+    audit = ledger.bought("audit")
+    new = (str(row.item) for row in rows if row.purpose == "audit")
+    return frozenset((*new, *audit[len(audit) - looked_at :]))
 
 
 # Files that are made from a run ------------------------------------------------------------------
