@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,18 @@ def test_what_people_err_too_often_for_is_said_and_not_bought(tmp_path, monkeypa
     made.change(stop_when="right=60%")
     assert made.status()["state"] == "waiting", "a lower share may be promised"
     expect_sound(made)
+
+
+def test_a_run_without_a_promise_says_when_one_answer_to_each_row_was_paid(tmp_path: Path) -> None:
+    """With the share that such a table has by people's rate of errors, which is no promise."""
+    given = {**THREE, "count": 100, "budget": 150, "stop_when": "right=95%", "sheets.overlap": 100}
+    made = play(begin(tmp_path, **given), erring(0.1))
+    said = made.status()["stopped"]
+    assert "150 labels were spent, and one answer to each row takes 100: people seem to err" in said
+    [rate, share] = re.findall(r"([\d.]+)% (?:of single answers|right\.)", said)
+    assert 4 < float(rate) < 16
+    assert float(rate) + float(share) == pytest.approx(100)
+    assert "people seem to err" in (made.path / "report.html").read_text("utf-8")
 
 
 def test_one_person_agrees_with_the_table(alone: Run) -> None:

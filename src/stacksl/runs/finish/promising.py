@@ -399,6 +399,7 @@ def promise_of(spec: RunSpec, game: Game) -> str:
         return (
             f"All {plural(table.people, 'row')} are labeled by people: no row is the model's, and"
             " nothing is promised about people's labels."
+            f"{_by_people(spec, game.ledger, table.rows)}"
         )
     if not game.ledger.accounts.reached:
         if unreachable(spec, game):
@@ -447,7 +448,7 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     own = {"python": "labeler" in spec.folder.read_state()}
     if not before:
         spent = " before the budget was spent" * (not accounts.left)
-        why = f"No look at the table was taken{spent}."
+        why = f"No look at the table was taken{spent}.{_by_people(spec, game.ledger, table.rows)}"
     elif since := accounts.asked - before[-1]["asked"]:
         why += f" It does not judge the present model, which has {plural(since, 'more answer')}."
     elif (rule := _shown_by(before[-1])) != "right=0%":
@@ -572,7 +573,22 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         f"Look {last['drawn']} of {LOOKS} showed that at least {_shown_by(last)[6:]} of the"
         f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
         f" {count(model)} errors of {part} and {count(last['left'] - model)} of people (or unclear)"
-        f" are left. {_limit(ledger, last, part)}"
+        f" are left. {_limit(ledger, last, part)}{_by_people(spec, ledger, last['of'])}"
+    )
+
+
+def _by_people(spec: RunSpec, ledger: LedgerReader, rows: int) -> str:
+    """What one answer to each of the `rows` gives, once as much was spent; empty before."""
+    spent, doubled = ledger.accounts.spent, doubled_of(ledger)
+    if spent < rows or not doubted(spec.settings):
+        return ""
+    known = "how often people err is not known, since no row has answers of two people"
+    if doubled.answers:
+        known = f"people seem to err in about {percent(doubled.rate)} of single answers, so a table"
+        known += f" with one answer in each row is about {percent(1 - doubled.rate)} right"
+    return (
+        f" {plural(spent, 'label')} were spent, and one answer to each row takes {count(rows)}:"
+        f" {known}. That is no promise; `export --table` writes the present table without one."
     )
 
 
