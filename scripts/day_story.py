@@ -207,7 +207,7 @@ def _books(desk: Desk) -> None:
 def _counts(answers: list[dict[str, str]], verified: str, replayed: str) -> dict[str, int]:
     """What the ledger's two commands count, and the answers that this comes to."""
     [rows] = re.findall(r"whole: ([\d,]+) rows", verified)
-    played = dict(re.findall(r"^(\w+) +([\d,]+)$", replayed, re.MULTILINE))
+    played = dict(re.findall(r"^(.+?)  +([\d,]+)$", replayed, re.MULTILINE))
     found = {name: int(value.replace(",", "")) for name, value in played.items()}
     owned = sum(row["purpose"] == "owned" for row in answers)
     audit = sum(row["purpose"] == "audit" for row in answers)
@@ -215,15 +215,15 @@ def _counts(answers: list[dict[str, str]], verified: str, replayed: str) -> dict
     second = len(train) - len(set(train))
     return {
         "rows": int(rows.replace(",", "")),
-        "played": found["Rows"],
+        "played": found["Rows played again"],
         "rounds": found["Rounds"],
-        "learned": found["Labels"],
-        "refits": found["Rows"] - found["Rounds"] - found["Labels"],
+        "learned": found["Labels learned"],
+        "refits": found["Rows played again"] - found["Rounds"] - found["Labels learned"],
         "paid": len(answers) - owned,
         "audit": audit,
         "second": second,
-        "named": found["Labels"] - owned,
-        "without": found["Rounds"] + owned - found["Labels"],
+        "named": found["Labels learned"] - owned,
+        "without": found["Rounds"] + owned - found["Labels learned"],
         "owned": owned,
     }
 

@@ -127,7 +127,8 @@ def test_runs_are_listed(stacksl, folder) -> None:
     told = stacksl.told("ls")
     assert "runs/first" in [row["run"] for row in told]
     assert set(told[0]) == STATE
-    assert "runs/first" in stacksl("ls").out
+    shown = stacksl("ls").out.splitlines()
+    assert shown[0].split() == ["run", "state", "rounds", "labels", "budget", "accuracy"]
     assert "no runs in nowhere" in stacksl("ls", "runs", "--folder", "nowhere").out
 
 

@@ -60,6 +60,8 @@ def test_the_files_that_agree_are_told(stacksl, run) -> None:
     files = "facts.json, report.html, README.md"
     assert f"the learner's arrays after rows {before} and {last}, {files}" in said.out
     assert said.out.endswith(f"head {told['rows']}:{told['tip']}\n")
+    played = stacksl.told("ledger", "replay", run)["rows"]
+    assert f"Rows played again  {played}\n" in stacksl("ledger", "replay", run).out
 
 
 @pytest.mark.parametrize("keeper", ["facts.json", "report.html", "README.md"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.cli.printing import as_json, dollars, measured, quality
+from stacksl.cli.printing import as_json, dollars, gate, measured, quality
 from stacksl.cli.verbs import ls
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.runs.finish.forecasting import EVERY
@@ -22,6 +22,23 @@ def test_money_is_shown_exactly(micro: int) -> None:
     whole, _, cents = shown.removeprefix("$").replace(",", "").partition(".")
     assert int(whole) * 1_000_000 + int(cents.ljust(6, "0")) == micro
     assert len(cents) >= 2
+
+
+def test_the_gate_is_told_with_the_labels_that_it_does_not_choose() -> None:
+    of_model = {"mode": "pool", "lm.adapt": "lora", "lm.normalization": "auto"}
+    plain = {"gate.name": "margin", "mode": "pool", "lm.adapt": None, "lm.normalization": "auto"}
+    assert gate(plain) == "margin"
+    assert gate(plain | of_model) == (
+        "margin, after up to 25 labels drawn at random, which choose how the model scores"
+    )
+    assert gate(plain | of_model | {"lm.normalization": "sum"}) == "margin"
+    assert gate(plain | {"model_labels": "topic"}) is None
+
+
+def test_a_run_is_listed_with_all_its_labels() -> None:
+    counts = {"rounds": 7, "asked": 7, "spent": 9, "budget": 12}
+    row = {"run": "r", "state": "waiting", "audit": None, "test": None, **counts}
+    assert ls._row(row) == ("r", "waiting", 7, 9, 12, None), "with those that only measure"
 
 
 def test_json_has_no_word_that_is_not_json() -> None:

@@ -34,6 +34,7 @@ def test_what_is_asked_for_wins() -> None:
         (100, 100, 500, "give at most 99"),
         (101, 100, 500, "give at most 99"),
         (90, 100, 80, "larger than the 80 items"),
+        (40, 2, 2, "the audit of 40 is larger than the 2 items"),  # all of which the budget labels
     ],
 )
 def test_impossible_audits_are_refused(wanted: int, budget: int, items: int, words: str) -> None:

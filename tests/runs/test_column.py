@@ -270,6 +270,8 @@ def test_the_next_command_corrects_the_column_as_long_as_labels_are_doubtful(
         assert any("check 3 labels" in name for name, _ in commands(left)) == offered
         assert not any("Buy 100 more" in name for name, _ in commands(left))
         assert ("none has a doubtful label" in column_words(left.column, left, "RUN")) != offered
+        all_asked = replace(left.column, unasked=0, flagged=0)
+        assert "nobody answered" not in column_words(all_asked, left, "RUN")
 
 
 def test_page_and_card_speak_of_the_column_and_not_of_a_model(made: Any) -> None:

@@ -21,6 +21,7 @@ from stacksl.errors import SettingsError
 from stacksl.models.metrics import Powers, Z, calibration_bins, moments, rows_of, wilson, z_of_look
 from stacksl.models.second_look import Verdict
 from stacksl.report.quality import SecondLook
+from stacksl.report.wording import plural
 
 SMALLEST = 80  # labels of a budget below which an audit would cost more than it is worth
 RESERVED = "labels are kept for an audit"
@@ -87,16 +88,16 @@ def audit_size(
     """
     if asked_for is None:
         return 0 if tested else min(default_size(budget), max(0, items - 1))
+    if asked_for > items:
+        raise SettingsError(
+            f"the audit of {asked_for} is larger than the {plural(items, 'item')} it could be drawn"
+            f" from: give at most {items}"
+        )
     if asked_for > budget - at_least:
         why = "leave labels to train on" if at_least else "be within the budget"
         raise SettingsError(
             f"the audit must {why}, but {asked_for} of a budget of {budget} were"
             f" asked for: give at most {budget - at_least}, or a larger budget"
-        )
-    if asked_for > items:
-        raise SettingsError(
-            f"the audit of {asked_for} is larger than the {items} items it could be drawn from:"
-            f" give at most {items}"
         )
     return asked_for
 

@@ -116,11 +116,11 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
             where = "table's labels that people had not been asked about"
         share = f"{percent(audit.accuracy)} {_are_right(audit)}"
         words = f"Of the {where} an estimated {share} ({wide})."
-    words += f" Of {plural(column.unasked, 'row')} that nobody answered"
-    if column.flagged:
-        words += f" {count(column.flagged)} have a doubtful label; the exported table marks them."
-    else:
-        words += " none has a doubtful label: if some are wrong, the texts do not show which."
+    if column.unasked:
+        marked = f"{count(column.flagged)} have a doubtful label; the exported table marks them"
+        none = "none has a doubtful label: if some are wrong, the texts do not show which"
+        found = marked if column.flagged else none
+        words += f" Of {plural(column.unasked, 'row')} that nobody answered {found}."
     if column.asked:
         words += f" People named a class for {count(column.asked)} of the most doubtful."
     if column.changed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stacksl.cli.printing import as_json, dollars, facts, rejected, share, table, visible
+from stacksl.cli.printing import as_json, dollars, facts, gate, rejected, share, table, visible
 from stacksl.report.wording import MICRO, count, memory, plural
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _planned(spec: RunSpec) -> str:
             ),
             ("Cost", cost),
             ("Column", judged if column is not None else None),
-            ("Gate", spec.settings.gate.name if column is None else None),
+            ("Gate", gate(spec.settings.flat())),
             ("Model", spec.settings.lm.model),
             ("Features", None if spec.settings.adapts else spec.settings.features),
             ("Folder", f"{spec.folder.path} (nothing was written)"),

@@ -155,6 +155,7 @@ def replay(
 ) -> None:
     """Play the record of a run again, and compare each decision, each refit and the learner.
 
+    The rows that are played again are decisions, learned labels and refits; `verify` counts all.
     A run with an erased item is played from the arrays that were saved when it was erased.
 
     Rebuild the learner and compare:
@@ -163,7 +164,8 @@ def replay(
         stacksl ledger replay runs/first --json
     """
     result = options.open_run(run).replay()
-    counts = [(name.capitalize(), count(result[name])) for name in ("rows", "rounds", "labels")]
+    names = {"rows": "Rows played again", "rounds": "Rounds", "labels": "Labels learned"}
+    counts = [(shown, count(result[name])) for name, shown in names.items()]
     after = result["after"]
     why = f"row {count(after + 1)} (an item was erased)" if after else None
     print(as_json(result) if json else facts([*counts, ("Played from", why)]))

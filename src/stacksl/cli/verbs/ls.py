@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, as_toml, facts, measured, quality, spent, table
+from stacksl.cli.printing import as_json, as_toml, facts, gate, measured, quality, spent, table
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.cli.verbs.run import labels_so_far, more_for_money, notices, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
@@ -143,7 +143,7 @@ def _summary(run: Run, result: Mapping[str, Any]) -> str:
             ("Cost", spent(result["money"])),
             ("Money left buys more", more_for_money(run, result)),
             *notices(result),
-            ("Gate", None if run.folder.resolved().get("model_labels") else result["gate"]),
+            ("Gate", gate(run.folder.resolved())),
             *quality(result),
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),
@@ -219,7 +219,7 @@ def ls(
         from stacksl.api import list_runs
 
         runs = list_runs(folder)
-        header = ("run", "state", "rounds", "asked", "budget", "accuracy")
+        header = ("run", "state", "rounds", "labels", "budget", "accuracy")
         none = f"no runs in {folder} (stacksl run makes one)"
         print(as_json(runs) if json else table(header, map(_row, runs)) if runs else none)
         return
@@ -233,7 +233,7 @@ def ls(
 
 def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
     accuracy = measured(row.get("audit") or row.get("test"))
-    return (row["run"], row["state"], row["rounds"], row["asked"], row["budget"], accuracy)
+    return (row["run"], row["state"], row["rounds"], row["spent"], row["budget"], accuracy)
 
 
 def _first_lines(module: str, registry: str) -> dict[str, str]:

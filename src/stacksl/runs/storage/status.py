@@ -299,7 +299,7 @@ def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
                 created = int(store.select(TERMS, ("created",))[0][0])
             row = status_of(RunFolder.open(path.parent))
         except StackslError as fault:
-            counts = dict.fromkeys(("rounds", "budget", "asked", "left", "money"))
+            counts = dict.fromkeys(("rounds", "budget", "asked", "spent", "left", "money"))
             row = {"run": str(path.parent), "state": "unreadable", **counts, "sentence": str(fault)}
         runs.append((created, row))
     return [row for _, row in sorted(runs, key=itemgetter(0), reverse=True)]
