@@ -343,6 +343,16 @@ def test_the_owner_pauses_ends_sessions_and_sees_no_audit(opened: Opened) -> Non
     assert page.spent() == (2, 0)
 
 
+def test_an_annotator_sees_no_number_of_the_run(opened: Opened) -> None:
+    page = opened()
+    anna, ben = page.browser("anna"), page.browser("ben")
+    before = anna.http.get("/rows").text
+    key, prompt = next(iter(ben.rows().items()))
+    assert ben.answer(key, prompt) == "taken"
+    assert anna.http.get("/rows").text == before, "how many others have answered is not told"
+    assert str(page.run.status()["budget"]) not in re.sub("<article.*", "", before, flags=re.S)
+
+
 def test_the_owner_changes_the_budget_invites_and_corrects(opened: Opened) -> None:
     page = opened(sheets={"overlap": 4})
     anna, owner = page.browser("anna"), page.browser(OWNER)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from stacksl.errors import RunError
 from stacksl.label import owner
-from stacksl.label.open_run import BREAK, OpenRun, Pace
+from stacksl.label.open_run import BREAK, OpenRun, Pace, Person, View
 from stacksl.runs.changes.people import free_rows
 from stacksl.runs.loop.linear_trainer import STAGES
 
@@ -145,6 +146,23 @@ def test_the_pace_leaves_breaks_out() -> None:
     assert pace.an_hour == 360
     now[0] += 7
     assert pace.idle == 7
+
+
+def test_the_time_left_is_told_where_everybodys_pace_is_known() -> None:
+    """Who filled in a sheet has answers, and a pace only after more of them on the page."""
+    pace = Pace(iter((0.0, 0.0, 10.0, 20.0, 25.0, 500.0, 510.0)).__next__)
+    for _ in range(3):
+        pace.answer()
+    assert pace.an_hour == 360
+    pace.interrupt()
+    assert pace.an_hour is None
+    pace.answer()
+    pace.answer()
+    assert pace.an_hour is None, "the sheet and the answer after it are no gap"
+    ben, carl = Person("ben", open=5, answered=3, an_hour=60.0), Person("carl", open=5)
+    view = View(people=(ben, carl), answered=3, budget=63)
+    assert view.hours == 1
+    assert replace(view, people=(ben, replace(carl, answered=40))).hours is None
 
 
 def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) -> None:

@@ -30,6 +30,13 @@ def test_a_config_may_name_the_preset_and_a_flag_names_another() -> None:
     assert resolve(config={"preset": "paper"}, preset="paper-stacksl").preset == "paper-stacksl"
 
 
+@pytest.mark.parametrize("names", ["owner", "anna,Owner"])
+def test_nobody_is_called_as_the_page_calls_its_owner(names: str) -> None:
+    found = mistake(flags={"labeler": "file", "annotators": names})
+    assert found.startswith("'owner' is how the page calls you")
+    resolve({"labeler": "file", "annotators": "anna,owner-2"})
+
+
 def test_an_absent_flag_is_no_flag() -> None:
     resolved = resolve({"scorer.ridge": None, "gate": None}, {"scorer.ridge": 0.5})
     assert (resolved.settings.scorer.ridge, resolved.origin["scorer.ridge"]) == (0.5, "config")

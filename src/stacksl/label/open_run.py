@@ -105,7 +105,12 @@ class View:
 
     @property
     def hours(self) -> float | None:
-        """Hours to the last label at everybody's pace of late; None where nobody has one."""
+        """Hours to the last label at everybody's pace of late; None where it is not known.
+
+        It is not while somebody with open rows has no pace, but answers, such as those of a sheet.
+        """
+        if any(who.open and who.answered and not who.an_hour for who in self.people):
+            return None
         pace = sum(person.an_hour or 0.0 for person in self.people)
         return (self.budget - self.answered) / pace if pace else None
 
@@ -137,6 +142,12 @@ class Pace:
     def see(self) -> None:
         """Note that the annotator is there."""
         self._last_activity = self._clock()
+
+    def interrupt(self) -> None:
+        """Note that the annotator gave answers whose times are not known, and begin again."""
+        self.see()
+        self._last = None
+        self._gaps.clear()
 
     def answer(self) -> None:
         """Note an answer."""
@@ -258,7 +269,7 @@ class OpenRun:
         receipts = self.ledger.take(self.labeler.answers())
         self._note(receipts)
         for name in {receipt.answer.labeler for receipt in receipts} & self.paces.keys():
-            self.paces[name].see()
+            self.paces[name].interrupt()
         return received(self.session.spec.folder, self.ledger, sheets, receipts)
 
     def _row(self, annotator: str, key: str) -> Handed | None:

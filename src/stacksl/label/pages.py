@@ -93,8 +93,7 @@ def page_values(site: Site, name: str) -> dict[str, Any]:
     player, view = site.player, site.player.view
     if name != OWNER:
         own = {"me": view.of(name), "rows": rows(player.questions(name), view.classes)}
-        own |= {"paused": player.paused}
-        return {"view": view, "hours": hours(view.hours), **own}
+        return {"view": view, "paused": player.paused, **own}
     doing = {"open": "is paused" if player.paused else "goes on", "finished": "has finished"}
     return {
         "view": view,

@@ -264,9 +264,6 @@ function note(state) {
   paused = Boolean(told.paused);
   $("#done").textContent = told.answered;
   $("#pace").textContent = told.hour && ` · ${told.hour} per hour`;
-  Object.assign($("#bar"), { max: told.budget, value: told.all });
-  $("#whole").textContent = `${told.all} of ${told.budget} labels`
-    + (told.hours && !finished ? `, about ${told.hours} left at this pace` : "");
   if (told.state === "failed") say("The run has stopped: tell its owner. Answers given here are kept in this browser.");
 }
 

@@ -109,7 +109,13 @@ def _of_people(settings: Settings, people: bool) -> Iterator[str]:
         return
     names = [name.strip() for name in settings.annotators.split(",")]
     plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
-    if not plain or len({name.casefold() for name in names}) < len(names):
+    folded = {name.casefold() for name in names}
+    if "owner" in folded:
+        yield (
+            "'owner' is how the page calls you, whose run it is, and no annotator may have that"
+            " name: give this person another one"
+        )
+    if not plain or len(folded) < len(names):
         yield (
             "annotators should be different names without spaces, with commas between, such"
             " as anna,ben"
