@@ -117,7 +117,7 @@ def test_rates_agreement_costs_and_changes_are_told(made):
 def test_labels_of_the_audit_count_as_bought_and_not_as_learned(made):
     said = bought(made["audited"]())
     assert said == (
-        "1,000 labels of 10,003 items bought for $2,500.00: 880 to learn from; 20 for second"
+        "1,000 labels of 10,003 items were bought for $2,500.00: 880 to learn from; 20 for second"
         " answers; 100 for the audit, random items that only measure and are not learned."
     )
 
@@ -130,11 +130,11 @@ def test_classes_never_seen_are_named_where_names_may_be(made, options, named):
     facts = made["audited"]()
     missing = facts.classes[0].name
     page, model_card = shown(facts, **options)
-    assert (f"Never seen: {missing} " in page) is named
-    assert ("Never seen" in page) is named
-    assert "1 of them never got a label." in page
-    assert (f"1 class never got a label: {missing}." in model_card) is named
-    assert "1 class never got a label" in model_card
+    assert (f"Not learned: {missing} " in page) is named
+    assert ("Not learned" in page) is named
+    assert "1 of them got no label to learn from." in page
+    assert (f"1 class got no label to learn from: {missing}." in model_card) is named
+    assert "1 class got no label to learn from" in model_card
 
 
 def test_recall_is_told_with_its_interval_and_where_it_was_measured(made):

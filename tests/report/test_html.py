@@ -75,6 +75,15 @@ def test_bytes_do_not_depend_on_the_hash_seed(made, tmp_path):
     assert len(found) == 1
 
 
+def test_classes_are_shown_without_measures_where_none_has_ten_items(made):
+    usual = made["usual"]()
+    assert "worst recall comes first" in read(render(usual)).text
+    few = replace(usual, classes=tuple(replace(row, test_n=9) for row in usual.classes))
+    text = read(render(few)).text
+    assert "No class has ten items in the test file, so no precision or recall is shown." in text
+    assert "Precision Recall" not in text
+
+
 def test_the_page_is_well_formed_with_unique_ids_and_live_anchors(case):
     reader = read(render(case))
     ids = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
@@ -109,7 +118,7 @@ def test_every_number_of_the_run_stands_on_the_page(made):
     facts = made["usual"]()
     text = read(render(facts)).text
     for words in (
-        "1,000 labels of 10,003 items bought for $2,500.00",
+        "1,000 labels of 10,003 items were bought for $2,500.00",
         "87.69%",
         "86.49% to 88.81%",
         "2,701 of 3,080",

@@ -279,7 +279,7 @@ def test_page_and_card_speak_of_the_column_and_not_of_a_model(made: Any) -> None
         said = unescape((made[0].path / path).read_text())
         for words in (
             "only measure the final model",
-            "never got a label",
+            "no label to learn from",
             "Buy ",
             "What 100 more",
             "the gate chose them",

@@ -106,4 +106,4 @@ def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> 
     assert looks_of(run)[-1]["sample"] >= 30
     assert "of the column and" in run.status()["stopped"]
     assert run.status()["spent"] < 380
-    assert "as the one who answered would say" not in run.status()["stopped"]
+    assert "if whoever answered would say the same" not in run.status()["stopped"]

@@ -121,7 +121,7 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run
     assert totals == {name: table[name] for name in totals}, "the report counts the table's labels"
     pairs = Counter((row.item, row.annotator) for row in handed_rows(made))
     assert max(pairs.values()) == 1, "nobody is asked a row twice"
-    assert "as the one who answered would say" not in made.status()["stopped"]
+    assert "if whoever answered would say the same" not in made.status()["stopped"]
     assert made.status()["spent"] <= 380
     learned = len({row["item"] for row in bought(made, purpose="train")})
     assert made.status()["measuring"] == made.status()["spent"] - learned > 2 * last["audit"]
@@ -240,7 +240,7 @@ def test_a_run_without_a_promise_says_when_one_answer_to_each_row_was_paid(tmp_p
 def test_one_person_agrees_with_the_table(alone: Run) -> None:
     last = looks(alone)[-1]
     assert (last["sample"], last["reached"]) == (0, True)
-    assert "as the one who answered would say" in alone.status()["stopped"]
+    assert "if whoever answered would say the same" in alone.status()["stopped"]
 
 
 CUT = cuts(

@@ -165,7 +165,7 @@ def environment() -> jinja2.Environment:
 # Without text -------------------------------------------------------------------------------------
 
 LEFT_OUT = "(left out)"
-PLAIN = ("gate.name", "scorer.name", "follower", "mode", "order", "seed")
+PLAIN = ("gate.name", "scorer.name", "follower", "mode", "order", "seed", "stop_when")
 """Settings of words that the package chose; of all others, numbers alone are forwarded."""
 
 OF_THE_RUN = ("labeler", "stop_when", "set")

@@ -52,9 +52,8 @@ def bought(facts: Facts) -> str:
         seen, left = plural(budget.rounds, "item"), plural(budget.left, "label")
         return f"No label was bought: {seen} passed, and {left} can still be bought."
     price = "" if budget.spent_money is None else f" for {cost(facts)}"
-    sentence = (
-        f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')} bought{price}"
-    )
+    sentence = f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')}"
+    sentence += f" {'was' if budget.spent == 1 else 'were'} bought{price}"
     goal = "to learn from" if facts.column is None else "to correct the most doubtful labels"
     parts = {
         goal: budget.asked - budget.unlearned,
@@ -388,12 +387,18 @@ def notes(facts: Facts) -> list[str]:
     if audit is None:
         return []
     sentences = [DRAWN_AT_RANDOM + POWERED.format(count(audit.reference)) * bool(audit.reference)]
-    sentences[0] += (BOUND if audit.look else MEANING) * (audit.measures == "accuracy")
+    if audit.measures == "accuracy":
+        sentences[0] += BOUND if audit.look else MEANING * (not audit.passed_over)
     if audit.unknown:
         sentences.append(
             "The interval reaches from the low end of the worst case to the high end of the best."
         )
-    if share := audit.passed_over:
+    if (share := audit.passed_over) and _promises(facts):
+        sentences.append(
+            "This audit was drawn from the rows that the model labels, when people had labeled"
+            f" {percent(share)} of all: the accuracy above is that of these rows."
+        )
+    elif share:
         overall = interval((1 - share) * audit.low, (1 - share) * audit.high + share)
         sentences.append(
             f"This audit was drawn when {percent(share)} of the items had been bought already, and"
