@@ -28,9 +28,7 @@ def test_the_gate_is_told_with_the_labels_that_it_does_not_choose() -> None:
     of_model = {"mode": "pool", "lm.adapt": "lora", "lm.normalization": "auto"}
     plain = {"gate.name": "margin", "mode": "pool", "lm.adapt": None, "lm.normalization": "auto"}
     assert gate(plain) == "margin"
-    assert gate(plain | of_model) == (
-        "margin, after up to 25 labels drawn at random, which choose how the model scores"
-    )
+    assert gate(plain | of_model) == "margin, after up to 25 labels drawn at random"
     assert gate(plain | of_model | {"lm.normalization": "sum"}) == "margin"
     assert gate(plain | {"model_labels": "topic"}) is None
 

@@ -150,15 +150,6 @@ def test_the_pace_leaves_breaks_out() -> None:
 
 def test_the_time_left_is_told_where_everybodys_pace_is_known() -> None:
     """Who filled in a sheet has answers, and a pace only after more of them on the page."""
-    pace = Pace(iter((0.0, 0.0, 10.0, 20.0, 25.0, 500.0, 510.0)).__next__)
-    for _ in range(3):
-        pace.answer()
-    assert pace.an_hour == 360
-    pace.interrupt()
-    assert pace.an_hour is None
-    pace.answer()
-    pace.answer()
-    assert pace.an_hour is None, "the sheet and the answer after it are no gap"
     ben, carl = Person("ben", open=5, answered=3, an_hour=60.0), Person("carl", open=5)
     view = View(people=(ben, carl), answered=3, budget=63)
     assert view.hours == 1

@@ -78,6 +78,7 @@ def test_bytes_do_not_depend_on_the_hash_seed(made, tmp_path):
 def test_classes_are_shown_without_measures_where_none_has_ten_items(made):
     usual = made["usual"]()
     assert "worst recall comes first" in read(render(usual)).text
+    assert "Class Learned Tested" in read(render(usual)).text, "the audit's labels are not counted"
     few = replace(usual, classes=tuple(replace(row, test_n=9) for row in usual.classes))
     text = read(render(few)).text
     assert "No class has ten items in the test file, so no precision or recall is shown." in text

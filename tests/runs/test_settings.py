@@ -33,7 +33,7 @@ def test_a_config_may_name_the_preset_and_a_flag_names_another() -> None:
 @pytest.mark.parametrize("names", ["owner", "anna,Owner"])
 def test_nobody_is_called_as_the_page_calls_its_owner(names: str) -> None:
     found = mistake(flags={"labeler": "file", "annotators": names})
-    assert found.startswith("'owner' is how the page calls you")
+    assert found.startswith("the page calls you 'owner', so no annotator may be called that")
     resolve({"labeler": "file", "annotators": "anna,owner-2"})
 
 

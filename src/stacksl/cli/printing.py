@@ -144,12 +144,9 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def gate(table: Mapping[str, Any]) -> str | None:
     """How labels are chosen by the settings in a `table`; None of a column, whose doubt chooses."""
-    if table.get("model_labels"):
-        return None
-    draws = table["mode"] == "pool" and bool(table.get("lm.adapt"))
-    draws &= table.get("lm.normalization") == "auto"  # which labels choose
-    first = ", after up to 25 labels drawn at random, which choose how the model scores"
-    return f"{table['gate.name']}{first * draws}"
+    made = [table.get(name) for name in ("mode", "lm.adapt", "lm.normalization")]
+    first = ", after up to 25 labels drawn at random" * (made == ["pool", "lora", "auto"])
+    return None if table.get("model_labels") else f"{table['gate.name']}{first}"
 
 
 def rejected(dataset: Dataset) -> list[dict[str, Any]]:

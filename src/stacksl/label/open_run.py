@@ -105,10 +105,8 @@ class View:
 
     @property
     def hours(self) -> float | None:
-        """Hours to the last label at everybody's pace of late; None where it is not known.
-
-        It is not while somebody with open rows has no pace, but answers, such as those of a sheet.
-        """
+        """Hours to the last label at everybody's pace of late; None where it is not known."""
+        # such as after a sheet, whose answers have no pace
         if any(who.open and who.answered and not who.an_hour for who in self.people):
             return None
         pace = sum(person.an_hour or 0.0 for person in self.people)
@@ -142,12 +140,6 @@ class Pace:
     def see(self) -> None:
         """Note that the annotator is there."""
         self._last_activity = self._clock()
-
-    def interrupt(self) -> None:
-        """Note that the annotator gave answers whose times are not known, and begin again."""
-        self.see()
-        self._last = None
-        self._gaps.clear()
 
     def answer(self) -> None:
         """Note an answer."""
@@ -269,7 +261,7 @@ class OpenRun:
         receipts = self.ledger.take(self.labeler.answers())
         self._note(receipts)
         for name in {receipt.answer.labeler for receipt in receipts} & self.paces.keys():
-            self.paces[name].interrupt()
+            self.paces[name].see()
         return received(self.session.spec.folder, self.ledger, sheets, receipts)
 
     def _row(self, annotator: str, key: str) -> Handed | None:

@@ -87,9 +87,8 @@ def label(
     with suppress(KeyboardInterrupt):  # which the server may have used up
         serve(opened.folder, ready, host=host, port=port, idle=limit, guidelines=text)
     if opened.status()["state"] != "finished":
-        raise Stopped(
-            f"the page is closed, and answers are kept: `stacksl label {word(run)}` continues"
-        )
+        call = f"stacksl label {word(run)}"
+        raise Stopped(f"the page is closed, and answers are kept: `{call}` continues")
     print(as_json(run_facts(opened)) if json else shown_run(opened))
 
 

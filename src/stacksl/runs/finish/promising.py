@@ -410,11 +410,8 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if spec.settings.column is not None and -1 in spec.sources.model_labels:
         part, drawn = f"{part} or, where it has no label, the model", f"{part} or the model"
     by = f"{count(table.people)} by people and {count(table.rows - table.people)} by {part}"
-    meant = (
-        ""
-        if doubted(spec.settings)
-        else " A label is right if whoever answered would say the same."
-    )
+    meant = " A label is right if whoever answered would say the same."
+    meant *= not doubted(spec.settings)
     if aside := len(spec.sources.excluded - spec.sources.erased):
         meant += f" Not counted: {plural(aside, 'row')} with the text of an example of a class."
     of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)

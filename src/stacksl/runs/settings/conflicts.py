@@ -111,10 +111,7 @@ def _of_people(settings: Settings, people: bool) -> Iterator[str]:
     plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
     folded = {name.casefold() for name in names}
     if "owner" in folded:
-        yield (
-            "'owner' is how the page calls you, whose run it is, and no annotator may have that"
-            " name: give this person another one"
-        )
+        yield "the page calls you 'owner', so no annotator may be called that: give another name"
     if not plain or len(folded) < len(names):
         yield (
             "annotators should be different names without spaces, with commas between, such"
