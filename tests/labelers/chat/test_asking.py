@@ -252,6 +252,10 @@ def test_no_reply_is_read_wrongly_and_few_are_lost() -> None:
         ("<|channel>thought\n", "<channel|>"),  # Gemma 4
         ("analysisWe see. ", "assistantfinal"),  # gpt-oss, whose special tokens were left out
         ("<scratchpad>", "</scratchpad>"),
+        ("<think >", "</think >"),
+        ("<|thinking|>", "<|/thinking|>"),
+        ("&lt;think&gt;", "&lt;/think&gt;"),
+        ("<unused94>thought\n", "<unused95>"),  # MedGemma
         (None, "Here is my response:"),  # Granite 3
         (None, "</think>"),  # DeepSeek-R1, whose template opens the thought
     ],

@@ -131,12 +131,16 @@ SHOWN = ["class1", "class12", "red", "red wine"]
         ("class1", "length", "text", None),
         ("class1", "stop", "text", 0),
         ("I would say red wi", "length", "text", None),
-        ("I would say class12, for", "length", "text", 1),
+        ("I would say class12, for", "length", "text", None),
         ("clas12", "length", "text", None),
         ("clas12", "stop", "text", 1),
         ("The answer is A", "length", "letter", None),  # it may be an article
-        ("A", "length", "letter", 0),
-        ("B) class12 is", "length", "letter", 1),
+        ("A", "length", "letter", None),
+        ("B) class12 is", "length", "letter", None),  # a template may have opened a thought
+        ("<think>A?</think>B", "length", "letter", None),
+        ('{"answer": "B"}\n\nThe answer A', "length", "letter", 1),
+        ('Maybe {"answer": "B"}? Or', "length", "letter", None),
+        ('{"reason": "the answer: \'A\' is', "length", "schema", None),
     ],
 )
 def test_an_answer_that_was_cut_short_is_not_guessed(
@@ -157,7 +161,7 @@ def whole(*, llama: bool) -> dict[str, Any]:
     message |= {} if llama else {"refusal": None, "reasoning": None, "annotations": None}
     usage = {"prompt_tokens": 63, "completion_tokens": 1, "total_tokens": 64}
     cached = {"prompt_tokens_details": {"cached_tokens": 29} if llama else None}
-    ends = {"finish_reason": "length", **({} if llama else {"stop_reason": None})}
+    ends = {"finish_reason": "stop", **({} if llama else {"stop_reason": None})}
     choice = {"index": 0, "message": message, "logprobs": {"content": [first]}, **ends}
     more: dict[str, Any] = {"timings": {"cache_n": 29}} if llama else {"prompt_logprobs": None}
     return {"id": "c-1", "created": 1, "choices": [choice], "usage": usage | cached, **more}
@@ -179,43 +183,58 @@ def test_a_schemas_answer_has_room_for_blanks() -> None:
 # Models that think, and models that do not read ---------------------------------------------------
 
 
-def thinks(handler: Handler, body: dict[str, Any], number: int, apart: bool = False) -> None:
-    """A model that thinks about the wrong options first, in so many tokens as it may have."""
+def thinks(handler: Handler, body: dict[str, Any], number: int, kind: str = "tagged") -> None:
+    """A model that thinks about the wrong options first, in so many tokens as it may have.
+
+    The thought is in the reply between two tags, or its template has `opened` it; or it is in a
+    place of its own (`apart`), or `hidden`, as where a server also wants another limit.
+    """
     letter = letter_of(body, wanted_of(body))
     thought = f"The answer is {'ABC'.replace(letter, '')[0]}. Or is it?"
-    short = body["max_tokens"] < 1000
-    if apart:
+    if kind == "hidden" and "max_tokens" in body:
+        refusal = {"message": "Unsupported parameter: use another one", "param": "max_tokens"}
+        return handler.send(400, json.dumps({"error": refusal}).encode())
+    short = body.get("max_tokens", body.get("max_completion_tokens", 0)) < 1000
+    if kind == "hidden":
+        said, more = (None if short else letter), {}
+    elif kind == "opened":
+        said, more = thought + ("" if short else f"</think>{letter}"), {}
+    elif kind == "apart":
         said, more = (None if short else letter), {"reasoning_content": thought}
     else:
         said, more = f"<think>{thought}" + ("" if short else f"</think>{letter}"), {}
     handler.send(200, completion(said, ended="length" if short else "stop", **more))
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(apart: bool, tmp_path) -> None:
-    with serving(partial(thinks, apart=apart)) as server:
+@pytest.mark.parametrize("kind", ["tagged", "opened", "apart", "hidden"])
+def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(kind: str, tmp_path) -> None:
+    with serving(partial(thinks, kind=kind)) as server:
         run = begin(
             server,
             tmp_path / "run",
             **{"server.concurrency": 1},
             **{"server.input_price": None, "server.output_price": None},
         )
-        lengths = [body["max_tokens"] for body in server.bodies]
-    assert lengths == [8 + SPACE, *[THOUGHT] * 6]
+        limits = [body for body in server.bodies if kind != "hidden" or "max_tokens" not in body]
+    name = "max_completion_tokens" if kind == "hidden" else "max_tokens"
+    assert [body[name] for body in limits] == [8 + SPACE, *[THOUGHT] * 6]
     assert run.status()["state"] == "finished"
     for row in run.labels().rows:
         assert row["label"] == NAMES[(int(row["item"][4:]) - 1) % 3]
 
 
-def test_a_label_whose_price_has_no_room_for_a_thought_is_a_sentence(tmp_path: Path) -> None:
-    with serving(thinks) as server:
+@pytest.mark.parametrize("kind", ["tagged", "opened", "hidden"])
+def test_a_label_whose_price_has_no_room_for_a_thought_is_a_sentence(kind: str, tmp_path) -> None:
+    with serving(partial(thinks, kind=kind)) as server:
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
-        assert len(server.bodies) == 1
+        asked = 1 + (kind == "hidden")
+        assert len(server.bodies) == asked
         why = run.status()["sheets"][0]["why"]
         run.resume()
-        assert len(server.bodies) == 1
+        assert len(server.bodies) == asked
+    assert expect_books(run).keys() == {"open"}
     assert f"--set server.answer_tokens={THOUGHT}" in why
-    prices = re.search(r"may cost \$([\d.]+) a call, and a label has \$([\d.]+) reserved", why)
+    prices = re.search(r"may cost \$([\d.]+), and a label has \$([\d.]+) reserved", why)
     assert prices is not None
     assert Decimal(prices[1]) > Decimal(prices[2])
 
@@ -266,6 +285,15 @@ def test_an_answer_that_serves_an_equal_text_keeps_the_users_limit(tmp_path: Pat
     assert [row["said"] for row in run.labels().rows] == ["broken"] * 4
 
 
+def test_a_label_whose_cut_call_left_too_little_names_the_setting(tmp_path: Path) -> None:
+    with serving(thinks) as server:
+        run = begin(server, tmp_path / "run", price="0.885", **{"server.concurrency": 1})
+        lengths = [body["max_tokens"] for body in server.bodies]
+    assert lengths == [8 + SPACE, *[THOUGHT] * 5]
+    assert expect_books(run) == {"broken": 1, "label": 5}
+    assert any("raise server.answer_tokens" in each for each in run.status()["warnings"])
+
+
 def test_a_larger_price_has_room_for_a_thought(tmp_path: Path) -> None:
     with serving(thinks) as server:
         run = begin(server, tmp_path / "run", price="2", **{"server.concurrency": 1})
@@ -285,10 +313,7 @@ def test_a_thought_cut_at_the_users_limit_is_broken_and_says_so(tmp_path: Path) 
             budget=12,
         )
         assert len(server.bodies) == UNNAMED
-    assert (
-        "thought had no end, raise server.answer_tokens above 50"
-        in run.status()["sheets"][0]["why"]
-    )
+    assert "it was cut, raise server.answer_tokens above 50" in run.status()["sheets"][0]["why"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, THOUGHT, Question, Way, completion
-from stacksl.labelers.chat.replies import cut_in_thought
+from stacksl.labelers.chat.replies import is_cut
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.stored import read_requests, write_request
 
@@ -73,9 +73,9 @@ class Calls:
         return next((answer._replace(over=0) for answer in answers if answer is not None), None)
 
     def has_whole(self) -> bool:
-        """Whether the model has given an answer without a thought that was cut."""
+        """Whether the model has given an answer that was not cut."""
         kept = [*self._answers.values()]  # other threads add some
-        return any(not cut_in_thought(completion(each.answer)) for each in kept)
+        return any(not is_cut(completion(each.answer)) for each in kept)
 
     def cost(self, item: str, slot: int) -> int:
         """What the calls that a label pays for cost at most, in micro-units."""

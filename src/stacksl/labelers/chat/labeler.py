@@ -28,7 +28,7 @@ from stacksl.labelers.chat.prompts import (
     too_long,
     without,
 )
-from stacksl.labelers.chat.replies import cut_in_thought, text_of
+from stacksl.labelers.chat.replies import is_cut, text_of
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.purchases import Answer
 
@@ -61,6 +61,7 @@ class ChatLabeler:
         check: asks about owned items before labels: why their answers speak against going on, empty
             where they do not, None where some are missing. None where it had ended before.
         batched: whether questions go in batches, but the first ones and those that one refused.
+        unnamed: how many of the run's last answers in a row named no option.
     """
 
     repeatable = False
@@ -75,6 +76,7 @@ class ChatLabeler:
         check: Callable[[Callable[[Sequence[Request]], list[Answer]]], str | None] | None = None,
         *,
         batched: bool = False,
+        unnamed: int = 0,
     ) -> None:
         self.name = f"openai:{questions.model}"
         self.warnings: list[str] = []
@@ -84,7 +86,7 @@ class ChatLabeler:
         self._lock = threading.Lock()
         self._halt = threading.Event()
         self._reason = ""
-        self._in_a_row, self._unnamed = 0, 0
+        self._in_a_row, self._unnamed = 0, unnamed
         self._first: list[tuple[int, int] | None] | None = None if calls.ways else []
         self._check = check
         self._checked: dict[str, Answer] = {}
@@ -293,7 +295,7 @@ class ChatLabeler:
         """The answer that a completion gives, at what all calls for the label cost.
 
         None where it is asked for again: as free text where a server ignored the schema and named
-        no option, with room for a thought that was cut where no `limit` was given.
+        no option, with room for a thought where it was cut and no `limit` was given.
         """
         spent = self._calls.cost(request.item, request.slot)
         key, price = (request.item, request.slot, request.token), min(spent, request.price)
@@ -308,7 +310,7 @@ class ChatLabeler:
         options = [request.candidates[place] for place in received.order]
         reply = completion(received.answer)
         place = position_of(reply, options, received.way)
-        cut = place is None and cut_in_thought(reply)
+        cut = place is None and is_cut(reply)
         if cut and limit is None and self._leave_room(request):
             return None
         ignored = received.way == "schema" and not text_of(reply).startswith("{")
@@ -318,7 +320,7 @@ class ChatLabeler:
         self._judge_first(None if place is None else (place, received.order[place]))
         if place is None:
             short = f"above {limit or 'its default'} in a new run"
-            cause = f": its thought had no end, raise server.answer_tokens {short}" * cut
+            cause = f": it was cut, raise server.answer_tokens {short}" * cut
             self.warnings += [f"an answer of the model named no option{cause}"] * cut
             self._unnamed_again(
                 f"{UNNAMED} answers in a row named no option and are charged{cause}"
@@ -330,19 +332,23 @@ class ChatLabeler:
     def _leave_room(self, request: Request) -> bool:
         """Ask a model that thinks with room for its thoughts; stop where a label's price has none.
 
-        False where it gave other answers in the room for a short one: only this label is broken.
+        False where only this label is broken: the model gave other answers in the room for a short
+        one, or its call that was cut left too little of its price.
         """
         longer = replace(self._questions, limit=THOUGHT)
         most = longer.dearest(request.prompt, request.candidates, self._shots(request.item))
         if most <= request.price:
             with self._lock:
                 self._questions = longer
+            left = request.price - self._calls.cost(request.item, request.slot)
+            return most <= left or request.purpose == "owned"  # another label may pay later
         elif self._calls.has_whole():
             return False
         else:
             self._stop(
-                f"the model thinks before it answers, which may cost {_money(most)} a call, and a"
-                f" label has {_money(request.price)} reserved: start a new run with --set"
+                "an answer was cut, as where a model thinks before it answers; a call with room for"
+                f" {THOUGHT:,} tokens may cost {_money(most)}, and a label has"
+                f" {_money(request.price)} reserved: start a new run with --set"
                 f" server.answer_tokens={THOUGHT}, which reserves more (if it thinks about all"
                 " questions, `resume` does not help)"
             )
@@ -384,10 +390,11 @@ class ChatLabeler:
     def _unnamed_again(self, why: str) -> None:
         """Count an item without an option; several in a row stop the buying, and `why`.
 
+        The count goes on over a `resume`, which so pays for one such answer, and not for several.
         In a check that is repeated they do not, or its answers of before would stop every session.
         """
         self._unnamed += 1
-        if self._unnamed == UNNAMED and not self._repeats:
+        if self._unnamed >= UNNAMED and not self._repeats:
             self._stop(
                 f"{why}: read the answers with `stacksl ledger requests`; start a new run with"
                 " another server.label_template or model, or `resume`"
@@ -432,7 +439,7 @@ class ChatLabeler:
             self._in_a_row += 1
             stop = self._in_a_row >= IN_A_ROW
         if stop:
-            self._stop(f"{IN_A_ROW} calls in a row gave no answer, the last one {why}")
+            self._stop(f"{IN_A_ROW} calls in a row gave no answer, the last one with {why}")
         if tries and not cost:
             self._stop(f"it gave {why}")
 

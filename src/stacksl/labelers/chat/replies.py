@@ -3,7 +3,8 @@
 A reply is read from what is sure to what is likely: the value of a JSON object, `\\boxed{}`, the
 last sentence that states an answer, a letter or an option at its beginning, and the one option
 that it mentions. What it thought before is left out: thoughts try answers that they then drop.
-A reply that names two options, or none, or may have been cut before the end of a name, names none.
+A reply that names two options, or none, names none. So does a reply that was cut, for it may be a
+thought that a template opened, unless it begins with a JSON object that has its whole answer.
 """
 
 from __future__ import annotations
@@ -22,21 +23,24 @@ READ = 4000  # characters of a reply that are read, its last ones
 
 _TAGS = "think|thinking|thought|thoughts|reason|reasoning|reflection|scratchpad|analysis"
 _OPENED = re.compile(
-    rf"[<◁](?:seed:)?(?:{_TAGS})[>▷]|\[THINK\]|<\|channel\|?>(?:analysis|thought)"
-    r"|<\|(?:begin_of_thought|START_THINKING)\|>|\Aanalysis(?-i:[A-Z])",
+    rf"(?:<\|?|◁|&lt;)(?:seed:)?(?:{_TAGS})\s*(?:\|?>|▷|&gt;)|\[THINK\]|<unused94>"
+    r"|<\|channel\|?>(?:analysis|thought)|<\|(?:begin_of_thought|START_THINKING)\|>|\Aanalysis(?-i:[A-Z])",
     re.IGNORECASE,
 )
 _CLOSED = re.compile(
-    rf"[<◁]/(?:seed:)?(?:{_TAGS})[>▷]|\[/THINK\]|<\|channel\|>final<\|message\|>|<channel\|>"
-    r"|<\|(?:end_of_thought|END_THINKING)\|>|assistantfinal|Here(?:'s| is) my response:",
+    rf"(?:<\|?|◁|&lt;)/(?:seed:)?(?:{_TAGS})\s*(?:\|?>|▷|&gt;)|\[/THINK\]|<unused95>"
+    r"|<\|channel\|>final<\|message\|>|<channel\|>|<\|(?:end_of_thought|END_THINKING)\|>"
+    r"|assistantfinal|Here(?:'s| is) my response:",
     re.IGNORECASE,
 )
 _SPECIAL = re.compile(r"<\|[^|<>]*\|>|</?s>")  # tokens that a server leaves in
-_VALUE = re.compile(
-    r"[\"']?\b(?:answer|choice|option|label|letter|class|category|output)[\"']?\s*:\s*"
-    r"(\"(?:[^\"\\]|\\.)*\"|'[^'\n]*')",
-    re.IGNORECASE,
+_KEY_AND_VALUE = (
+    r"\s*[\"']?(?:(?:final|correct|best|right|chosen|selected)[_ ]?)?"
+    r"(?:answer|choice|option|label|letter|class|category|output)[\"']?\s*:\s*"
+    r"(\"(?:[^\"\\]|\\.)*\"|'[^'\n]*')"
 )
+_VALUE = re.compile(rf"(?:^|[{{,\n]){_KEY_AND_VALUE}", re.IGNORECASE)
+_OBJECT = re.compile(rf"\s*(?:```(?:json)?\s*)?\{{{_KEY_AND_VALUE}", re.IGNORECASE)
 _BOXED = re.compile(r"\\boxed\s*\{\s*(?:\\text(?:bf)?\s*\{)?([^{}]*)\}")
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _NOUN = (
@@ -55,15 +59,36 @@ _STATED = re.compile(
     r"|→)\s*[:：]?\s*",
     re.IGNORECASE,
 )
+_IS_RIGHT = (
+    r"\s*(?:is|seems|looks|fits|matches)\s+(?:clearly |definitely )?(?:the\s+)?(?:only\s+)?"
+    r"(?:correct|right|best|most (?:likely|appropriate|fitting))\b"
+)
 _BELONGS = re.compile(
-    r"(?:^|[\s(\[\"'*])([A-Z])[)\]\"'*.]*\s+(?:is|seems|looks)\s+(?:clearly |definitely )?"
-    r"(?:the\s+)?(?:only\s+)?(?:correct|right|best|most (?:likely|appropriate|fitting))\b"
+    rf"(?:^|[\s(\[\"'*])([A-Z])[)\]\"'*.]*(?:{_IS_RIGHT}|(?<=nly [A-Z]) (?:fits|matches|applies)\b)"
 )
 _LETTER = re.compile(
     rf"(?:the\s+)?{_KIND}(?:(?:option|choice|letter|answer)\s+)?([A-Za-z])(?![A-Za-zÀ-ÿ0-9])",
     re.IGNORECASE,
 )
 _REASON = re.compile(r"[\s,;:—–-]*(?:because|since|as|for|due|given)\b", re.IGNORECASE)
+_CLAUSE = r"(?!\b(?:but|so|therefore|thus|hence)\b)[^.!?;\n]"  # a character of it
+_DOUBTED = re.compile(  # what makes a statement another case, a view of others, or a wrong answer
+    rf"(?:\b(?:if|unless|otherwise|in (?:which|that) case|(?-i:Had|Were|Should))\b(?:{_CLAUSE})*"
+    r"|(?:\b(?:not|never|neither|nor|some|others|many|might|may|could)\b|n't\b)"
+    rf"(?:(?!,){_CLAUSE})*"
+    r"|\b(?:incorre\w+|wrong|false|falsche|mauvaise|worst|least(?: \w+)?|unlikely|opposite|rejected"
+    r"|eliminated|excluded|(?:an)?other|alternative|next|second|third|错误)[ -]*(?:best )?)$",
+    re.IGNORECASE,
+)
+_HEDGED = re.compile(  # after an option that is not all of the answer, or not the answer
+    r"[\s,(]*(?:(?i:or|if|unless|only|that|is|was|can|has|would|could|might)\b"
+    r"|and\s+[A-Z]\b|[A-Z](?=\W*$|[,.])|[/?→]|->)"
+)
+_RETRACTED = re.compile(  # what stands before it is taken back
+    r"(?:^|[.!?\n])\W*(?:wait|actually|correction|edit|sorry|hmm|no|scratch that|on second thought)"
+    r"\s*[,:.;!—–-]\W*",
+    re.IGNORECASE,
+)
 _MARKS = str.maketrans("_", " ", "*`#")
 _DECORATION = str.maketrans("_", " ", "*`\"'“”‘’()[]{}$")
 _NOT = re.compile(r"\b(?:not|no|isn t|than|nor|never|instead of)\s(?:a |an |the |about )?$")
@@ -77,21 +102,23 @@ def thought_away(reply: str) -> str | None:
     >>> thought_away("<think>A is") is None
     True
     """
-    after = _CLOSED.split(reply)[-1]
+    *before, after = _CLOSED.split(reply)
+    if not after.strip() and before and _OBJECT.match(before[0]):
+        after = before[0]  # the mark closes nothing
     return None if _OPENED.search(after) else _SPECIAL.sub("", after).strip()
 
 
-def cut_in_thought(reply: Mapping[str, Any]) -> bool:
-    """Whether a completion has a thought without an end, or no answer since its limit was reached.
+def is_cut(reply: Mapping[str, Any]) -> bool:
+    """Whether a completion has a thought without an end, or reached its limit before its answer.
 
-    A server may give the thoughts a place of their own, `reasoning_content` or `reasoning`.
+    A server may give the thoughts a place of their own, keep them to itself, or leave out the mark
+    that its template began them with.
     """
     choice = reply["choices"][0]
     text = choice["message"].get("content")
     if isinstance(text, str) and thought_away(text) is None:
         return True
-    apart = any(choice["message"].get(name) for name in ("reasoning_content", "reasoning"))
-    return choice.get("finish_reason") == "length" and apart and not text_of(reply)
+    return choice.get("finish_reason") == "length" and _OBJECT.match(text_of(reply)) is None
 
 
 def text_of(reply: Mapping[str, Any]) -> str:
@@ -107,36 +134,34 @@ def place_in(text: str, options: Sequence[str], *, letters: bool, cut: bool = Fa
         text: the reply, without thoughts.
         options: the options in the order in which the model saw them.
         letters: whether they were shown with letters.
-        cut: whether a limit ended the text.
+        cut: whether a limit ended the text, which then names an option only in a JSON object.
     """
     text = text.strip()
-    if not text:
-        return None
     names = [_plain(option) for option in options]
+    if cut:
+        whole = _OBJECT.match(text)
+        return _of_value(_unquoted(whole[1]), names, letters=letters) if whole else None
     values = [match for form in (_VALUE, _BOXED, _TAGGED) for match in form.finditer(text)]
     if values:
         return _of_value(_unquoted(values[-1][1]), names, letters=letters)
-    if text.startswith("{") and cut:
-        return None
     if (exact := _of_value(text, names, letters=letters)) is not None:
-        return None if cut and not letters and _unfinished(_plain(text), exact, names) else exact
-    text = text[-READ:].translate(_MARKS)
-    if not cut and (stated := [*_stated(text, names, letters=letters)]):  # it may be thinking
-        return stated[-1]
+        return exact
+    text = _RETRACTED.split(text[-READ:].translate(_MARKS))[-1]
+    if stated := [*_stated(text, names, letters=letters)]:
+        return next((place for place in reversed(stated) if place is not None), None)
     if letters and (first := _first_letter(text, names)) is not None:
         return first
     if letters:
-        last = None if cut else re.search(r"[.!?:\n]\s+\W*([A-Z])\W*$", text)
+        last = re.search(r"[.!?:\n]\s+\W*([A-Z])\W*$", text)
         if last is not None:
             place = LETTERS.find(last[1])
-            return place if place < len(names) else None
+            doubted = _DOUBTED.search(text[: last.start()])
+            return place if place < len(names) and not doubted else None
         if re.match(r"\W*[A-Z][.):]", text):
             return None  # a letter, and what is not its text
     lines = (_of_value(line, names, letters=False) for line in text.split("\n"))
     alone = [place for place in lines if place is not None]
-    if len(alone) == 1 and not cut:
-        return alone[0]
-    return _mentioned(text, names, cut=cut)
+    return alone[0] if len(alone) == 1 else _mentioned(text, names)
 
 
 def _unquoted(value: str) -> str:
@@ -163,14 +188,14 @@ def _of_value(value: str, names: Sequence[str], *, letters: bool) -> int | None:
     return place if fits else None
 
 
-def _stated(text: str, names: Sequence[str], *, letters: bool) -> Iterator[int]:
-    """The options that a text states to be the answer, in its order."""
-    spans = [(match.end(), match.end()) for match in _STATED.finditer(text)]
-    spans += [(match.end(1), match.start(1)) for match in _BELONGS.finditer(text) if letters]
-    for _, start in sorted(spans):
+def _stated(text: str, names: Sequence[str], *, letters: bool) -> Iterator[int | None]:
+    """The options that a text states to be the answer, in its order; None for a doubted one."""
+    spans = [(match.end(), match.start()) for match in _STATED.finditer(text)]
+    spans += [(match.start(1), match.start(1)) for match in _BELONGS.finditer(text) if letters]
+    for start, begun in sorted(spans):
         remainder = text[start:].split("\n", 1)[0].strip()
         if (place := _at_start(remainder, names, letters=letters)) is not None:
-            yield place
+            yield None if _DOUBTED.search(text[:begun]) else place
 
 
 def _at_start(text: str, names: Sequence[str], *, letters: bool) -> int | None:
@@ -179,22 +204,23 @@ def _at_start(text: str, names: Sequence[str], *, letters: bool) -> int | None:
     if letters and (match := _LETTER.match(text)) is not None:
         letter, after = match[1], text[match.end() :]
         place = LETTERS.find(letter.upper())
-        alone = not after or after[0] in ".,;:!?)。，で\n" or after.lstrip()[:1] in "—–-"
+        alone = not after or after[0] in ".,;:!)。，で\n" or after.lstrip()[:1] in "—–-"
         word = letter.isupper() and letter not in "AI"  # the article and the pronoun
-        named = 0 <= place < len(names) and f"{_plain(after)} ".startswith(f"{names[place]} ")
-        belongs = bool(_REASON.match(after)) or after.lstrip().startswith(
-            ("is ", "seems ", "looks ")
-        )
-        if 0 <= place < len(names) and (alone or word or named or belongs):
+        known = 0 <= place < len(names)
+        named = known and f"{_plain(after)} ".startswith(f"{names[place]} ")
+        hedged = _HEDGED.match(_plain(after).removeprefix(names[place]) if named else after)
+        affirmed = _REASON.match(after) or re.match(_IS_RIGHT, after)
+        if known and (affirmed or ((alone or word or named) and not hedged)):
             return place
     plain = re.sub(r"^(?:the|about|a|an)\s+(?=\S)", "", _plain(text))
     begun = [
         place
         for place, name in enumerate(names)
-        if name and any(f"{form} ".startswith(f"{name} ") for form in (plain, _plain(text)))
+        for form in (plain, _plain(text))
+        if name and f"{form} ".startswith(f"{name} ") and not _HEDGED.match(form[len(name) :])
     ]
     longest = max((len(names[place]) for place in begun), default=0)
-    best = [place for place in begun if len(names[place]) == longest]
+    best = [*{place for place in begun if len(names[place]) == longest}]
     return best[0] if len(best) == 1 else None
 
 
@@ -220,15 +246,14 @@ def _first_letter(text: str, names: Sequence[str]) -> int | None:
     return place if (its_text or new or sentence) and not another else None
 
 
-def _mentioned(text: str, names: Sequence[str], *, cut: bool) -> int | None:
+def _mentioned(text: str, names: Sequence[str]) -> int | None:
     """The one option whose name a text has, or is nearest to, since names may be misspelled."""
     plain = _plain(text)
     named = [place for place, name in enumerate(names) if name and _affirmed(plain, name)]
     longest = [p for p in named if not any(names[p] in names[q] for q in named if q != p)]
     if named:
-        several = len(longest) != 1
-        return None if several or (cut and _unfinished(plain, longest[0], names)) else longest[0]
-    if cut or len(names) < 2 or any(f" {name} " in f" {plain} " for name in names):
+        return longest[0] if len(longest) == 1 else None
+    if len(names) < 2 or any(f" {name} " in f" {plain} " for name in names):
         return None
     alike = (SequenceMatcher(None, plain[:300], name, autojunk=False).ratio() for name in names)
     ranked = sorted(((ratio, -place) for place, ratio in enumerate(alike)), reverse=True)
@@ -241,16 +266,6 @@ def _affirmed(plain: str, name: str) -> bool:
     padded = f" {plain} "
     places = [match.start() for match in re.finditer(re.escape(f" {name} "), padded)]
     return any(not _NOT.search(padded[: place + 1]) for place in places)
-
-
-def _unfinished(plain: str, place: int, names: Sequence[str]) -> bool:
-    """Whether a text that was cut short may have gone on to another name than the one at a place.
-
-    >>> _unfinished("it is red wi", 0, ["red", "red wine"])
-    True
-    """
-    end = plain[plain.rfind(names[place]) :]
-    return any(name.startswith(end) for other, name in enumerate(names) if other != place)
 
 
 def _plain(text: str) -> str:
