@@ -43,6 +43,14 @@ def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behavior, tmp_path: Pa
     assert len(server.bodies) == 7
 
 
+def test_calls_without_an_answer_in_time_name_the_setting(tmp_path: Path) -> None:
+    with serving(hang) as server:
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1, "server.timeout": 0.2})
+    why = run.status()["sheets"][0]["why"]
+    assert "no answer within 0.2 s (server.timeout: " in why
+    assert "may need 2 s" in why
+
+
 def test_a_server_that_always_fails_is_left_alone(tmp_path: Path) -> None:
     with serving(status(500)) as server:
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
@@ -232,10 +240,13 @@ def test_answers_that_name_no_option_stop_the_buying(tmp_path: Path) -> None:
         found = expect_books(run)
         # the first one is asked for again without the schema
         assert (found["label"], found["broken"], len(s.bodies)) == (1, 1 + chat.UNNAMED, 8)
+        run.resume()  # which asks without the schema, once it was ignored again
+        assert "named no option" in run.status()["sheets"][0]["why"]
+        assert expect_books(run)["broken"] == 2 + chat.UNNAMED
         s.behave = right
         run.resume()
     assert run.status()["state"] == "finished"
-    assert expect_books(run) == {"label": 6, "broken": 6}
+    assert expect_books(run) == {"label": 5, "broken": 7}
 
 
 def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:

@@ -102,7 +102,9 @@ class Endpoint:
                 return HttpReply(response.status, after, payload)
         except (OSError, HTTPException, ValueError) as fault:
             over = time.monotonic() - start >= self._timeout
-            reason = f"no answer within {self._timeout:g} s" if over else _word(fault)
+            late_for = f"no answer within {self._timeout:g} s (server.timeout: a model that thinks"
+            late_for += f" before it answers may need {10 * self._timeout:g} s, set in a new run)"
+            reason = late_for if over else _word(fault)
             raise Lost(reason) from None
         finally:
             late.cancel()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property, partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -272,7 +273,9 @@ class LocalLabeler:
         return [Pending(self.name, len(self._open), self._unfit)] if self._unfit else []
 
 
-def chat_labeler(spec: RunSpec, shots: Callable[[str], Sequence[Shot]]) -> ChatLabeler:
+def chat_labeler(
+    spec: RunSpec, shots: Callable[[str], Sequence[Shot]], ledger: Ledger
+) -> ChatLabeler:
     """The labeler of a run whose labels come from a model; records consent and template first.
 
     `shots` are the labeled examples to show with an item, by its id.
@@ -295,8 +298,17 @@ def chat_labeler(spec: RunSpec, shots: Callable[[str], Sequence[Shot]]) -> ChatL
     endpoint = Endpoint(str(settings.server.url), key, settings.server.timeout)
     calls = Calls(spec.folder.database, key)
     check = None if JUDGED in recorded else partial(disagreement, spec)
-    concurrency, batched = settings.server.concurrency, settings.server.batch_api
-    labeler = ChatLabeler(endpoint, prompts, calls, concurrency, shots, check, batched=batched)
+    last = (p.word for p in reversed(ledger.accounts.purchases.values()) if p.stage == "answered")
+    labeler = ChatLabeler(
+        endpoint,
+        prompts,
+        calls,
+        settings.server.concurrency,
+        shots,
+        check,
+        batched=settings.server.batch_api,
+        unnamed=len([*takewhile(lambda word: word == "broken", last)]),
+    )
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
 

@@ -242,7 +242,7 @@ def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples) -> Labeler:
     if spec.settings.labeler == FILE:
         return SheetLabeler(spec, ledger)
     if asks_model(spec.settings):
-        return chat_labeler(spec, partial(shots_of, examples, spec.settings.server.shots))
+        return chat_labeler(spec, partial(shots_of, examples, spec.settings.server.shots), ledger)
     if asks_local(spec.settings):
         return LocalLabeler(spec)
     return _registered(spec.settings, spec.sources)
