@@ -79,6 +79,41 @@ def test_a_model_that_agrees_goes_on_and_is_charged_for_all_calls(tmp_path: Path
     )
 
 
+def begin_with_own_options(server: Server, folder: Path) -> stacksl.Run:
+    """6 labels of 20 items next to 40 owned ones, each with four options of its own."""
+    files = {"data": "text", "owned": "owned"}
+    for file, word in files.items():
+        (folder / f"{file}.jsonl").write_text(
+            "\n".join(
+                json.dumps(
+                    {
+                        "question": f"{word} {n} of {NAMES[n % 3]}",
+                        "options": [*NAMES, f"other{n}"],
+                        "answer": n % 3,
+                    }
+                )
+                for n in range(40 if word == "owned" else 20)
+            )
+        )
+    given: dict[str, Any] = {"server.url": server.url, "server.allow_send": True, "budget": 6}
+    data, owned = (str(folder / f"{file}.jsonl") for file in files)
+    return stacksl.run(data, owned=owned, labeler="openai:m", out=folder / "run", **given)
+
+
+def test_a_model_that_is_worse_than_a_guess_at_own_options_pauses_the_run(tmp_path: Path) -> None:
+    for behave, asked, state in ((wrong, 40, "waiting"), (right, 46, "finished")):
+        folder = tmp_path / state
+        folder.mkdir()
+        with serving(behave) as server:
+            run = begin_with_own_options(server, folder)
+            assert run.status()["state"] == state
+            assert len(server.bodies) == asked
+            if state == "waiting":
+                why = run.status()["sheets"][0]["why"]
+                assert "0 of 40 labels that you own (95% interval: at most 9%)" in why
+                assert "a guess would agree with 25%" in why
+
+
 def fails(after: int, until: int) -> Behavior:
     """Right, but for some requests, which are lost."""
     lost = status(500)

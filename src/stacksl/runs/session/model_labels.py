@@ -316,8 +316,8 @@ def chat_labeler(
 def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]) -> str | None:
     """Why a model's answers about owned items speak against it; empty where they do not.
 
-    It is of no use where one class named for every item would be right more often. Few items show
-    nothing. That all were answered is noted in the run; where some were not it gives None, and is
+    It is of no use where one class named for every item would be right more often, or a guess where
+    items have their own options. Few items show nothing. That all were answered is noted in the run; where some were not it gives None, and is
     asked again. The function `ask` gives the model's answers, as far as there are any.
     """
     owned, items = spec.sources.owned, _judging(spec)
@@ -330,12 +330,16 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
         return ""
     right = sum(owned[answer.item] == answer.index for answer in answers)
     most = wilson(right, len(answers))[1]
-    largest = max(Counter(owned.values()).values()) / len(owned)
-    if most >= largest:
+    if spec.dataset.classes is None:
+        least, how = sum(1 / len(item.candidates) for item in items) / len(items), "a guess"
+    else:
+        least = max(Counter(owned.values()).values()) / len(owned)
+        how = "one class for every item"
+    if most >= least:
         return ""
     return (
         f"it agrees with {right} of {len(answers)} labels that you own (95% interval: at most"
-        f" {most:.0%}), and one class for every item would agree with {largest:.0%}: `resume`"
+        f" {most:.0%}), and {how} would agree with {least:.0%}: `resume`"
         " continues anyway, or start a new run with another model, template or names of classes"
     )
 
@@ -345,7 +349,7 @@ def _judging(spec: RunSpec) -> list[Item]:
     owned, erased = spec.sources.owned, spec.sources.erased
     rows = enumerate(spec.dataset.items)
     items = [item for row, item in rows if item.id in owned and row not in erased]
-    if spec.dataset.classes is None or len(items) < LEAST_KNOWN:
+    if len(items) < LEAST_KNOWN:
         return []
     most = LEAST_KNOWN if spec.settings.server.input_price else MOST_KNOWN  # labels pay for them
     drawn = generator(spec.settings.seed, "known").permutation(len(items))[:most]
