@@ -102,10 +102,9 @@ class Endpoint:
                 return HttpReply(response.status, after, payload)
         except (OSError, HTTPException, ValueError) as fault:
             over = time.monotonic() - start >= self._timeout
-            late_for = f"no answer within {self._timeout:g} s (server.timeout: a model that thinks"
-            late_for += f" before it answers may need {10 * self._timeout:g} s, set in a new run)"
-            reason = late_for if over else _word(fault)
-            raise Lost(reason) from None
+            within = f"{self._timeout:g} s (server.timeout: a model that thinks before it answers"
+            within += f" may need {10 * self._timeout:g} s, set in a new run)"
+            raise Lost(f"no answer within {within}" if over else _word(fault)) from None
         finally:
             late.cancel()
             self._open.discard(wire)

@@ -61,7 +61,6 @@ class ChatLabeler:
         check: asks about owned items before labels: why their answers speak against going on, empty
             where they do not, None where some are missing. None where it had ended before.
         batched: whether questions go in batches, but the first ones and those that one refused.
-        unnamed: how many of the run's last answers in a row named no option.
     """
 
     repeatable = False
@@ -76,7 +75,6 @@ class ChatLabeler:
         check: Callable[[Callable[[Sequence[Request]], list[Answer]]], str | None] | None = None,
         *,
         batched: bool = False,
-        unnamed: int = 0,
     ) -> None:
         self.name = f"openai:{questions.model}"
         self.warnings: list[str] = []
@@ -86,7 +84,7 @@ class ChatLabeler:
         self._lock = threading.Lock()
         self._halt = threading.Event()
         self._reason = ""
-        self._in_a_row, self._unnamed = 0, unnamed
+        self._in_a_row, self.unnamed = 0, 0  # lost calls; answers without an option
         self._first: list[tuple[int, int] | None] | None = None if calls.ways else []
         self._check = check
         self._checked: dict[str, Answer] = {}
@@ -117,7 +115,7 @@ class ChatLabeler:
             if self._halt.is_set():
                 return []
             if self._repeats:
-                self._repeats, self._unnamed = False, 0
+                self._repeats, self.unnamed = False, 0
         requests = list(self._open.values())
         if self._batches is not None:
             self._of_batches(partial(self._batches.collect, self._questions))
@@ -326,7 +324,7 @@ class ChatLabeler:
                 f"{UNNAMED} answers in a row named no option and are charged{cause}"
             )
             return self._broken(request, f"the model named no option{cause}")
-        self._unnamed = 0
+        self.unnamed = 0
         return Answer(*key, received.order[place], self.name, price)
 
     def _leave_room(self, request: Request) -> bool:
@@ -393,8 +391,8 @@ class ChatLabeler:
         The count goes on over a `resume`, which so pays for one such answer, and not for several.
         In a check that is repeated they do not, or its answers of before would stop every session.
         """
-        self._unnamed += 1
-        if self._unnamed >= UNNAMED and not self._repeats:
+        self.unnamed += 1
+        if self.unnamed >= UNNAMED and not self._repeats:
             self._stop(
                 f"{why}: read the answers with `stacksl ledger requests`; start a new run with"
                 " another server.label_template or model, or `resume`"

@@ -298,17 +298,10 @@ def chat_labeler(
     endpoint = Endpoint(str(settings.server.url), key, settings.server.timeout)
     calls = Calls(spec.folder.database, key)
     check = None if JUDGED in recorded else partial(disagreement, spec)
+    concurrency, batched = settings.server.concurrency, settings.server.batch_api
     last = (p.word for p in reversed(ledger.accounts.purchases.values()) if p.stage == "answered")
-    labeler = ChatLabeler(
-        endpoint,
-        prompts,
-        calls,
-        settings.server.concurrency,
-        shots,
-        check,
-        batched=settings.server.batch_api,
-        unnamed=len([*takewhile(lambda word: word == "broken", last)]),
-    )
+    labeler = ChatLabeler(endpoint, prompts, calls, concurrency, shots, check, batched=batched)
+    labeler.unnamed = len([*takewhile(lambda word: word == "broken", last)])
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
 
@@ -317,8 +310,9 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
     """Why a model's answers about owned items speak against it; empty where they do not.
 
     It is of no use where one class named for every item would be right more often, or a guess where
-    items have their own options. Few items show nothing. That all were answered is noted in the run; where some were not it gives None, and is
-    asked again. The function `ask` gives the model's answers, as far as there are any.
+    items have their own options. Few items show nothing. That all were answered is noted in the
+    run; where some were not it gives None, and is asked again. The function `ask` gives the model's
+    answers, as far as there are any.
     """
     owned, items = spec.sources.owned, _judging(spec)
     bought = [(Purchase(item.id, 0, 0, 0, "owned", 0), item) for item in items]
@@ -330,11 +324,9 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
         return ""
     right = sum(owned[answer.item] == answer.index for answer in answers)
     most = wilson(right, len(answers))[1]
+    least, how = max(Counter(owned.values()).values()) / len(owned), "one class for every item"
     if spec.dataset.classes is None:
         least, how = sum(1 / len(item.candidates) for item in items) / len(items), "a guess"
-    else:
-        least = max(Counter(owned.values()).values()) / len(owned)
-        how = "one class for every item"
     if most >= least:
         return ""
     return (
