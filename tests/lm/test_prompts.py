@@ -108,6 +108,22 @@ def test_chat_has_a_system_turn_and_arguments_of_its_own() -> None:
         chat_arguments("enable_thinking")
 
 
+def test_a_chat_template_that_opens_a_thought_is_warned_of(recwarn) -> None:
+    class Thinking(Chat):
+        def apply_chat_template(
+            self, turns: Any, *, enable_thinking: bool = True, **settings: Any
+        ) -> str:
+            whole = super().apply_chat_template(turns, **settings)
+            return f"{whole}<think>\n" if enable_thinking else f"{whole}<think>\n\n</think>\n\n"
+
+    PromptFormat(chat=Chat()).warn_of_thought()
+    given = chat_arguments("enable_thinking=false")
+    PromptFormat(chat=Thinking(), chat_arguments=given).warn_of_thought()
+    assert not recwarn
+    with pytest.warns(UserWarning, match=r"opens a thought, .* lm.chat_arguments=enable_thinking"):
+        PromptFormat(chat=Thinking()).warn_of_thought()
+
+
 def test_a_tokenizer_without_a_chat_template_is_refused() -> None:
     class Plain:
         chat_template = None

@@ -146,6 +146,13 @@ def test_an_adapter_that_does_not_fit_is_refused(
         prepare(*CORPUS, out=tmp_path / "run", settings=given)
 
 
+def test_the_folder_of_a_run_in_place_of_its_adapter_names_the_adapter(place: Path) -> None:
+    folder = str(place / "run")
+    given = {**SHORT, "lm.adapter": folder, "budget": "4"}
+    with pytest.raises(StackslError, match=f"is no folder with {CONFIG}: give '{folder}/model'"):
+        prepare(*CORPUS, out=place / "other", settings=given)
+
+
 @pytest.mark.slow
 def test_a_name_on_the_hub_is_kept_with_its_revision(place: Path, tmp_path, monkeypatch) -> None:
     asked = []

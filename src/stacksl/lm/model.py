@@ -76,6 +76,7 @@ class LanguageModel:
         processes.together(self.worker, "open", choices, seed, known)
         base = self.worker.base
         self._ask(choices)
+        self._format.warn_of_thought()
         limits = Limits(choices.max_len_prompt, choices.max_len_choice, base.positions)
         self._tokenizing = Tokenizing(base.tokenizer, limits)
         self._map = StateMap(choices.state_dim) if choices.state_dim else None

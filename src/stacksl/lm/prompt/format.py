@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import string
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ TEMPLATES: Mapping[str, str] = {
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _FIELDS = {"prompt", "options"}
+_THOUGHTS = ("<think>", "<thinking>", "<seed:think>", "[THINK]", "◁think▷")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,16 @@ class PromptFormat:
             raise SettingsError(
                 "the chat form needs a tokenizer with a chat template, and this model's has none: "
                 "leave the chat form out, or take the model's instruction-tuned version"
+            )
+
+    def warn_of_thought(self) -> None:
+        """Warn where the chat template opens a thought, in which the options would be scored."""
+        if self.chat is not None and self._wrapped("").rstrip().endswith(_THOUGHTS):
+            warnings.warn(
+                "the chat template of this model opens a thought, in which options are scored: give"
+                " --set lm.chat_arguments=enable_thinking=false if the template knows that, else"
+                " leave --chat out",
+                stacklevel=2,
             )
 
     def render(self, item: Item) -> Prompt:

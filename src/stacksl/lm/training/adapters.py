@@ -301,8 +301,13 @@ def file_of(adapter: str, name: str) -> Path:
     path = Path(adapter) / name
     if path.is_file():
         return path
-    if Path(adapter).is_absolute():
-        raise SettingsError(f"the adapter '{adapter}' is no folder with {name}: check the path")
+    if Path(adapter).is_absolute() or Path(adapter).is_dir():
+        hint = (
+            f"give '{Path(adapter) / 'model'}'" if (path.parent / "model" / name).is_file() else ""
+        )
+        raise SettingsError(
+            f"the adapter '{adapter}' is no folder with {name}: {hint or 'check the path'}"
+        )
     from huggingface_hub import hf_hub_download
 
     source, _, revision = adapter.partition("@")
