@@ -99,6 +99,14 @@ def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() 
     assert "steps" not in shown_forecast(found)
 
 
+def test_the_forecast_of_a_run_that_a_model_labels_is_of_agreement() -> None:
+    row = {"accuracy": 0.929, "low": 0.9, "high": 0.95}
+    found = {"expected": [], "now": row, "labels": 25, "rests_on": "", "reason": ""}
+    shown = shown_forecast(found, measure="Agreement with the model")
+    assert "Agreement with the model now  0.929" in shown
+    assert "Accuracy" not in shown
+
+
 @pytest.mark.parametrize(("rows", "offered"), [(79, False), (80, True)])
 def test_an_audit_of_added_rows_is_offered_where_a_budget_has_one(rows: int, offered: bool) -> None:
     audit = {"accuracy": 0.9, "interval": [0.8, 0.95], "n": 50, "rows": 600, "rows_after": rows}

@@ -195,11 +195,14 @@ def _mailings(spec: RunSpec) -> str:
     return f"{-(-labels // rows)} or more, of {plural(rows, 'row')} in all at most{hint}"
 
 
-def shown_forecast(forecast: dict[str, Any], how: str = "") -> str:
-    """The accuracy to expect from more labels, what it rests on, and `how` these were counted."""
+def shown_forecast(forecast: dict[str, Any], how: str = "", measure: str = "Accuracy") -> str:
+    """The accuracy to expect from more labels, what it rests on, and `how` these were counted.
+
+    The `measure` is the agreement with a model where that gave the labels.
+    """
     lines = []
     if forecast["expected"]:
-        header = ["Training labels", "To buy", "Accuracy", "90% interval"]
+        header = ["Training labels", "To buy", measure, "90% interval"]
         priced = forecast["expected"][0]["cost"] is not None
         rows = [
             [count(row["labels"]), count(row["more"]), share(row["accuracy"]), _between(row)]
@@ -210,7 +213,7 @@ def shown_forecast(forecast: dict[str, Any], how: str = "") -> str:
     now = forecast["now"]
     about: list[tuple[str, object]] = [
         ("Labels learned", f"{count(forecast['labels'])}{how}" if forecast["labels"] else None),
-        ("Accuracy now", now and f"{share(now['accuracy'])} ({_between(now)})"),
+        (f"{measure} now", now and f"{share(now['accuracy'])} ({_between(now)})"),
         ("Rests on", forecast["rests_on"] or None),
         ("No forecast", forecast["reason"] or None),
     ]

@@ -84,7 +84,11 @@ def status(
     # where the accuracy was measured, an estimate of it would contradict
     measured_now = status["test"] or status["audit"]
     how = STEPS * (status["state"] != "finished")
-    ahead = [shown_forecast(forecast, how)] if forecast["now"] and not measured_now else []
+    from stacksl.runs.settings.conflicts import LOCAL, OPENAI
+
+    by_model = str(opened.folder.resolved()["labeler"]).partition(":")[0] in (OPENAI, LOCAL)
+    shown = shown_forecast(forecast, how, "Agreement with the model" if by_model else "Accuracy")
+    ahead = [shown] if forecast["now"] and not measured_now else []
     print("\n\n".join([_summary(opened, status), *people, *ahead]))
 
 
