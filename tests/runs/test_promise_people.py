@@ -16,12 +16,14 @@ from stacksl.api.labeling import write_own
 from stacksl.cli.app import app
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import RunError
+from stacksl.ledger.ledger import Ledger
 from stacksl.models.promise import (
     MODEL,
     allowed_wrong,
     left_wrong,
 )
 from stacksl.runs.finish import forecasting
+from stacksl.runs.loop.linear_trainer import doubled_of
 from stacksl.runs.loop.progress import Progress
 
 from ..ledgers import bought, handed_rows, rows_of
@@ -220,14 +222,34 @@ def test_what_people_err_too_often_for_is_said_and_not_bought(tmp_path, monkeypa
     assert not looks(made)
     assert not bought(made, purpose="audit")
     assert status["left"] > 0
-    made.change(stop_when="right=60%")
+    [lower] = re.findall(r"--stop-when right=(\d+)%`", said)
+    assert int(lower) < 90, "the rows of its look are counted, too: 16 of 400 are wrong now"
+    made.change(stop_when=f"right={lower}%")
     assert made.status()["state"] == "waiting", "a lower share may be promised"
+    expect_sound(made)
+
+
+def test_a_second_look_at_an_audit_tells_how_often_people_err(tmp_path: Path) -> None:
+    """The change says so before it asks, and the run ends before each row has an answer."""
+    given = {**THREE, "budget": 250, "audit": 60, "stop_when": None}
+    made = play(begin(tmp_path, **given), erring(0.12))
+    second = facts_of(made).audit.second
+    assert second is not None
+    with Ledger.open(made.folder.database) as ledger:
+        assert doubled_of(ledger) == (second.differing - second.first_right, second.n)
+    told = made.change(budget=400, stop_when="right=97%", dry_run=True).measures
+    assert "By rows that two people answered, people err in about 6.4% of answers: 93.6% of" in told
+    made.change(budget=400, stop_when="right=97%")
+    play(made, erring(0.12))
+    assert made.status()["stopped"].startswith("97.0% is probably not reachable with one answer")
+    assert made.status()["spent"] == 330
+    assert not looks(made)
     expect_sound(made)
 
 
 def test_a_run_without_a_promise_says_when_one_answer_to_each_row_was_paid(tmp_path: Path) -> None:
     """With the share that such a table has by people's rate of errors, which is no promise."""
-    given = {**THREE, "count": 100, "budget": 150, "stop_when": "right=95%", "sheets.overlap": 100}
+    given = {**THREE, "count": 100, "budget": 150, "stop_when": "right=95%", "sheets.overlap": 75}
     made = play(begin(tmp_path, **given), erring(0.1))
     said = made.status()["stopped"]
     assert "150 labels were spent, and one answer to each row takes 100: people seem to err" in said

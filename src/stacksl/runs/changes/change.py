@@ -232,7 +232,8 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         none_yet &= ledger.accounts.asked < 3 * step_of(spec.sources.available)
     short = before_a_look(wanted, terms.labels, ledger.accounts) if none_yet else ""
     if promised_share(wanted.settings.stop_when) is not None:
-        measures = f"{short}. {looks_left(ledger)}" if short else looks_left(ledger)
+        left = looks_left(wanted, ledger)
+        measures = f"{short}. {left}" if short else left
     hits = answers_that_name(ledger, added_classes(wanted))
     named, known = {answer.item for _, answer in hits}, len(spec.dataset.classes or ())
     again = answered_none(wanted, ledger, adding=bool(change.classes))

@@ -197,7 +197,7 @@ def unpayable(spec: RunSpec, game: Game) -> bool:
     return known and len(stages) > 2 and not next_look(spec, game, reach=True)
 
 
-def looks_left(ledger: LedgerReader) -> str:
+def looks_left(spec: RunSpec, ledger: LedgerReader) -> str:
     """What is said before a run that promises a share goes on."""
     drawn, before = last_drawn(ledger), looks(ledger)
     left = LOOKS if drawn is None else LOOKS - drawn.number
@@ -205,6 +205,11 @@ def looks_left(ledger: LedgerReader) -> str:
     said = f"{left} of {LOOKS} looks at the table are left. {more if left else 'Nothing is bought'}"
     if before and not ledger.accounts.reached and ledger.accounts.asked == before[-1]["asked"]:
         said += f". The run can promise {_shown_by(before[-1])} only until a label is bought"
+    if doubted(spec.settings) and (doubled := doubled_of(ledger)).answers:
+        said += (
+            f". By rows that two people answered, people err in about {percent(doubled.rate)} of"
+        )
+        said += f" answers: {percent(1 - doubled.rate)} of a table with one answer a row are right"
     return said
 
 
@@ -296,7 +301,7 @@ def unreachable(spec: RunSpec, game: Game) -> bool:
     its own error as well.
     """
     doubled = doubled_of(game.ledger)
-    if not linear_trainer(game).stages or not doubted(spec.settings) or not doubled.answers:
+    if not doubted(spec.settings) or not doubled.answers:
         return False
     return WORTH * of_people(spec, game, doubled.rate) > Table.of(spec, game).allowed
 
@@ -430,7 +435,16 @@ def promise_of(spec: RunSpec, game: Game) -> str:
 
 def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     errors = doubled_of(game.ledger).rate
-    most = floor(100 * (1 - WORTH * of_people(spec, game, errors) / table.rows))
+
+    def fits(wanted: float) -> bool:
+        """Whether a look can be paid whose rows do not put this share out of reach as well."""
+        look = next_look(spec, game, reach=True, share=wanted)
+        wrong = of_people(spec, game, errors) + errors * (look.labels if look else table.rows)
+        return look is not None and WORTH * wrong <= allowed_wrong(wanted, table.rows)
+
+    most = largest_below(share, fits)
+    rule = f"`stacksl change RUN --stop-when right={100 * (most or 0):.0f}%`"
+    lower = f" A lower share may be promised: {rule}." if most else ""
     price = spec.budget.price if spec.budget.money is not None else 0
     cost = f"{count(table.people)} more labels{f' for {money(table.people * price)}' * bool(price)}"
     return (
@@ -438,8 +452,7 @@ def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
         f" about {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
         f" {plural(table.people, 'row')} that they labeled, and {count(table.allowed)} of all may"
         f" be wrong. Two answers per row cost {cost}: start a run with --overlap"
-        f" {table.people}. Nothing more was bought. A lower share may be"
-        f" promised: `stacksl change RUN --stop-when right={most}%`."
+        f" {table.people}. Nothing more was bought.{lower}"
     )
 
 

@@ -23,6 +23,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.models.promise import Doubled, Stage, calibrated_wrong, step_of
+from stacksl.models.second_look import settled
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.covering import EVERY, SHARE, StreamCoverage
 from stacksl.runs.loop.game import ATTENDED, Background, Examples, Game
@@ -427,9 +428,21 @@ def draw_keys(seed: int, count: int) -> Array:
 
 
 def doubled_of(ledger: LedgerReader) -> Doubled:
-    """Answers to train on whose row has a second one: of two that differ one is wrong."""
+    """Answers to train on whose row has a second one, and the first answers of an audit.
+
+    Of two that differ one is wrong. Others were asked about audited rows where people and model
+    differ, and about a part of the rest, so that the rate is rather too low. The rows of a look at
+    a table do not count: they are those that the model is to label.
+    """
     pairs = [(first.word, second.word) for first, second in ledger.agreement() if second.slot == 1]
-    return Doubled(sum(first != second for first, second in pairs), 2 * len(pairs))
+    drawn = [row.payload.get("look", [0])[0] for row in ledger.rows(only=("settings",))]
+    answers, audited = ledger.audited_by_all(), ledger.bought("audit")
+    of_looks = audited[len(audited) - sum(drawn) :]
+    given = [[one.word for one in answers[item]] for item in answers.keys() - set(of_looks)]
+    again = [(settled(words), words[0]) for words in given if len(words) > 1]
+    wrong = sum(0.5 if common is None else common != first for common, first in again)
+    wrong += sum(first != second for first, second in pairs)
+    return Doubled(wrong, 2 * len(pairs) + len(given) * bool(again))
 
 
 def linear_trainer(game: Game) -> LinearTrainer:
