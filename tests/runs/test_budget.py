@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.budget import MICRO, Budget, parse_budget
+from stacksl.runs.settings.budget import MICRO, Budget, parse_budget, raised_budget
 from stacksl.runs.settings.resolve import resolve
 
 
@@ -41,6 +41,7 @@ def test_a_budget_of_1_is_refused_since_it_may_mean_two_things(one: object) -> N
         ("1.5", "not '1.5'"), ("150%", "not '150%'"), ("abc", "not 'abc'"), ("", "not ''"),
         ("nan", "not 'nan'"), ("inf", "not 'inf'"), ("1e999999999", "not '1e999999999'"),
         ("2002", "above the 2001 usable items"), ("$40", "needs --price"),
+        ("+100", "must be a fraction such as 0.1 or 10%, a count from 2"), ("+$100", "not '+$100'"),
         ("0.0004", "the smallest fraction that works is 0.0005"), ("%", "not '%'"),
     ],
 )  # fmt: skip
@@ -104,3 +105,11 @@ def test_money_that_makes_no_sense(text: str, price: str, hint: str) -> None:
 def test_a_price_is_one_for_all(settings: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="such as 2.50, not 'anna=3,ben=2'"):
         resolve({"price": "anna=3,ben=2"} | settings)
+
+
+@pytest.mark.parametrize(
+    "text", ["+", "+$", "+0", "+-5", "+10%", "+all", "+1.5", "+$0", "+$300", "++5", "+1,5"]
+)
+def test_a_plus_takes_labels_or_money_of_a_run_with_a_price(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"such as \+100 or \+'\$300', not '\+"):
+        raised_budget(text, 200, None)

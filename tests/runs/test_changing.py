@@ -7,8 +7,10 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from typer.testing import CliRunner
 
 from stacksl.api import Run, run
+from stacksl.cli.app import app as cli
 from stacksl.cli.verbs.ls import _summary as status_shown
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
@@ -310,3 +312,12 @@ def test_the_settings_have_the_budget_that_holds_now(tmp_path: Path) -> None:
     [row] = [row for row in facts_of(done).settings if row.name == "budget"]
     assert (row.value, row.origin) == ("30", "flag")
     assert done.folder.config()["budget"] == "30"
+
+
+def test_a_budget_with_a_plus_adds_to_the_present_one(tmp_path: Path) -> None:
+    run = finished(tmp_path, price="2", audit=0)
+    run.change(budget="+10")
+    assert (run.status()["spent"], run.folder.resolved()["budget"]) == (30, "30")
+    command = ["change", str(run.path), "--budget", "+$8.50", "--yes", "--quiet"]
+    assert CliRunner().invoke(cli, command).exit_code == 0
+    assert (run.status()["spent"], run.folder.resolved()["budget"]) == (34, "$68.50")

@@ -485,7 +485,7 @@ class Run:
         The whole change is checked before anything is written, and recorded in one transaction.
 
         Args:
-            budget: labels in all, a share of the items, or money such as `$400`.
+            budget: labels in all, a share of the items, or money such as `$400`; `+$300` adds.
             items: files of more items to choose from, like the run's own.
             owned: files of items with labels that you already have: learned, and free.
             classes: names of classes to add, or names with descriptions. Answers of none of the

@@ -30,7 +30,7 @@ STAYS = (
 EVERYBODY = ""  # the value of --free without a name
 
 Budget = Annotated[
-    str | None, typer.Option(metavar="B", help="Labels in all, a share, '$400' or all: one a row.")
+    str | None, typer.Option(metavar="B", help="Labels in all, a share, '$400' or all; +9 adds 9.")
 ]
 Items = Annotated[
     list[Path] | None,

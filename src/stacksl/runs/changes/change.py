@@ -45,7 +45,7 @@ from stacksl.runs.session.language import expect_room
 from stacksl.runs.session.model_labels import asks_local, asks_model, expect_within_price
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
-from stacksl.runs.settings.budget import accuracy_mark, promised_share
+from stacksl.runs.settings.budget import accuracy_mark, promised_share, raised_budget
 from stacksl.runs.settings.conflicts import conflicts, unknown_names
 from stacksl.runs.settings.resolve import unknown_setting, validated
 from stacksl.runs.settings.terms import (
@@ -147,6 +147,9 @@ def change_run(
     with folder.locked(), Ledger.open(folder.database) as ledger:
         expect_begun(folder, ledger)
         spec = RunSpec.open(folder)
+        if change.budget is not None:
+            terms = spec.terms.labels, spec.terms.money
+            change = replace(change, budget=raised_budget(change.budget, *terms))
         wanted, outcome = _planned(spec, ledger, change)
         if dry_run:
             return outcome

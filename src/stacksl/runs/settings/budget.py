@@ -76,6 +76,21 @@ def parse_budget(
     return Budget(labels, None if price is None else labels * label_price, label_price)
 
 
+def raised_budget(text: str, labels: int, money: int | None) -> str:
+    """The budget in all: `text`, or with a plus so much more than `labels` or micro-units."""
+    if not text.strip().startswith("+"):
+        return text
+    amount = text.strip()[1:]
+    fault = (
+        "a budget with a plus must be a number of labels to add, or money if the run has a price,"
+        f" such as +100 or +'$300', not '{text}'"
+    )
+    value, paid = _decimal(amount.removeprefix("$"), fault), amount.startswith("$")
+    if value <= 0 or (value % 1 and not paid) or (paid and money is None):
+        raise SettingsError(fault)
+    return f"${Decimal(money or 0) / MICRO + value:f}" if paid else str(labels + int(value))
+
+
 def stop_rule(text: str | None) -> tuple[str, float, int]:
     """When a run stops: by a `gain` of so many labels, an `accuracy` or a `time` in seconds.
 
@@ -221,6 +236,6 @@ def _decimal(text: str, fault: str) -> Decimal:
         value = Decimal(text.strip().replace("_", ""))
     except InvalidOperation:
         raise SettingsError(fault) from None
-    if not value.is_finite() or abs(value.adjusted()) > WIDEST:
+    if "+" in text or not value.is_finite() or abs(value.adjusted()) > WIDEST:
         raise SettingsError(fault)
     return value
