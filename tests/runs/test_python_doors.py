@@ -502,6 +502,8 @@ def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
     assert not Path("other").exists()
     blank = frame.assign(label="", text=[f"{text} again" for text in TEXTS])
     assert "told_after" in played.evaluate(blank)
+    other = blank.assign(label="VIP")  # a column of that name which says something else
+    assert "told_after" in played.evaluate(other)
     people = stacksl.run(upper, classes=[*WORDS], labeler="file", annotators="ann", out="other")
     assert people.status()["state"] == "waiting"
 

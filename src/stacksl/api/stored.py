@@ -282,7 +282,8 @@ class Run:
         folder, run = self.folder, {"run": str(self.path)}
         dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)
-        if not (dataset.answers or dataset.unknown or dataset.other_labels):
+        like = "did you mean" in strange(dataset.other_labels, dataset.classes or (), quoted=False)
+        if not (dataset.answers or dataset.unknown or like):
             with self.ledger as ledger:
                 return {**run, **watch(RunSpec.open(folder), ledger, model, dataset, progress)}
         if {"confidence", "source"} <= {*dataset.unused}:
