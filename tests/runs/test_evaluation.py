@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from stacksl import Item
 from stacksl.api import Run, run
+from stacksl.cli.app import app as cli
 from stacksl.errors import DataError
 from stacksl.models import evaluation
 from stacksl.models.metrics import wilson
@@ -89,3 +91,10 @@ def test_another_label_set_is_refused_and_never_scored(trained, classes) -> None
     with pytest.raises(DataError, match="'q' should be the 3 classes of the model"):
         list(trained.model.predict([Item("q", "a text", CLASSES)]))
     assert classes.run.evaluate(*class_items(10))["n"] == 10
+
+
+def test_a_warning_of_the_command_is_a_line_without_a_place_in_the_code(trained, tmp_path) -> None:
+    path = write(tmp_path / "w.csv", [*rows_of(40, 5), ["a word", "weather"]])
+    done = CliRunner().invoke(cli, ["evaluate", str(trained.path), str(path), "--quiet"])
+    assert "warning: 1 row of w count" in done.stderr
+    assert "UserWarning" not in done.stderr

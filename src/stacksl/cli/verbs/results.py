@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,8 +89,9 @@ def evaluate(
             plan = plan_audit(opened, dataset, wanted, out, encoding(show), file)
         begin(plan, dry_run=dry_run, yes=yes, quiet=quiet, json=json)
         return
-    with live(quiet=quiet) as show:
+    with warnings.catch_warnings(record=True, action="always") as caught, live(quiet=quiet) as show:
         result = opened.evaluate(dataset, progress=encoding(show))
+    warn(str(warning.message) for warning in caught)
     result["rejected"] = rejected(dataset)
     if not json:
         warn(dataset.warnings)
