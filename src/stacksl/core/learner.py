@@ -133,7 +133,7 @@ class Learner:
         verdict = forced(clock, gate.exact_spend)
         wanted = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
-        if not isinstance(skip_state, tuple):
+        if type(skip_state) is not tuple:
             _expect_numbers(gate, "state", skip_state, 4)
         return self._record(
             item,
