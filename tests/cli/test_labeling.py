@@ -177,21 +177,25 @@ def test_a_first_row_in_doubt_is_asked_about_on_a_terminal(
     stacksl, folder, monkeypatch, said
 ) -> None:
     (folder / "rows.csv").write_text("N-1,sand\nN-2,wave\nN-3,dune\n")
-    words = (
-        "predict",
-        "runs/first",
-        "rows.csv",
-        "--prompt-column",
-        "sand" if not said else "column 2",
-    )
-    elsewhere = stacksl.refused(*words, "--out", "to.csv", "--quiet")
+    words = ("predict", "runs/first", "rows.csv", "--out", "to.csv", "--quiet")
+    column = ("--prompt-column", "column 2")
+    elsewhere = stacksl.refused(*words, *column)
     assert "--no-header" in elsewhere
     assert "sand" not in elsewhere
     monkeypatch.setattr("stacksl.cli.verbs.run.is_interactive", lambda: True)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: said)
-    assert stacksl(*words, "--out", "to.csv", "--quiet").code == 0
+    asked = stacksl(*words, *column)
+    assert asked.code == (0 if said else 2), "no column of a header is called so"
+    assert said or "there is no column 'column 2'" in asked.err
+    assert not said or len(table((folder / "to.csv").read_text())) == 3
+
+
+def test_a_column_that_is_named_makes_the_first_row_a_header(stacksl, folder) -> None:
+    (folder / "rows.csv").write_text("nr,What the customer wrote\n1,sand\n2,wave\n")
+    words = ("predict", "runs/first", "rows.csv", "--out", "to.csv", "--quiet", "--prompt-column")
+    stacksl.done(*words, "What the customer wrote")
     rows = table((folder / "to.csv").read_text())
-    assert len(rows) == (3 if said else 2)
+    assert [row["What the customer wrote"] for row in rows] == ["sand", "wave"]
 
 
 def test_columns_of_the_same_name_are_kept(stacksl, folder) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.data import Dataset, read, table_of
+from stacksl.data import Dataset, Layout, read, table_of
 from stacksl.errors import DataError
 
 Make = Callable[[str, str | bytes], Path]
@@ -43,7 +43,8 @@ def test_a_unique_column_whose_last_word_is_id_is_the_id(make: Make, name: str) 
 
 @pytest.mark.parametrize("name", OTHERS.split(", "))
 def test_other_names_are_no_id(make: Make, name: str) -> None:
-    data = read(csv(make, f"text,{name},label", [("a", 7, "x"), ("b", 8, "y"), ("c", 9, "x")]))
+    rows = [("a", 7, "x"), ("b", 8, "y"), ("c", 9, "x")]
+    data = read(csv(make, f"text,{name},label", rows), layout=Layout(header=True))
     assert ids(data) == ["row-000001", "row-000002", "row-000003"]
 
 

@@ -114,8 +114,22 @@ DOUBTED = {
     "ids": "T0001,lost it\nT0002,top up\nT0103,where is it\n",
     "dates": "2026-01-02,lost it\n2026-01-12,top up\n2026-02-03,gone\n",
     "a question": "Where is it?,x\nlost it,y\ntop up,z\n",
+    "one short text": "lost my card\nwhere is it, then\nI cannot pay for anything\n",
+    "one text of two words": "Card lost\nwhere is my new card\nI cannot pay for anything\n",
+    "one word above words": "hello\nwhere is my new card\nhelp\n",
+    "one long text alone": '"Hello there, where is my new card, it has not come"\n',
+    "one long text": '"Hello there, where is my new card, it has not come"\nlost it\npay, please\n',
+    "a long text and a usual name": "where is my new card,question\nthank you,praise\nbye,praise\n",
+    "a usual name as a class": "lost it,question\ntop up,praise\nbye,question\n",
+    "a text of two words": "lost it,c1\ntop up,c2\nwhere is it,c3\n",
+    "two equal cells": "card,card\ntop,money\npay,money\n",
+    "three words": "Customer message text,mood 1\nlost it,sad\ntop up,glad\n",
 }
 HEADERS = {
+    "one usual name": "Message\nlost my card\nwhere is it\n",
+    "one word": "tweet\nlost my card\nwhere is it\n",
+    "two words": "Ticket ID,Customer message\n7,where is it\n9,lost my new card\n",
+    "no name of an index": ",words\n,lost it\n,where is it\n",
     "a usual name": "text,c1\nlost it,a2\ntop up,c1\n",
     "other names": "words,mood 1\nlost it,sad\ntop up,glad\n",
     "one row": "T1,where\nT2,here\n",
@@ -132,9 +146,21 @@ def test_a_first_row_like_those_below_is_in_doubt(tmp_path: Path, name: str) -> 
             read(path, classes=classes)
     else:
         read(path, classes=classes, lenient=True)
+    if name == "two equal cells" or name.endswith("alone"):
+        return
     kept = read(path, layout=Layout(header=True), classes=classes, lenient=True)
     whole = read(path, layout=Layout(header=False), classes=classes, lenient=True)
     assert whole.total == kept.total + 1
+
+
+def test_a_column_that_is_named_is_in_a_header(tmp_path: Path) -> None:
+    path, name = tmp_path / "rows.csv", "Which topic does this belong to?"
+    path.write_text(f"text,{name}\nlost it,card\ntop up,money\nbye,card\n", encoding="utf-8")
+    with pytest.raises(HeaderInDoubt):
+        read(path)
+    for how in ({"columns": {"label": name}}, {"usual": {"prompt": "text"}}):
+        found = read(path, classes=("card", "money"), **how)
+        assert found.total == len(rows_of(path, found)[1]) == 3
 
 
 def test_a_later_file_has_a_header_by_its_usual_names_where_the_first_has_none(tmp_path) -> None:

@@ -180,7 +180,8 @@ def rows_of(
     """
     left_out = {rejected.row for rejected in dataset.rejected}
     items = iter(dataset.items)
-    _, opened = _opened(path, dataset.format.partition(":")[0], dataset.layout)
+    container, known = dataset.format.partition(":")[0], [*dataset.columns.values()]
+    _, opened = _opened(path, container, dataset.layout, known)
     with opened as table:
         rows = [(row.values, None if row.number in left_out else next(items)) for row in table.rows]
     names = dict.fromkeys([*table.columns, *(name for values, _ in rows for name in values)])
@@ -209,7 +210,7 @@ def _opened(
     path = Path(path)
     head = head_of(path)
     container = container or container_of(path, head, columns)
-    return stem(path), open_table(path, container, head, layout)
+    return stem(path), open_table(path, container, head, layout, columns)
 
 
 # --- rows into items ---------------------------------------------------------------------------

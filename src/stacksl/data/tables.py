@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, starmap
@@ -21,12 +21,11 @@ from stacksl.data.files import (
     open_text,
     reading,
 )
-from stacksl.data.values import is_utf8, named
+from stacksl.data.values import is_long, is_utf8, named
 from stacksl.data.workbooks import table_of_sheet
 from stacksl.errors import DataError, HeaderInDoubt
 
 LOOK = 1000  # first rows, which decide what the columns mean
-_LONG, _WORDS = 80, 9  # letters and words of a column's name at most
 _NO_DELIMITER = "\x1f"
 
 
@@ -50,7 +49,11 @@ class Table:
 
 @contextmanager
 def open_table(
-    path: Path, container: str, head: bytes, layout: Layout = AS_USUAL
+    path: Path,
+    container: str,
+    head: bytes,
+    layout: Layout = AS_USUAL,
+    known: Collection[str] = (),
 ) -> Iterator[Table]:
     """The file at `path` as a `Table` while the context lasts.
 
@@ -59,6 +62,7 @@ def open_table(
         container: `csv`, `tsv`, `jsonl`, `json`, `parquet`, `xlsx` or `lines`.
         head: the first bytes of the file, decompressed.
         layout: where the rows are.
+        known: names of columns; a first row that has one of them is a header.
 
     Raises:
         DataError: the file as a whole cannot be parsed.
@@ -68,14 +72,14 @@ def open_table(
             yield table
     elif container == "xlsx":
         columns, rows = _named_rows(
-            path, _rectangle(table_of_sheet(path, layout.worksheet)), layout
+            path, _rectangle(table_of_sheet(path, layout.worksheet)), layout, known
         )
         yield table_from(container, columns, rows)
     elif container in ("csv", "tsv"):
         with open_text(path) as stream:
             delimiter = delimiter_of(path, head, "\t" if container == "tsv" else ",")
             records = ((n, record) for n, record in csv_records(path, stream, delimiter) if record)
-            columns, rows = _named_rows(path, records, layout)
+            columns, rows = _named_rows(path, records, layout, known)
             yield table_from(container, columns, rows)
     elif container == "lines":
         with open_text(path) as stream:
@@ -124,7 +128,7 @@ def delimiter_of(path: Path, head: bytes, preferred: str) -> str:
 
 
 def _named_rows(
-    path: Path, records: Iterator[tuple[int, list[str]]], layout: Layout
+    path: Path, records: Iterator[tuple[int, list[str]]], layout: Layout, known: Collection[str]
 ) -> tuple[tuple[str, ...], Iterator[Row]]:
     """The names in the first record, or those of a file of lettered options, and the rows.
 
@@ -135,35 +139,46 @@ def _named_rows(
         raise DataError(f"the file '{path}' holds no row: a header and items were expected")
     names = _lettered_names(first)
     if names is None:
-        usual, header = names_columns(first[0][1]), layout.header
-        if header is None:
+        header, (_, cells) = layout.header, first[0]
+        if header is None and not (header := not {*known}.isdisjoint(cells)):
+            below = [{r[n].strip() for _, r in first[1:] if n < len(r)} for n in range(len(cells))]
+            usual = names_columns([c for c, b in zip(cells, below, strict=True) if c not in b])
             header = usual or not layout.headless
+            if header and _like_rows(cells, below, usual=usual):
+                raise HeaderInDoubt(
+                    f"the first row of '{path}' looks like a row, not like a header: put a header"
+                    " on top, such as text,label, or give --no-header (--header if it is one)"
+                )
         if not header:
             width = max(len(cells) for _, cells in first)
             names = tuple(f"column {n}" for n in range(1, 1 + width))
         else:
             names = _header(path, first.pop(0)[1])
-            if layout.header is None and first and _like_rows(names, first, usual=usual):
-                raise HeaderInDoubt(
-                    f"the first row of '{path}' looks like a row, not like a header: put a header"
-                    " on top, such as text,label, or give --no-header (--header if it is one)"
-                )
     return names, _numbered(names, chain(first, records))
 
 
-def _like_rows(names: Sequence[str], rows: Sequence[tuple[int, list[str]]], *, usual: bool) -> bool:
+def _like_rows(cells: Sequence[str], below: Sequence[set[str]], *, usual: bool) -> bool:
     """Whether a first row holds an item: a long text or, without `usual` names, cells as below."""
-    if any(len(name) > _LONG or len(name.split()) > _WORDS for name in names):
-        return True
-    below = [{cells[n].strip() for _, cells in rows if n < len(cells)} for n in range(len(names))]
-    return not usual and any(map(_is_cell, names, below))
+    if usual or any(map(is_long, cells)):
+        return any(map(is_long, cells))
+    twice = len({*filter(None, cells)}) < len([*filter(None, cells)])
+    alone = len(cells) == 1
+    pairs = zip(map(str.strip, cells), below, strict=True)
+    return twice or any(_is_cell(name, others, alone=alone) for name, others in pairs if name)
 
 
-def _is_cell(name: str, below: set[str]) -> bool:
-    """Whether a name is a sentence, is in its own column, or is written as every number there."""
-    kinds = {re.sub(r"\d+", "0", re.sub(r"[^\W\d]+", "a", text)) for text in (name, *below)}
-    numbered = len(kinds) == 1 and len(below) > 1 and any(map(str.isdigit, name))
-    return name in below or numbered or (len(name.split()) > 2 and name.endswith((".", "?", "!")))
+def _is_cell(name: str, below: set[str], *, alone: bool) -> bool:
+    """Whether a name has three words, or is in its own column or written as the cells there.
+
+    Numbers are compared with all cells; one word only if its column is `alone`, and has to be one.
+    """
+    written, *others = (
+        re.sub(r"\d+", "0", re.sub(r"[^\W\d]+", "a", text)) for text in (name, *below)
+    )
+    numbered = len(below) > 1 and "0" in written and {*others} == {written}
+    alike = (alone or " " in written) and written in others
+    sentence = len(name.split()) > 2 or (alone and written != "a")
+    return name in below or numbered or alike or sentence
 
 
 def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:

@@ -54,13 +54,14 @@ def named(column: str, columns: Sequence[str]) -> str:
 
     A file without a header has its first row for names, and then the short ones are private too.
     """
-    if not any(_is_long(name) or _CELL.fullmatch(name.strip().lower()) for name in columns):
+    if not any(is_long(name) or _CELL.fullmatch(name.strip().lower()) for name in columns):
         return column
-    hint = " (a long name: without a header give --no-header)" if _is_long(column) else ""
+    hint = " (a long name: without a header give --no-header)" if is_long(column) else ""
     return f"number {columns.index(column) + 1}{hint}"
 
 
-def _is_long(column: str) -> bool:
+def is_long(column: str) -> bool:
+    """Whether a cell is longer than the name of a column, so that it is a text."""
     return len(column.split()) > _WORDS or len(column) > _CHARACTERS
 
 
