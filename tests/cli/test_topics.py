@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +49,7 @@ def test_topics_are_written_edited_and_begin_a_run(stacksl, file) -> None:
     assert book.sheetnames == ["Topics", "Rows", "How to edit"]
     header, *lines = book["Topics"].iter_rows(values_only=True)
     assert header[:4] == ("name", "words", "size", "example 1")
-    sizes = [int(line[2]) for line in lines]
+    sizes = [line[2] for line in lines]
     assert sizes == sorted(sizes, reverse=True)
     assert sum(sizes) == 90
     topic = {word: name for name, words in WORDS.items() for word in words.split()}
@@ -55,7 +57,7 @@ def test_topics_are_written_edited_and_begin_a_run(stacksl, file) -> None:
     assert [row[0] for row in rows] == [f"T{n}" for n in range(90)]
     for name, words, size, *examples in lines:
         own = [text for _, text, of in rows if of == name]
-        assert len(own) == int(size)
+        assert len(own) == size
         assert set(examples) <= set(own)
         assert "the" not in words.split(", "), "words of all topics name none"
         assert len({topic[word] for word in words.split(", ") if word in topic}) == 1
@@ -71,6 +73,22 @@ def test_topics_are_written_edited_and_begin_a_run(stacksl, file) -> None:
     people = ["--labeler", "file", "--features", "hashing", "--budget", "12", "--dry-run"]
     told = stacksl("run", str(file), "--classes", "topics.xlsx", *people).out
     assert "12 at most, of 66 rows, without 24 rows with the text of an example of a class" in told
+
+
+def test_topics_of_standard_input_have_every_line(stacksl, file, monkeypatch) -> None:
+    texts = [f"{line.split(',')[1]}\n" for line in file.read_text().splitlines()[1:]]
+    stdin = io.BytesIO("".join(texts).encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stdin))
+    assert stacksl.told("topics", "-", "--about", "3", *WAY)["rows"] == 90
+
+
+def test_a_first_text_is_not_taken_for_a_header(stacksl, file) -> None:
+    file.write_text("lost my card\ntop up failed\nwhere is my money\n", encoding="utf-8")
+    words = ("topics", file, "--about", "2")
+    told = stacksl.refused(*words, *WAY)
+    assert "--no-header" in told
+    assert "lost" not in told
+    assert stacksl.told(*words, "--no-header", *WAY)["rows"] == 3
 
 
 def test_topics_as_json_are_the_same_each_time(stacksl, file) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, rejected, table, warn
-from stacksl.cli.verbs.run import word
+from stacksl.cli.verbs.run import with_header, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
 
@@ -52,15 +53,20 @@ def topics(
     from stacksl.files.atomic import write_atomic
     from stacksl.models.topics import find_topics
     from stacksl.runs.items.intake import no_encoder, with_features
+    from stacksl.runs.items.sources import STDIN, stdin_copied
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.settings.resolve import resolve
 
-    columns: dict[str, Any] = options.reading(context)
-    form = columns.pop("format", None)
-    layout = Layout(columns.pop("worksheet", None), columns.pop("header", True))
+    def found() -> Dataset:
+        columns: dict[str, Any] = options.reading(context)
+        form = columns.pop("format", None)
+        layout = Layout(columns.pop("worksheet", None), columns.pop("header", None))
+        how: dict[str, Any] = {"columns": columns, "layout": layout, "lenient": True}
+        return read(path, format=form, classes=NO_CLASSES, **how)
+
+    with stdin_copied() if file == STDIN else nullcontext(file) as path:
+        dataset = with_header(context, found)
     resolved = with_features(resolve(context.obj), without_data=False)
-    how: dict[str, Any] = {"columns": columns, "layout": layout, "lenient": True}
-    dataset = read(file, format=form, classes=NO_CLASSES, **how)
     if out.suffix.lower() != ".xlsx" or out.exists():
         fault = "exists already" if out.exists() else "is no .xlsx file"
         raise SettingsError(f"'{out}' {fault}: name a new .xlsx file with --out")
@@ -103,6 +109,9 @@ def _workbook(dataset: Dataset, groups: Sequence[Topic]) -> bytes:
     rows = [(item.id, item.prompt, topic_of[row]) for row, item in enumerate(dataset.items)]
     book = Workbook()
     fill(book.worksheets[0], lines, (30, 40, 8, *[40] * EXAMPLES))
+    for number, group in enumerate(groups, 2):
+        size: Any = book.worksheets[0].cell(number, 3)
+        size.value, size.number_format, size.quotePrefix = len(group.rows), "0", False
     fill(book.create_sheet("Rows"), [("id", "text", "topic"), *rows], (14, 80, 30))
     fill(book.create_sheet("How to edit"), [(EDIT,)], (100,), header=False)
     book.worksheets[0].title = TOPICS
