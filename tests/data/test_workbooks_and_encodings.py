@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import date, datetime
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from openpyxl import Workbook, load_workbook
@@ -251,6 +253,67 @@ def test_cells_of_a_workbook_stay_numbers_and_dates_in_the_workbook_that_is_writ
     write_table(tmp_path / "out.csv", columns, [values for values, _ in rows])
     line = (tmp_path / "out.csv").read_text().splitlines()[1]
     assert line == "123456789012345,9.13,2026-03-01T08:00:00,2026-03-02,TRUE,007,a text 0"
+
+
+def saved(path: Path, values: dict[str, object]) -> Path:
+    """The workbook with the values of its formulas, as a spreadsheet program saves them."""
+    with ZipFile(path) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    for place, value in values.items():
+        kind = ' t="str"' * isinstance(value, str)
+        pattern = rf'(<c r="{place}"[^>]*)(><f[^>]*>[^<]*</f><v)\s*(?:/>|></v>)'
+        parts[sheet], count = re.subn(pattern, rf"\g<1>{kind}\g<2>>{value}</v>", parts[sheet])
+        assert count == 1
+    with ZipFile(path, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return path
+
+
+FORMULAS = [
+    ("nr", "subject", "body", "text", "price"),
+    (1, "card", "is lost", '=B2&" "&C2', "=2*A2"),
+    ("=A2+1", "card", "is gone", '=B3&" "&C3', "=Codes!A1"),
+    (3, "card", "is here", '=B4&" "&C4', 7),
+    (None, None, None, '=IF(B5="","",B5)'),
+]
+VALUES = {
+    "D2": "card is lost",
+    "E2": 2,
+    "A3": 2,
+    "D3": "card is gone",
+    "E3": 4.5,
+    "D4": "=card is here",
+    "D5": "",
+}
+
+
+def test_formulas_are_read_as_their_values_and_stay_in_their_places(tmp_path: Path) -> None:
+    path = saved(workbook(tmp_path / "book.xlsx", ("Tickets", FORMULAS)), VALUES)
+    dataset = read(path, classes=("a", "b"), columns={"prompt": "text", "id": "nr"})
+    assert [item.prompt for item in dataset.items] == ["card is lost", "card is gone", VALUES["D4"]]
+    assert [item.id for item in dataset.items] == ["1", "2", "3"]
+    columns, rows = rows_of(path, dataset)
+    cells = [values for values, _ in rows]
+    write_table(tmp_path / "out.xlsx", [*columns, "label"], cells)
+    written = [[c.value for c in row] for row in load_workbook(tmp_path / "out.xlsx").active]
+    expected = [[*row, None] for row in FORMULAS[1:4]]
+    expected[1][4] = 4.5  # the other sheet is not there
+    assert written[1:] == expected
+    write_table(tmp_path / "out.csv", columns, cells)
+    assert (tmp_path / "out.csv").read_text().splitlines()[1] == "1,card,is lost,card is lost,2"
+    write_table(tmp_path / "moved.xlsx", columns, cells[1:])
+    moved = load_workbook(tmp_path / "moved.xlsx").active
+    assert [cell.value for cell in moved[2]] == ["2", "card", "is gone", "card is gone", 4.5]
+    assert (moved["D3"].value, moved["D3"].data_type) == (VALUES["D4"], "s")
+
+
+def test_formulas_without_values_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "book.xlsx", ("Tickets", FORMULAS))
+    said = "sheet 'Tickets' .* formulas without values, the first in row 2: open it in the spreads"
+    with pytest.raises(DataError, match=said):
+        read(path, classes=("a", "b"))
 
 
 def test_rows_of_a_workbook_are_no_wider_than_their_last_cell(tmp_path: Path) -> None:

@@ -108,15 +108,15 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
     sheet = book.create_sheet("Labels")
     sheet.freeze_panes = "A2"
 
-    def cell(value: Any) -> Any:
+    def cell(value: Any, place: tuple[int, int] | None = None) -> Any:
         if isinstance(value, int | float) and abs(value) < _DIGITS:
             return value
-        if isinstance(value, Cell):
+        if isinstance(value, Cell) and value.place in (None, place):  # a formula stays in its place
             typed_cell = WriteOnlyCell(sheet, value.value)
             typed_cell.number_format = value.style
             return typed_cell
         text_cell = WriteOnlyCell(sheet, cell_text(_cell(value).encode(errors="replace").decode()))
-        text_cell.data_type = "s"  # never a formula
+        text_cell.data_type = "s"  # a text is never a formula
         return text_cell
 
     if len(rows) > _ROWS or any(
@@ -127,8 +127,8 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
             " are more: give the file a name that ends in .csv"
         )
     sheet.append([cell(name) for name in columns])
-    for row in rows:
-        sheet.append([cell(row.get(name)) for name in columns])
+    for number, row in enumerate(rows, 2):
+        sheet.append([cell(row.get(name), (number, at)) for at, name in enumerate(columns, 1)])
     stream = io.BytesIO()
     book.save(stream)
     return stream.getvalue()
