@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from openpyxl import Workbook
+from openpyxl import Workbook, load_workbook
 
 from stacksl.data import Classes, read_classes
 from stacksl.errors import DataError
@@ -103,8 +103,8 @@ def test_a_workbook_of_topics_is_read_as_it_was_edited(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([("topic", "words"), ("a", "b")], "should have a column 'name', but has topic, words"),
-        ([], "holds no row"),
+        ([("group", "words"), ("a", "b")], "should have a column 'name', but has group, words"),
+        ([], "sheet 'Topics' .* should have a column 'name', but has no row"),
         ([HEADER, (None, "w", 3), (" ", "w", 2)], "should hold two classes or more.* but has 0"),
         ([HEADER, ("a", "w", 3), ("A", "w", 2)], "should hold two classes or more.* but has 1"),
         ([HEADER, ("a", "", 1, "x"), ("b", "", 1, "X ")], "line 3 of .* example that line 2"),
@@ -113,6 +113,43 @@ def test_a_workbook_of_topics_is_read_as_it_was_edited(tmp_path) -> None:
 def test_a_faulty_workbook_is_refused_in_a_sentence(tmp_path, rows, said) -> None:
     with pytest.raises(DataError, match=said):
         read_classes(sheet(tmp_path, *rows))
+
+
+def test_rows_of_one_name_are_one_class_with_its_description(tmp_path) -> None:
+    rows = [("a", "", "x"), ("b", "of b", "y"), ("A", "of a", "z"), ("b", "other", "")]
+    found = read_classes(sheet(tmp_path, ("name", "description", "example 1"), *rows))
+    assert found == Classes(("a", "b"), ("of a", "of b"), (("x", "z"), ("y",)))
+
+
+def test_a_merged_cell_names_all_its_rows(tmp_path) -> None:
+    rows = [("a", 1, "x"), (None, 2, "y"), ("b", 3, "z"), (None, 4, "of a dropped topic")]
+    path = sheet(tmp_path, ("name", "size", "example 1"), *rows)
+    book = load_workbook(path)
+    book["Topics"].insert_rows(1)  # an empty row above
+    book["Topics"].merge_cells("A3:A4")
+    book.save(path)
+    assert read_classes(path) == Classes(("a", "b"), ("", ""), (("x", "y"), ("z",)))
+
+
+@pytest.mark.parametrize("head", ["Class", "Topic", "name", "Label"])
+def test_the_only_sheet_of_a_workbook_has_the_classes(tmp_path, head) -> None:
+    book = Workbook()
+    for row in ((head, "Description"), ("a", "of a"), ("b", None)):
+        book.active.append(row)
+    book.create_sheet("Sheet2")
+    book.save(path := tmp_path / "classes.xlsx")
+    assert read_classes(path) == Classes(("a", "b"), ("of a", ""))
+    book["Sheet2"].append(("more", "rows"))
+    book["Sheet2"].append(("of", "others"))
+    book.save(path)
+    with pytest.raises(DataError, match="no worksheet 'Topics': it has 'Sheet', 'Sheet2'"):
+        read_classes(path)
+
+
+def test_a_class_that_a_formula_names_needs_its_value(tmp_path) -> None:
+    path = sheet(tmp_path, ("name", "words"), ("a", "x"), ('=B3&"s"', "y"))
+    with pytest.raises(DataError, match="sheet 'Topics' .* formulas without values"):
+        read_classes(path)
 
 
 def test_a_workbook_that_is_none_is_refused(tmp_path) -> None:

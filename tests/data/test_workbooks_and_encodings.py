@@ -124,7 +124,6 @@ DOUBTED = {
     "a long text and a usual name": "where is my new card,question\nthank you,praise\nbye,praise\n",
     "a usual name as a class": "lost it,question\ntop up,praise\nbye,question\n",
     "a text of two words": "lost it,c1\ntop up,c2\nwhere is it,c3\n",
-    "two equal cells": "card,card\ntop,money\npay,money\n",
     "three words": "Customer message text,mood 1\nlost it,sad\ntop up,glad\n",
 }
 HEADERS = {
@@ -148,7 +147,7 @@ def test_a_first_row_like_those_below_is_in_doubt(tmp_path: Path, name: str) -> 
             read(path, classes=classes)
     else:
         read(path, classes=classes, lenient=True)
-    if name == "two equal cells" or name.endswith("alone"):
+    if name.endswith("alone"):
         return
     kept = read(path, layout=Layout(header=True), classes=classes, lenient=True)
     whole = read(path, layout=Layout(header=False), classes=classes, lenient=True)

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stacksl.data.dataset import Layout
 from stacksl.data.files import container_of, head_of, open_text
-from stacksl.data.tables import open_table
 from stacksl.data.values import is_utf8, listed, normal, one_line
+from stacksl.data.workbooks import reading_workbook, table_of_sheet
 from stacksl.errors import DataError
 from stacksl.types import Item
 
@@ -60,8 +59,8 @@ def read_classes(path: str | Path) -> Classes:
     A tab separates them where the file has any, else the first comma outside quotes;
     empty lines are passed over, and so is a first line `name` or `name, description`. Behind a
     first line `name, description, examples` or `name, examples` the last cell has examples, with
-    `|` between them. A workbook, as `stacksl topics` writes it, may have a column for each example;
-    its rows with the same name are one class, and those without a name are left out.
+    `|` between them. A workbook, of one sheet or as `stacksl topics` writes it, may have a column
+    for each example; its rows with the same name are one class, those without one are left out.
 
     Raises:
         DataError: the file cannot be read, is JSON or a workbook without a column `name`, holds
@@ -99,7 +98,7 @@ def read_classes(path: str | Path) -> Classes:
 
 
 _EXAMPLES = "examples"
-_NAMES = ("class", "label", "topic", "category", "intent")  # headers that mean the name
+_NAMES = ("name", "class", "label", "topic", "category", "intent")  # headers that mean the name
 _HEADERS = (
     ["name"],
     ["name", "description"],
@@ -122,21 +121,35 @@ TOPICS = "Topics"  # the sheet of a workbook that has the classes
 
 
 def _lines_of_workbook(place: Path) -> Iterable[_Line]:
-    """The classes in a workbook, those of one name together."""
+    """The classes in a workbook, those of one name together; a merged cell names all its rows."""
+    from openpyxl import load_workbook
+    from openpyxl.cell import MergedCell
+
+    container_of(place, head_of(place))
+    with reading_workbook(place):
+        book = load_workbook(place, keep_links=False)
+    filled = [sheet.title for sheet in book.worksheets if sheet.max_row > 1]
+    title = filled[0] if len(filled) == 1 and TOPICS not in book.sheetnames else TOPICS
+    (_, header), *rows = table_of_sheet(place, title) or [(0, [])]
+    head = [" ".join(cell.split()).casefold() for cell in header]
+    column = next((name for name in _NAMES if name in head), None)
+    if column is None:
+        raise DataError(
+            f"the sheet '{title}' of {place} should have a column 'name', but has"
+            f" {listed(header) or 'no row'}: give the column with the classes that name"
+        )
+    head[at := head.index(column)] = "name"
     lines: dict[str, _Line] = {}
-    head = head_of(place)
-    with open_table(place, container_of(place, head), head, Layout(TOPICS)) as table:
-        if "name" not in map(str.casefold, table.columns):
-            raise DataError(
-                f"the sheet {TOPICS} of {place} should have a column 'name', but has"
-                f" {listed(table.columns)}: give the column with the classes that name"
-            )
-        for row in table.rows:
-            line = _line(row.number + 1, {key.casefold(): row.values[key] for key in row.values})
-            if line.name:
-                first = lines.get(normal(line.name), line)
-                examples = tuple(dict.fromkeys([*first.examples, *line.examples]))
-                lines[normal(line.name)] = replace(first, examples=examples)
+    line = _Line(0, "", "")
+    for number, cells in rows:
+        merged = isinstance(book[title].cell(number, at + 1), MergedCell)
+        named = {"name": line.name} if merged else {}
+        line = _line(number, dict(zip(head, cells, strict=False)) | named)
+        if line.name:
+            first = lines.get(normal(line.name), line)
+            examples = tuple(dict.fromkeys([*first.examples, *line.examples]))
+            text = first.description or line.description
+            lines[normal(line.name)] = replace(first, description=text, examples=examples)
     return lines.values()
 
 

@@ -71,7 +71,7 @@ def names_columns(cells: Sequence[str]) -> bool:
     return any(find(role, cells) for role in ROLES)
 
 
-def require(role: str, name: str, columns: Sequence[str], head: Sequence[Row] = ()) -> str:
+def require(role: str, name: str, columns: Sequence[str]) -> str:
     """`name`, if it is one of the `columns`.
 
     Raises:
@@ -83,8 +83,7 @@ def require(role: str, name: str, columns: Sequence[str], head: Sequence[Row] = 
     hint = f"did you mean '{near[0]}'? " if near else ""
     flag = f"; say which with --{role}-column" if role in ("prompt", "label", "id") else ""
     raise DataError(
-        f"there is no column '{name}' for the {role}: {hint}the file has"
-        f" {listed(columns, head)}{flag}"
+        f"there is no column '{name}' for the {role}: {hint}the file has {listed(columns)}{flag}"
     )
 
 
@@ -103,8 +102,7 @@ def guess_id(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) 
 def is_named_id(column: str) -> bool:
     """Whether the last word is that of an id: `ticket_id`, `Ticket ID`, `ticketId`, not `paid`."""
     words = re.findall(r"[^\W_]+", _CASE.sub(" ", column))
-    short = 0 < len(column.split()) <= 3  # longer is a text of a file without a header
-    return short and "".join(words[-1:]).lower() in _ID_WORDS
+    return "".join(words[-1:]).lower() in _ID_WORDS
 
 
 def _is_unique(column: str, head: Sequence[Row]) -> bool:
@@ -126,7 +124,7 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
     texts = [c for c in free if find("label", [c]) is None and not is_named_id(c)]
     if not texts:
         raise DataError(
-            f"no column looks like the prompt: the file has {listed(columns, head)}; "
+            f"no column looks like the prompt: the file has {listed(columns)}; "
             "say which with --prompt-column, or columns={'prompt': NAME} in Python"
         )
     return max(

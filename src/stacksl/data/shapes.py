@@ -73,7 +73,7 @@ def shape_of(
     for role, column in given.items():
         if role == "label" and classes is not None and column not in table.columns:
             continue  # a file to predict has no labels
-        named[role] = require(role, column, table.columns, table.head)
+        named[role] = require(role, column, table.columns)
     name = wanted or _recognized(table, named)
     if name == "options":
         return _options(table, named, id)
@@ -116,7 +116,7 @@ def _classes(
     label = given.get("label") or guess_label(table.columns, table.head, [prompt, *taken])
     if label is None and classes is None:
         raise DataError(
-            f"no column looks like the label: the file has {listed(table.columns, table.head)}"
+            f"no column looks like the label: the file has {listed(table.columns)}"
             "; name it with --label-column; without labels give a file of classes with --classes"
             " (`stacksl topics` proposes some), or each item its own candidates"
         )
@@ -145,8 +145,8 @@ def _options(table: Table, given: Mapping[str, str], id: str | None) -> Shape:
     columns = table.columns
     prompt = given.get("prompt") or find("prompt", columns) or "prompt"
     candidates = given.get("candidates") or find("candidates", columns) or "candidates"
-    require("prompt", prompt, columns, table.head)
-    require("candidates", candidates, columns, table.head)
+    require("prompt", prompt, columns)
+    require("candidates", candidates, columns)
     label = given.get("label") or next((c for c in _ANSWERS if c in columns), None)
     # the first rows may all be without the answer or the id that later ones have
     label, id = label or _named_label(table, candidates) or _ANSWERS[-1], id or "id"
@@ -191,7 +191,7 @@ def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> Shape:
     if not letters:
         raise DataError(
             "format 'mmlu' expects columns A, B, C, ... or no header and a letter at the end of "
-            f"each row, but the file has: {listed(table.columns, table.head)}"
+            f"each row, but the file has: {listed(table.columns)}"
         )
     prompt = given.get("prompt") or guess_prompt(table.columns, table.head, letters)
     free = [c for c in table.columns if c not in (*letters, prompt)]

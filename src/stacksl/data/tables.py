@@ -159,26 +159,22 @@ def _named_rows(
 
 def _like_rows(cells: Sequence[str], below: Sequence[set[str]], *, usual: bool) -> bool:
     """Whether a first row holds an item: a long text or, without `usual` names, cells as below."""
-    if usual or any(map(is_long, cells)):
-        return any(map(is_long, cells))
-    twice = len({*filter(None, cells)}) < len([*filter(None, cells)])
-    alone = len(cells) == 1
     pairs = zip(map(str.strip, cells), below, strict=True)
-    return twice or any(_is_cell(name, others, alone=alone) for name, others in pairs if name)
+    alike = (_is_cell(name, others, alone=len(cells) == 1) for name, others in pairs if name)
+    return any(map(is_long, cells)) or (not usual and any(alike))
 
 
 def _is_cell(name: str, below: set[str], *, alone: bool) -> bool:
-    """Whether a name has three words, or is in its own column or written as the cells there.
+    """Whether a name is in its own column, or is written as the cells there or in three words.
 
-    Numbers are compared with all cells; one word only if its column is `alone`, and has to be one.
+    One word is compared with them only if its column is `alone`; a number with all of them.
     """
     written, *others = (
         re.sub(r"\d+", "0", re.sub(r"[^\W\d]+", "a", text)) for text in (name, *below)
     )
-    numbered = len(below) > 1 and "0" in written and {*others} == {written}
-    alike = (alone or " " in written) and written in others
-    sentence = len(name.split()) > 2 or (alone and written != "a")
-    return name in below or numbered or alike or sentence
+    if alone or " " in name:
+        return written in others or len(name.split()) > 2 or (alone and written != "a")
+    return name in below or ("0" in written and len(below) > 1 and {*others} == {written})
 
 
 def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from stacksl.data.tables import Row
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 _DIGITS = 18  # more than an index has; Python refuses to read thousands of them
 
@@ -37,13 +34,8 @@ def normal(prompt: str) -> str:
     return " ".join(prompt.split()).casefold()
 
 
-def listed(columns: Sequence[str], rows: Iterable[Row] = ()) -> str:
-    """The names of the first `columns` of a file for a message, as `named` writes them.
-
-    No name is shown where the header looks like one of the `rows`: a value equals its column.
-    """
-    if any(str(row.values.get(name)).strip() == name for row in rows for name in columns):
-        return f"{len(columns):,} columns, named like a row of data (is the header missing?)"
+def listed(columns: Sequence[str]) -> str:
+    """The names of the first `columns` of a file for a message, as `named` writes them."""
     names = ", ".join(named(name, columns) for name in columns[:_LISTED])
     more = len(columns) - _LISTED
     return f"{names} and {more:,} more" if more > 0 else names
@@ -54,10 +46,9 @@ def named(column: str, columns: Sequence[str]) -> str:
 
     A file without a header has its first row for names, and then the short ones are private too.
     """
-    if not any(is_long(name) or _CELL.fullmatch(name.strip().lower()) for name in columns):
-        return column
-    hint = " (a long name: without a header give --no-header)" if is_long(column) else ""
-    return f"number {columns.index(column) + 1}{hint}"
+    if any(is_long(name) or _CELL.fullmatch(name.strip().lower()) for name in columns):
+        return f"number {columns.index(column) + 1}"
+    return column
 
 
 def is_long(column: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from stacksl.errors import DataError
@@ -65,15 +65,8 @@ def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
         raise DataError(
             f"'{path}' has {len(filled)} worksheets with rows ({names}): say which with --worksheet"
         )
-    if not filled:
-        return []
-    rows = rows_by_title[title := worksheet or filled[0]]
-    computed = any(_is_formula(cell) for _, cells in rows for cell in cells)
-    return _with_values(path, title, rows) if computed else rows
-
-
-def _is_formula(cell: str) -> TypeGuard[Cell]:
-    return isinstance(cell, Cell) and cell.startswith("=")
+    title = worksheet or "".join(filled)
+    return _with_values(path, title, rows_by_title.get(title, []))
 
 
 def _with_values(path: Path, title: str, rows: list[Row]) -> list[Row]:
@@ -86,23 +79,27 @@ def _with_values(path: Path, title: str, rows: list[Row]) -> list[Row]:
     """
     from openpyxl import load_workbook
 
+    if not any(isinstance(cell, Cell) and cell.place for _, cells in rows for cell in cells):
+        return rows
     with reading_workbook(path), path.open("rb") as file:
         book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
         book[title].reset_dimensions()
         saved = dict(enumerate(book[title].iter_rows(), 1))
     for number, cells in rows:
-        for at, cell in enumerate(cells):
-            if not _is_formula(cell):
+        for at, formula in enumerate(cells):
+            if not isinstance(formula, Cell) or formula.place is None:
                 continue
-            value, cells[at] = saved[number][at], _text(saved[number][at])
+            value = saved[number][at]
             if value.value is None and value.data_type != "str":  # that is an empty text
                 raise DataError(
                     f"the sheet '{title}' of '{path}' has formulas without values, the first in row"
                     f" {number}: open it in the spreadsheet program and save it again"
                 )
-            if not book.defined_names and re.fullmatch(r"=[^!\[]+", str(cell.value), re.S):
-                cells[at] = _cell(cells[at], cell.value, cell.style, (number, at + 1))
-    return [(number, cells) for number, cells in rows if any(cell.strip() for cell in cells)]
+            cells[at] = _text(value)
+            if not book.defined_names and re.fullmatch(r"=[^!\[]+", str(formula.value)):
+                kept = cells[at] = Cell(cells[at])
+                kept.value, kept.style, kept.place = formula.value, formula.style, formula.place
+    return [(number, cells) for number, cells in rows if any(map(str.strip, cells))]
 
 
 @contextmanager
@@ -167,21 +164,21 @@ def _text(cell: Any) -> str:
     if value is None:
         return ""
     if cell.data_type == "f":
-        text = value if isinstance(value, str) else "=" + str(getattr(value, "text", "") or "")
-    elif isinstance(value, bool):
-        text = str(value).upper()
-    elif isinstance(value, float):
-        text = f"{value:.15g}"
-    elif isinstance(value, int) and abs(value) < 10**15:  # a workbook rounds longer ones
-        text = str(value)
-    elif isinstance(value, datetime | date | time):
-        text = value.isoformat().removesuffix("T00:00:00")
-    else:
-        return _ESCAPE.sub(lambda match: "_" * (match[1] == "005F"), str(value))
-    return _cell(text, value, cell.number_format)
+        text = value if isinstance(value, str) else getattr(value, "text", None)
+        return _cell(text or "=", cell)
+    if isinstance(value, bool):
+        return _cell(str(value).upper(), cell)
+    if isinstance(value, float):
+        return _cell(f"{value:.15g}", cell)
+    if isinstance(value, int) and abs(value) < 10**15:  # a workbook rounds longer ones
+        return _cell(str(value), cell)
+    if isinstance(value, datetime | date | time):
+        return _cell(value.isoformat().removesuffix("T00:00:00"), cell)
+    return _ESCAPE.sub(lambda match: "_" * (match[1] == "005F"), str(value))
 
 
-def _cell(text: str, value: Any, style: str, place: tuple[int, int] | None = None) -> Cell:
+def _cell(text: str, cell: Any) -> Cell:
     copy = Cell(text)
-    copy.value, copy.style, copy.place = value, style, place
+    copy.value, copy.style = cell.value, cell.number_format
+    copy.place = (cell.row, cell.column) if cell.data_type == "f" else None
     return copy

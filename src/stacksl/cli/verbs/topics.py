@@ -48,25 +48,20 @@ def topics(
     No classes yet: what is in the file, as a workbook to edit?
         stacksl topics texts.csv
     """
-    from stacksl.data import Layout, read, set_aside
+    from stacksl.data import Dataset, set_aside
     from stacksl.features import TextMap, make_features
     from stacksl.files.atomic import write_atomic
     from stacksl.models.topics import find_topics
     from stacksl.runs.items.intake import no_encoder, with_features
+    from stacksl.runs.items.reading import read_again
     from stacksl.runs.items.sources import STDIN, stdin_copied
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.settings.resolve import resolve
 
-    def found() -> Dataset:
-        columns: dict[str, Any] = options.reading(context)
-        form = columns.pop("format", None)
-        layout = Layout(columns.pop("worksheet", None), columns.pop("header", None))
-        how: dict[str, Any] = {"columns": columns, "layout": layout, "lenient": True}
-        return read(path, format=form, classes=NO_CLASSES, **how)
-
-    with stdin_copied() if file == STDIN else nullcontext(file) as path:
-        dataset = with_header(context, found)
     resolved = with_features(resolve(context.obj), without_data=False)
+    how = resolved.settings, Dataset("", "", (), {}, NO_CLASSES)  # no columns are known
+    with stdin_copied() if file == STDIN else nullcontext(file) as path:
+        dataset = with_header(context, lambda: read_again(*how, path, options.reading(context)))
     if out.suffix.lower() != ".xlsx" or out.exists():
         fault = "exists already" if out.exists() else "is no .xlsx file"
         raise SettingsError(f"'{out}' {fault}: name a new .xlsx file with --out")
