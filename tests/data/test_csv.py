@@ -159,6 +159,14 @@ def test_labels_with_a_comma_are_labels(make: Make) -> None:
     )
 
 
+def test_columns_called_a_and_b_are_no_options_without_any_option(make: Make) -> None:
+    text = "a,b,message,topic\n" + "1,x,lost it,card\n2,y,top up,money\n" * 3
+    assert read(make("x.csv", text)).format == "csv:classes"
+    bare = make("y.csv", "a,b,message\n1,x,lost it\n2,y,top up\n")
+    assert [i.prompt for i in read(bare, classes=("p", "q")).items] == ["lost it", "top up"]
+    assert read(bare, classes=("1", "2", "x", "y")).format == read(bare).format == "csv:mmlu"
+
+
 def test_lettered_option_columns_with_a_header(make: Make) -> None:
     content = "id,prompt,A,B,C,answer\n1,q one,x,y,z,B\n2,q two,x,y,,A\n"
     data = read(make("x.csv", content))

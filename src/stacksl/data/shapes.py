@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -74,7 +75,7 @@ def shape_of(
         if role == "label" and classes is not None and column not in table.columns:
             continue  # a file to predict has no labels
         named[role] = require(role, column, table.columns)
-    name = wanted or _recognized(table, named)
+    name = wanted or _recognized(table, named, classes)
     if name == "options":
         return _options(table, named, id)
     if name == "mmlu":
@@ -82,14 +83,22 @@ def shape_of(
     return _classes(table, named, id, classes)
 
 
-def _recognized(table: Table, given: Mapping[str, str]) -> str:
+def _recognized(table: Table, given: Mapping[str, str], classes: tuple[str, ...] | None) -> str:
     column = find("candidates", table.columns)
     holds = column is not None and any(_holds_options(r.values.get(column)) for r in table.head)
     if holds or "candidates" in given or {"prompt", "candidates"} <= {*table.columns}:
         return "options"
-    if _letter_columns(table.columns):
+    if not _letter_columns(table.columns):
+        return "classes"
+    if "answer" in table.columns:
         return "mmlu"
-    return "classes"
+    draft = _lettered(table, given, None).draft
+    for row in table.head:
+        with suppress(RowFault):
+            texts = {*(draft(row.values, "").candidates or ())}
+            if len(texts) > 1 and texts <= {*(classes or texts)}:
+                return "mmlu"
+    return "classes"  # the columns have no options, but are called A and B
 
 
 def _holds_options(value: Any) -> bool:
