@@ -166,7 +166,7 @@ def test_labels_held_before_the_run_take_no_item_from_the_forecast(tmp_path: Pat
     [
         *("0.01/100", "gain=0.01", "gain=1/9", "gain=x/100", "gain=0.1/0"),
         *("time=", "time=2", "time=2d", "time=-1h", "time=nanh", "time=h"),
-        *("accuracy", "accuracy=0", "accuracy=1", "accuracy=90", "accuracy=nan"),
+        *("accuracy", "accuracy=0", "accuracy=1", "accuracy=900", "accuracy=nan"),
     ],
 )
 def test_a_rule_that_is_none_is_refused(text: str) -> None:

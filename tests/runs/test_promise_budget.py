@@ -121,9 +121,15 @@ def test_the_warning_goes_when_the_budget_is_raised(tmp_path: Path) -> None:
     assert made.status()["rest"] is None
 
 
+@pytest.mark.parametrize("text", ["right=97", "accuracy=92.5"])
+def test_a_share_without_its_sign_is_asked_for(text: str) -> None:
+    with pytest.raises(SettingsError, match=rf"stop_when takes a share: say '{text}%'"):
+        stop_rule(text)
+
+
 def test_the_rule_is_read_in_percent_and_as_a_share() -> None:
     assert stop_rule("right=97%") == stop_rule("right=0.97") == ("right", 0.97, 0)
-    for text in ("right=97", "right=0%", "right=100%", "right=%"):
+    for text in ("right=0%", "right=100%", "right=%"):
         with pytest.raises(SettingsError, match="right=R such as right=97%"):
             stop_rule(text)
     assert allowed_wrong(0.97, 999) == 29

@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"labeler": "file", "annotators": "anna,ben", "second_look": False},
         "needs labels for second looks, and this run keeps none",
     ),
-    "no share": ({"stop_when": "accuracy=90"}, "accuracy=A such as accuracy=0.9"),
+    "no share": ({"stop_when": "accuracy=90"}, "say .accuracy=90%."),
 }
 
 

@@ -114,6 +114,8 @@ def stop_rule(text: str | None) -> tuple[str, float, int]:
                 seconds = float(value[:-1]) * {"s": 1, "m": 60, "h": 3600}[value[-1:]]
                 if 0 < seconds < math.inf:
                     return "time", seconds, 0
+    if re.fullmatch(r"\s*(accuracy|right)\s*=\s*[1-9]\d(\.\d+)?\s*", text):
+        raise SettingsError(f"stop_when takes a share: say '{text.strip()}%', got '{text}'")
     raise SettingsError(
         "stop_when must be gain=G/N such as gain=0.01/100 (stop when the next 100 labels gain less"
         " than one point), accuracy=A such as accuracy=0.9, right=R such as right=97% (that"
