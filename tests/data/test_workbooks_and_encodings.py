@@ -347,6 +347,16 @@ def test_a_class_that_is_none_of_the_data_is_named_with_its_row(tmp_path: Path) 
         run(data, budget=4, audit=0, owned=str(owned), out=tmp_path / "run", features="hashing")
 
 
+def test_owned_labels_have_the_columns_of_the_data(tmp_path: Path) -> None:
+    said = "the file has mail, topic; name its columns as those of the data"
+    data, owned = tmp_path / "data.csv", tmp_path / "owned.csv"
+    data.write_text("message,label\n" + "play it,song\nstop it,end\n" * 20)
+    owned.write_text("mail,topic\na,song\n")
+    with pytest.raises(DataError, match=said) as told:
+        run(data, budget=4, audit=0, owned=str(owned), out=tmp_path / "run", features="hashing")
+    assert "--" not in str(told.value), "an option would be of the data's own columns"
+
+
 def test_damaged_utf_16_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\na,b\nc,d\n".encode("utf-16") + b"x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +102,8 @@ def read_like(path: str, train: Dataset, settings: Settings, what: str) -> Datas
     try:
         return _read(path, settings, format=settings.read.format, **how)
     except DataError as fault:
-        raise DataError(f"in the {what} {Path(path).name}: {fault}") from None
+        way = re.sub("say which with --.*", "name its columns as those of the data", str(fault))
+        raise DataError(f"in the {what} {Path(path).name}: {way}") from None
 
 
 class Reading(Protocol):
