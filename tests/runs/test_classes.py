@@ -336,7 +336,8 @@ def plainly_or_none(row: Row) -> str:
 def test_an_added_class_without_a_label_has_a_next_step(made: Run) -> None:
     made.change(classes=["dusk"], later=True)
     (said,) = (words for words in made.status()["warnings"] if "dusk" in words)
-    assert "no label names the added 'dusk': `stacksl change RUN --reopen` asks again" in said
+    asks = f"`stacksl change {made.path} --reopen` asks again"
+    assert f"no label names the added 'dusk': {asks}" in said
     named = [{**row, "answer": "dusk"} for row in read_rows(sheets(made)[0])]
     made.answer(write_rows(sheets(made)[0], named))
     assert not any("dusk" in words for words in made.status()["warnings"])
