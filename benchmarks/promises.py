@@ -86,7 +86,8 @@ class Stage(NamedTuple):
     """A model: the labels before it, its answers, and what its expectation is calibrated by.
 
     `held` are its probabilities of held-out answers, whether these were right, and how many rows
-    each represents; `rest` its probabilities of its answers to the other rows.
+    each represents; `rest` its probabilities of its answers to the other rows, of the product by
+    heads of folds that left them out, and its own.
     """
 
     labels: int
@@ -103,12 +104,13 @@ def products(pool: Pool, people: Rows, most: int) -> Iterator[tuple[Stage, list[
     kernel, members = source.kernel()
     while len(bought) <= most:
         rows = np.array(bought)
-        mixture, held = held_out_answers(source, rows, people[rows])
-        head = make_final(source, rows, people[rows], mixture)[0]
-        policies = np.asarray(head.probabilities(pool.block))
         free = np.ones(n, dtype=bool)
         free[rows] = False
-        rest = policies.max(axis=1)[free]
+        others = np.flatnonzero(free)
+        mixture, (*held, rest) = held_out_answers(source, rows, people[rows], others)
+        head = make_final(source, rows, people[rows], mixture)[0]
+        policies = np.asarray(head.probabilities(pool.block))
+        rest = np.stack([rest, policies.max(axis=1)[others]])
         yield Stage(len(bought), policies.argmax(axis=1), np.stack(held), rest), bought
         best = np.partition(policies, -2, axis=1)
         doubt = 1 - (best[:, -1] - best[:, -2])
@@ -211,7 +213,7 @@ def keep(file: Path, models: Iterator[tuple[Stage, list[int]]], gold: Rows, peop
         labels=np.array([each.labels for each in stages]),
         predicted=np.array([each.predicted for each in stages], dtype=np.int16),
         held=np.concatenate([each.held for each in stages], axis=1).astype(np.float32),
-        rest=np.concatenate([each.rest for each in stages]).astype(np.float32),
+        rest=np.concatenate([each.rest for each in stages], axis=-1).astype(np.float32),
         bought=np.array(bought),
         gold=gold,
         people=people,
@@ -266,7 +268,7 @@ def expected_at(models: Mapping[str, NDArray[Any]], error: float) -> Any:
     @lru_cache(maxsize=100_000)
     def expected(place: int, doubled: Doubled) -> float:
         held = models["held"][:, starts[place] : starts[place + 1]]
-        rest = models["rest"][others[place] : others[place + 1]]
+        rest = models["rest"][..., others[place] : others[place + 1]]
         return expectation(held, rest, error, doubled)
 
     return expected

@@ -11,16 +11,18 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.heads.linear import ClassHead, MixedHead
-from stacksl.core.heads.logistic import Strength
+from stacksl.core.heads.logistic import DEFAULT, Strength, folds_of
 from stacksl.core.scorers import restore_head
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import head_fitting as final
+from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.class_names import in_words, name_rows
 from stacksl.runs.loop.head_fitting import (
     KINDS,
     Component,
     Source,
     fitted_mixture,
+    held_out_answers,
     lower_loss,
     make_final,
 )
@@ -241,6 +243,20 @@ def test_a_mixture_that_was_fitted_before_is_made_again_of_fewer_labels() -> Non
     assert (again, len(fewer.heads)) == (mixture, 5)
     without, _ = make_final(source, np.arange(20), labels[:20], mixture, np.arange(40, 90))
     assert (without.heads[4].coefficients != fewer.heads[4].coefficients).any()
+
+
+def test_items_never_asked_are_scored_by_heads_of_folds_that_left_them_out() -> None:
+    h, labels, names = _topics(300)
+    rows, others, block = np.arange(80), np.arange(80, 300), SharedBlock(h, 4)
+    mixture, answers = held_out_answers(_source(h, names), rows, labels[rows], others)
+    mixture = tuple(part._replace(c=DEFAULT) for part in mixture)
+    for (train, held), (_, apart) in zip(folds_of(80, 5), folds_of(220, 5), strict=True):
+        without, gold = np.concatenate([held, others[apart]]), labels[train]
+        head, _ = make_final(_source(h, names), train, gold, mixture, without)
+        expected = surest(head, block, others[apart].tolist())
+        np.testing.assert_allclose(answers[3][apart], expected, atol=1e-6)
+    whole, _ = make_final(_source(h, names), rows, labels[rows], mixture)
+    assert answers[3].mean() < surest(whole, block, others.tolist()).mean()
 
 
 def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> None:

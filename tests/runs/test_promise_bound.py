@@ -97,6 +97,9 @@ def test_held_out_labels_say_how_many_rows_are_wrong() -> None:
     found = calibrated_wrong(said[:3_000], right[:3_000], np.ones(3_000), said[3_000:])
     assert found == pytest.approx((1 - right[3_000:]).sum(), rel=0.1)
     assert (1 - said[3_000:]).sum() < 0.6 * found
+    given = said[:3_000], right[:3_000], np.ones(3_000)
+    both = calibrated_wrong(*given, np.stack([said[3_000:], said[3_000:] ** 2]))
+    assert both == pytest.approx((found + calibrated_wrong(*given, said[3_000:] ** 2)) / 2)
 
 
 def test_errors_of_a_model_that_is_unsure_are_not_taken_for_wrong_labels() -> None:

@@ -186,7 +186,8 @@ def calibrated_wrong(
         sure: the probability of the model's answer to held-out rows, (n,).
         right: whether it was their label.
         weight: how many rows each represents.
-        remaining: the probability of the model's answer to its own rows, (M,).
+        remaining: the probability of the model's answer to its own rows, (M,), or of k models,
+            (k, M), the mean of which is returned.
         errors: ε; 0 where the answers count as the truth.
     """
     from scipy.optimize import minimize
@@ -206,7 +207,7 @@ def calibrated_wrong(
         return float(-fit + PULL * (b - 1) ** 2 + a * a / 50)
 
     a, b = minimize(loss, [0.0, 1.0], method="L-BFGS-B", bounds=((None, None), (0.1, 5.0))).x
-    return float((1 - expit(a + b * margins(remaining))).sum())
+    return float((1 - expit(a + b * margins(remaining))).sum(axis=-1).mean())
 
 
 class Look(NamedTuple):

@@ -50,6 +50,7 @@ from stacksl.core.heads.spreading import (
 from stacksl.core.rng import generator
 from stacksl.files import arrays
 from stacksl.models.confusion import Confusion
+from stacksl.runs.loop.batch_selection import surest
 
 Kind = Literal["plain", "names", "names and graph", "names alone", "smoothed"]
 KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph", "names alone", "smoothed")
@@ -314,14 +315,11 @@ def make_final(
     if np.isnan(strength.value):
         strength = choose_strength(source.block.h[rows], gold, source.seed)
     kinds = [part.kind for part in first]
-    fitted = _fitted(source, rows, gold, kinds, strength, tolerance, without)
-    heads = [_at(head, part.temperature) for head, part in zip(fitted, first, strict=True)]
+    labels = _Labels(rows, gold, source.named(gold), without, tolerance)
+    heads = _all_at(_fitted(source, labels, kinds, strength), first)
     if len(first) < len(mixture):
-        last = _smoothed(source, rows, gold, heads, first, tolerance, without)
-        heads.append(_at(last, mixture[-1].temperature))
-    if len(heads) == 1:
-        return heads[0], mixture
-    return MixedHead(tuple(heads), np.array([part.weight for part in mixture])), mixture
+        heads.append(_at(_smoothed(source, labels, heads, first), mixture[-1].temperature))
+    return (heads[0] if len(heads) == 1 else _mixed(heads, mixture)), mixture
 
 
 def _at(head: ClassHead, temperature: float) -> ClassHead:
@@ -329,34 +327,45 @@ def _at(head: ClassHead, temperature: float) -> ClassHead:
     return ClassHead(head.coefficients / temperature, head.intercepts / temperature, head.strength)
 
 
+def _all_at(heads: Sequence[ClassHead], parts: Sequence[Component]) -> list[ClassHead]:
+    return [_at(head, part.temperature) for head, part in zip(heads, parts, strict=True)]
+
+
+def _mixed(heads: Sequence[ClassHead], mixture: Mixture) -> MixedHead:
+    return MixedHead(tuple(heads), np.array([part.weight for part in mixture]))
+
+
 def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
     """The mixture of all kinds that held-out bought labels choose; names alone with few labels."""
     if len(rows) < FEWEST:
         return (Component(NAMES),)
     strength = choose_strength(source.block.h[rows], gold, source.seed)
-    _, mixture, of_label, weight = _all_held_out(source, rows, gold, strength)
-    source.tried = rows, gold, of_label, weight
+    held = _held_out(source, rows, gold, KINDS, strength)
+    source.tried = rows, gold, held.of_label, held.weight
     return tuple(
-        part._replace(c=strength.value) if part.kind == PLAIN else part for part in mixture
+        part._replace(c=strength.value) if part.kind == PLAIN else part for part in held.mixture
     )
 
 
 def held_out_answers(
-    source: Source, rows: Rows, gold: Rows
-) -> tuple[Mixture, tuple[Array, Array, Array]]:
-    """The mixture of a final model, and what it says of each label when it is not fitted on it.
+    source: Source, rows: Rows, gold: Rows, others: Rows
+) -> tuple[Mixture, tuple[Array, Array, Array, Array]]:
+    """The mixture of a final model, and what it says of items when it is not fitted on them.
 
-    That is the probability of its answer, 1 where that is the label, else 0, and how many items the
-    label represents, each (n,).
+    Of each label that is the probability of its answer, 1 where that is the label, else 0, and how
+    many items the label represents, each (n,); and the probability of the answer to each of the
+    `others`, none of which was asked. These are left out in folds as well: a model is surer of
+    items that it was fitted on, even without their labels.
     """
-    from scipy.special import softmax
-
-    logits, mixture, _, weight = _all_held_out(source, rows, gold, Strength(DEFAULT))
-    policies = np.zeros(logits.shape[1:])
-    for part, of_kind in zip(mixture, logits, strict=True):
-        policies += part.weight * softmax(of_kind / part.temperature, axis=1)
-    right = np.argmax(policies, axis=1) == gold
-    return mixture, (policies.max(axis=1), right.astype(np.float64), weight)
+    held = _held_out(source, rows, gold, KINDS, Strength(DEFAULT), others)
+    sure, right, rest = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(others))
+    for fold in held.folds:
+        mixed = _mixed(_all_at(fold.heads, held.mixture), held.mixture)
+        policies = mixed.probabilities(source.block.take(rows[fold.held].tolist()))
+        sure[fold.held] = policies.max(axis=1)
+        right[fold.held] = np.argmax(policies, axis=1) == gold[fold.held]
+        rest[fold.apart] = surest(mixed, source.block, others[fold.apart].tolist())
+    return held.mixture, (sure, right, held.weight, rest)
 
 
 def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
@@ -375,107 +384,106 @@ def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
     return mean, float(np.linalg.norm(weight * (lower - mean)) / weight.sum())
 
 
+class _Fold(NamedTuple):
+    """The heads of a fold, and the places of labels and of other items that it left out."""
+
+    heads: list[ClassHead]
+    held: Rows
+    apart: Rows
+
+
 class _Held(NamedTuple):
     """What heads of the other folds say of each label.
 
     Attributes:
-        logits: by kind, (kinds, n, K).
-        temperatures: of each kind.
+        mixture: of their kinds.
         of_label: the probability of the label by each kind, (n, kinds).
         weight: how many items the label represents, (n,).
-        folds: the places of the labels learned and of those held out, and the heads.
     """
 
-    logits: Array
-    temperatures: tuple[float, ...]
+    mixture: Mixture
     of_label: Array
     weight: Array
-    folds: list[tuple[Rows, Rows, list[ClassHead]]]
+    folds: list[_Fold]
+
+
+class _Labels(NamedTuple):
+    """What heads are fitted on: labels, class names, and items but those of the rows `without`."""
+
+    rows: Rows
+    gold: Rows
+    names: Soft
+    without: Rows | None
+    tolerance: float
 
 
 def _held_out(
-    source: Source, rows: Rows, gold: Rows, kinds: Sequence[Kind], strength: Strength
-) -> _Held:
-    """What heads of the `kinds`, which are of `FIRST`, say of labels that they did not learn."""
-    if GRAPHED in kinds:
-        source.holding(rows)  # one graph for every fold
-    weight = source.represented(rows)
-    logits, folds = np.zeros((len(kinds), len(rows), source.block.classes)), []
-    for train, held in folds_of(len(rows), source.seed):
-        heads = _fitted(
-            source, rows[train], gold[train], kinds, strength, _TRIAL, rows[held], counted=gold
-        )
-        folds.append((train, held, heads))
-        for number, head in enumerate(heads):
-            logits[number, held] = head.logits(source.block.h[rows[held]])
-    temperatures, of_label = zip(*(tempered(table, gold, weight) for table in logits), strict=True)
-    return _Held(logits, temperatures, np.stack(of_label, axis=1), weight, folds)
-
-
-def _all_held_out(
-    source: Source, rows: Rows, gold: Rows, strength: Strength
-) -> tuple[Array, Mixture, Array, Array]:
-    """Logits of all kinds, (kinds, n, K), their mixture, and what `_Held` has of each label."""
-    first = _held_out(source, rows, gold, FIRST, strength)
-    weight = first.weight
-    taught = mixture_weights(first.of_label, weight, PRIOR[: len(FIRST)]).tolist()
-    parts = [
-        Component(kind, temperature=temperature, taught=share)
-        for kind, temperature, share in zip(FIRST, first.temperatures, taught, strict=True)
-    ]
-    logits = np.zeros_like(first.logits[0])
-    for train, held, fitted in first.folds:
-        heads = [_at(head, part.temperature) for head, part in zip(fitted, parts, strict=True)]
-        last = _smoothed(
-            source, rows[train], gold[train], heads, parts, _TRIAL, rows[held], counted=gold
-        )
-        logits[held] = last.logits(source.block.h[rows[held]])
-    temperature, of_last = tempered(logits, gold, weight)
-    of_label = np.column_stack([first.of_label, of_last])
-    losses = (-(weight @ np.log(of_label)) / weight.sum()).tolist()
-    shares = mixture_weights(of_label, weight, PRIOR).tolist()
-    mixture = tuple(
-        part._replace(weight=share, log_loss=loss)
-        for part, share, loss in zip(
-            [*parts, Component(SMOOTHED, temperature=temperature)], shares, losses, strict=True
-        )
-    )
-    return np.concatenate([first.logits, logits[None]]), mixture, of_label, weight
-
-
-def _smoothed(
-    source: Source,
-    rows: Rows,
-    gold: Rows,
-    heads: Sequence[ClassHead],
-    first: Sequence[Component],
-    tolerance: float,
-    without: Rows | None,
-    counted: Rows | None = None,
-) -> ClassHead:
-    """A head of labels, names and what a mixture of the `first` kinds of `heads` says, smoothed."""
-    mixed = MixedHead(tuple(heads), np.array([part.taught for part in first]))
-    names = source.named(gold if counted is None else counted)
-    soft = together(names, source.smoothed(mixed, rows, gold, without))
-    near = heads[FIRST.index(GRAPHED)]
-    start = near.coefficients, near.intercepts
-    fit = Fit(soft=soft, start=start, tolerance=max(tolerance, _NARROW))
-    return _head(source, rows, gold, fit)
-
-
-def _fitted(
     source: Source,
     rows: Rows,
     gold: Rows,
     kinds: Sequence[Kind],
     strength: Strength,
-    tolerance: float,
-    without: Rows | None,
-    counted: Rows | None = None,
+    others: Rows | None = None,
+) -> _Held:
+    """What heads of the `kinds` say of labels that they did not learn, and their mixture."""
+    if GRAPHED in kinds:
+        source.holding(rows)  # one graph for every fold
+    others = np.zeros(0, dtype=np.int64) if others is None else others
+    weight, names = source.represented(rows), source.named(gold)
+    first = [kind for kind in kinds if kind != SMOOTHED]
+    splits = zip(folds_of(len(rows), source.seed), folds_of(len(others), source.seed), strict=True)
+    folds, learned = [], []
+    for (train, held), (_, apart) in splits:
+        without = np.concatenate([rows[held], others[apart]])
+        labels = _Labels(rows[train], gold[train], names, without, _TRIAL)
+        folds.append(_Fold(_fitted(source, labels, first, strength), held, apart))
+        learned.append(labels)
+    found = [_of_kind(source, rows, gold, weight, folds, place) for place in range(len(first))]
+    parts = [Component(kind, temperature=each[0]) for kind, each in zip(first, found, strict=True)]
+    if SMOOTHED in kinds:
+        of_label = np.stack([each[1] for each in found], axis=1)
+        shares = mixture_weights(of_label, weight, PRIOR[: len(FIRST)]).tolist()
+        parts = [part._replace(taught=share) for part, share in zip(parts, shares, strict=True)]
+        for labels, fold in zip(learned, folds, strict=True):
+            fold.heads.append(_smoothed(source, labels, _all_at(fold.heads, parts), parts))
+        found.append(_of_kind(source, rows, gold, weight, folds, len(first)))
+        parts.append(Component(SMOOTHED, temperature=found[-1][0]))
+    of_label = np.stack([each[1] for each in found], axis=1)
+    losses = (-(weight @ np.log(of_label)) / weight.sum()).tolist()
+    prior = PRIOR[[KINDS.index(kind) for kind in kinds]]
+    shares = mixture_weights(of_label, weight, prior).tolist()
+    mixture = tuple(
+        part._replace(weight=share, log_loss=loss)
+        for part, share, loss in zip(parts, shares, losses, strict=True)
+    )
+    return _Held(mixture, of_label, weight, folds)
+
+
+def _of_kind(
+    source: Source, rows: Rows, gold: Rows, weight: Array, folds: Sequence[_Fold], place: int
+) -> tuple[float, Array]:
+    """The temperature of a kind of head, and its probability of each held-out label, (n,)."""
+    logits = np.zeros((len(rows), source.block.classes))
+    for fold in folds:
+        logits[fold.held] = fold.heads[place].logits(source.block.h[rows[fold.held]])
+    return tempered(logits, gold, weight)
+
+
+def _smoothed(
+    source: Source, labels: _Labels, heads: Sequence[ClassHead], first: Sequence[Component]
+) -> ClassHead:
+    """A head of labels, names and what a mixture of the `first` kinds of `heads` says, smoothed."""
+    mixed = MixedHead(tuple(heads), np.array([part.taught for part in first]))
+    soft = together(labels.names, source.smoothed(mixed, labels.rows, labels.gold, labels.without))
+    return _near(source, labels, soft, heads[FIRST.index(GRAPHED)])
+
+
+def _fitted(
+    source: Source, labels: _Labels, kinds: Sequence[Kind], strength: Strength
 ) -> list[ClassHead]:
-    """A head of each of the `kinds`; a name counts as what its class lacks among `counted`."""
+    """A head of each of the `kinds`, which are of `FIRST`."""
+    rows, gold, names, without, tolerance = labels
     none = np.zeros(0, dtype=np.int64)
-    names = source.named(gold if counted is None else counted)
     heads: list[ClassHead] = []
     for kind in kinds:
         if kind == PLAIN:
@@ -488,11 +496,15 @@ def _fitted(
             heads.append(source.alone)
         else:
             soft = together(names, source.spread_labels(rows, gold, without))
-            near = heads[-1] if NAMES in kinds else None  # begin where names ended
-            start = None if near is None else (near.coefficients, near.intercepts)
-            fit = Fit(soft=soft, start=start, tolerance=max(tolerance, _NARROW))
-            heads.append(_head(source, rows, gold, fit))
+            heads.append(_near(source, labels, soft, heads[-1] if NAMES in kinds else None))
     return heads
+
+
+def _near(source: Source, labels: _Labels, soft: Soft, other: ClassHead | None) -> ClassHead:
+    """A head of labels and soft examples, whose fit begins where that of an `other` ended."""
+    start = None if other is None else (other.coefficients, other.intercepts)
+    fit = Fit(soft=soft, start=start, tolerance=max(labels.tolerance, _NARROW))
+    return _head(source, labels.rows, labels.gold, fit)
 
 
 def _head(source: Source, rows: Rows, gold: Rows, fit: Fit) -> ClassHead:
