@@ -15,7 +15,6 @@ from stacksl.report.quality import (
     ClassRow,
     ClassTotal,
     Cost,
-    Disagreement,
     Gain,
     LabeledShare,
     Named,
@@ -24,7 +23,7 @@ from stacksl.report.quality import (
 )
 
 from .edge_cases import bare, untested
-from .usual_cases import TOPICS, calibration, confusions, refit, usual, wilson
+from .usual_cases import calibration, confusions, refit, usual, wilson
 
 
 def audit(correct: int, known: int, n: int, none: int = 0, **more: Any) -> AuditResult:
@@ -47,13 +46,6 @@ def asking() -> Asking:
         late=2,
         agreement=Agreement(100, 88, 0.874),
         disputed=1,
-        disagreements=(
-            Disagreement(
-                "zyx-17",
-                "zyx Is my card late or lost?",
-                (Named("zyx anna", TOPICS[0]), Named("zyx ben", "none of these")),
-            ),
-        ),
         costs=(Cost("zyx anna", 600, 1_500_000_000), Cost("zyx ben", 400, 1_000_000_000)),
         changes=(
             RunChange(2500, "class", 78),

@@ -7,7 +7,6 @@ from typing import Any
 
 from stacksl.report.facts import (
     Budget,
-    Contested,
     DataCard,
     Facts,
     Method,
@@ -73,9 +72,6 @@ def hostile() -> Facts:
             totals=tuple(ClassTotal(name, 1000, 1234, 1, 0, 12345) for name in names),
         ),
         confusions=tuple(Confusion(names[at], names[at - 1], 3) for at in range(5)),
-        contested=tuple(
-            Contested(name, name * 40, name, names[at - 1], 1e-7) for at, name in enumerate(names)
-        ),
         data=replace(usual().data, name=long, columns=(Named("prompt", SCRIPT),)),
         settings=(SettingRow("features", long, "flag"), SettingRow("out", SCRIPT, "config")),
         warnings=(SCRIPT, long),

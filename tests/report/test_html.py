@@ -147,31 +147,22 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
         "No answer was received.",
         "items have their own options",
         "Calibration is measured on an audit or a test file",
-        "No item is left with two answers to choose from",
     ):
         assert words in text, words
 
 
-def test_without_text_no_prompt_and_no_candidate_is_left(made):
+def test_without_text_no_candidate_is_left(made):
     facts = made["usual"]()
     text = read(render(facts, text=False)).text
-    for row in facts.contested:
-        assert row.prompt not in text
-        assert row.item not in text
     for row in facts.classes:
         assert row.name not in text
     assert "class 77" in text
-    assert "Prompts and answers are left out." in text
 
 
-def test_a_pool_lists_items_left_and_counts_its_questions(made):
+def test_a_pool_counts_its_questions(made):
     facts = made["pooled"]()
-    text = read(render(facts)).text
-    assert "Nobody was asked about these items" in text
-    assert "round " not in text
+    assert "round " not in read(render(facts)).text
     assert "records 1,000 decisions, one for each question:" in card(facts)
-    none = read(render(replace(facts, contested=()))).text
-    assert "No item is left with two answers to choose from" in none
 
 
 def test_importing_the_package_loads_no_jinja():

@@ -9,7 +9,6 @@ import numpy as np
 
 from stacksl.report.facts import (
     Budget,
-    Contested,
     DataCard,
     Facts,
     Method,
@@ -31,12 +30,6 @@ from stacksl.report.quality import (
 
 SHARES = LabeledShare(0.9, 29, 0.82, 0.611, 2600, 2420), LabeledShare(0.95, 59)
 TOPICS = "card arrival", "exchange rate", "top up failed", "cash withdrawal charge", "lost card"
-PROMPTS = (
-    "I think I was charged the wrong rate when I took out cash abroad, how can I check this?",
-    "Why was my top-up reverted even though the money has left my other account already?",
-    "My card still has not come and it has been two weeks. Is there a way to track it?",
-    "What does it cost to exchange foreign currencies inside the app?",
-)
 
 
 def wilson(correct: int, n: int) -> tuple[float, float]:
@@ -68,19 +61,6 @@ def calibration() -> Calibration:
         for at in range(1, 10)
     )
     return Calibration(bins=bins, ece=0.0431, n=sum(row.n for row in bins))
-
-
-def contested(many: int) -> tuple[Contested, ...]:
-    return tuple(
-        Contested(
-            item=f"banking77-{1000 + 37 * at}",
-            prompt=PROMPTS[at % len(PROMPTS)],
-            choice=TOPICS[at % 5],
-            label=None,
-            statistic=-0.0007 * at,
-        )
-        for at in range(many)
-    )
 
 
 def data_card() -> DataCard:
@@ -180,7 +160,6 @@ def usual() -> Facts:
         classes=class_rows(77),
         confusions=confusions(),
         calibration=calibration(),
-        contested=contested(20),
         refit=refit(),
         settings=settings(),
         versions=(Named("stacksl", "0.2.0"), Named("python", "3.11.9"), Named("numpy", "2.3.1")),
@@ -200,6 +179,5 @@ def pooled() -> Facts:
         facts,
         budget=replace(facts.budget, rounds=facts.budget.asked),
         method=replace(facts.method, mode="pool"),
-        contested=contested(8),
         interruptions=(),
     )

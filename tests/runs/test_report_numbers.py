@@ -5,17 +5,14 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import numpy as np
-import pytest
-
 from stacksl.api import Run
 from stacksl.report import render
 from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought
-from .changing_cases import MODES, POOL, finished, labeled
-from .conftest import CLASSES, class_items
+from .changing_cases import POOL, finished, labeled
+from .conftest import CLASSES
 from .people_cases import Row, answer_all, begin, facts_of, play, truth, wrong
 
 TWO = {"annotators": "anna,ben", "sheets.overlap": 6}
@@ -61,30 +58,11 @@ def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path,
     assert int(items.value) == facts.budget.asked - facts.budget.unlearned, "as the headline says"
     with done.ledger as ledger:
         differ = sum(one.word != other.word for one, other in ledger.agreement())
-    assert len(facts.asking.disagreements) == min(8, differ) > 0
-    assert facts.asking.disputed == differ, "two people answered each of these rows, nobody else"
+    assert facts.asking.disputed == differ > 0, "two people answered each of these"
     assert f"stacksl label {done.path}" in (done.path / "report.html").read_text("utf-8")
     forwarded = done.report(text=False).read_text("utf-8")
     assert "stacksl label RUN" in forwarded
     assert str(done.path.parent) not in forwarded, "the folders of whoever made it are left out"
-    for row in facts.asking.disagreements:
-        assert len({each.value for each in row.answers}) == 2
-
-
-@MODES
-def test_contested_items_are_those_the_final_model_is_least_sure_of(tmp_path, mode: str) -> None:
-    done = finished(tmp_path, mode=mode, audit=6)
-    facts, known = facts_of(done), {str(row["item"]) for row in bought(done)}
-    items = [item for item in class_items(160)[0] if item.id not in known]
-    policies = np.sort(np.stack([*done.model.policies(items)]), axis=1)
-    lead = policies[:, -1] - policies[:, -2]
-    least = np.argsort(lead, kind="stable")[:8]
-    assert len(facts.contested) == 8
-    assert sorted(-row.statistic for row in facts.contested if row.statistic is not None) == (
-        pytest.approx(lead[least])
-    )
-    assert {row.item for row in facts.contested} == {items[place].id for place in least}
-    assert all(row.label is None for row in facts.contested)
 
 
 def test_answers_of_somebody_set_aside(tmp_path: Path) -> None:
@@ -93,7 +71,6 @@ def test_answers_of_somebody_set_aside(tmp_path: Path) -> None:
     waiting.people(set_aside="anna")
     facts = expect_agreement(play(waiting))
     assert facts.budget.aside > 0
-    assert not facts.asking.disagreements
 
 
 def test_owned_labels_a_larger_budget_and_forgotten_items(tmp_path: Path) -> None:

@@ -134,25 +134,6 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class Contested:
-    """One of the items that nobody was asked about and the final model is least sure of.
-
-    Attributes:
-        prompt: an excerpt of the prompt (the page cuts it further if it is long).
-        choice: the candidate that the final model chose.
-        label: that of a column of labels which the run judges; None elsewhere.
-        statistic: minus the difference of the two largest probabilities; of a column 1 minus the
-            held-out probability of the label.
-    """
-
-    item: str
-    prompt: str
-    choice: str
-    label: str | None
-    statistic: float | None
-
-
-@dataclass(frozen=True, slots=True, config=CONFIG)
 class Refit:
     """How the final model was made.
 
@@ -196,8 +177,6 @@ class Facts:
         classes, confusions: empty where items have their own options.
         measured_on: what `curve`, `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
-        contested: the least certain items, most contested first; empty where a language model that
-            learned in a stream would have to score every item again.
         versions: of Python and libraries; fingerprints: of features, weights and the ledger's head.
         warnings: a sentence each.
         language: what a run that adapted a language model has besides.
@@ -225,7 +204,6 @@ class Facts:
     confusions: tuple[Confusion, ...] = ()
     measured_on: str = "test"
     calibration: Calibration | None = None
-    contested: tuple[Contested, ...] = ()
     refit: Refit
     settings: tuple[SettingRow, ...] = ()
     versions: tuple[Named, ...] = ()

@@ -6,7 +6,6 @@ Equal facts give equal bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import PurePath
@@ -15,18 +14,17 @@ from typing import TYPE_CHECKING, Any
 from stacksl.report import adapted, figures, sentences, wording
 from stacksl.report.facts import Facts, SettingRow
 from stacksl.report.language import STARTS_FROM
-from stacksl.report.quality import Asking, ClassRow, ClassTotal, Named
+from stacksl.report.quality import Asking, ClassRow, ClassTotal
 
 if TYPE_CHECKING:
     import jinja2
 
 
-EXCERPT = 280
 FEWEST = 10  # measured items of a class whose recall is shown
 
 
 def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
-    """The report: one self-contained HTML page; prompts may hold markup.
+    """The report: one self-contained HTML page; names may hold markup.
 
     Args:
         facts: what to show; its numbers are finite, as those read from JSON are.
@@ -45,7 +43,6 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
         .get_template("report.html.j2")
         .render(
             facts=shown,
-            text=text,
             named=text or class_names,
             plots={name: Markup(svg) for name, svg in drawn.items()},  # figures.py escapes
             totals=totals(shown),
@@ -156,7 +153,6 @@ def environment() -> jinja2.Environment:
         sentence=wording.plain_sentence,
         fence=wording.fence,
         quoted=lambda value: json.dumps(wording.clean(value)),
-        excerpt=lambda value: wording.excerpt(value, EXCERPT),
         short=lambda value: wording.excerpt(value, 120),
     )
     return environment
@@ -210,14 +206,10 @@ def without_text(facts: Facts, class_names: bool) -> Facts:
             for row in facts.confusions
         ),
         column=facts.column and replace(facts.column, name=LEFT_OUT, classes=()),
-        contested=tuple(
-            replace(row, item="", prompt="", choice="", label=None if row.label is None else "")
-            for row in facts.contested
-        ),
         data=replace(facts.data, name=LEFT_OUT, columns=()),
         method=replace(facts.method, features=_kind_of(facts.method.features), labeler=LEFT_OUT),
         settings=tuple(map(_without_words, facts.settings)),
-        asking=_without_people(facts.asking, numbers if class_names else {}),
+        asking=_without_people(facts.asking),
         warnings=tuple("A warning is left out." for _ in facts.warnings),
         language=model,
     )
@@ -235,9 +227,8 @@ def _without_words(row: SettingRow) -> SettingRow:
     return row if bare or known else replace(row, value=LEFT_OUT)
 
 
-def _without_people(asking: Asking, classes: Mapping[str, str]) -> Asking:
-    named = [answer.name for row in asking.disagreements for answer in row.answers]
-    named += [person.name for person in asking.differing]
+def _without_people(asking: Asking) -> Asking:
+    named = [person.name for person in asking.differing]
     named += [row.who for row in asking.changes if row.who and row.kind not in OF_THE_RUN]
     people = dict.fromkeys([*(row.labeler for row in asking.costs), *named])
     numbers = {name: f"annotator {at}" for at, name in enumerate(people, 1)}
@@ -248,17 +239,5 @@ def _without_people(asking: Asking, classes: Mapping[str, str]) -> Asking:
         changes=tuple(
             replace(row, who=numbers.get(row.who, LEFT_OUT) if row.who else "")
             for row in asking.changes
-        ),
-        disagreements=tuple(
-            replace(
-                row,
-                item="",
-                prompt="",
-                answers=tuple(
-                    Named(numbers[answer.name], classes.get(answer.value, LEFT_OUT))
-                    for answer in row.answers
-                ),
-            )
-            for row in asking.disagreements
         ),
     )

@@ -383,15 +383,6 @@ class RunChange:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class Disagreement:
-    """An item on which two annotators disagreed: its id, an excerpt, and (who, answer) of each."""
-
-    item: str
-    prompt: str
-    answers: tuple[Named, ...]
-
-
-@dataclass(frozen=True, slots=True, config=CONFIG)
 class Differing:
     """An annotator who agrees with a prediction far less than the others do, on training rows.
 
@@ -424,7 +415,6 @@ class Asking:
         disputes: answers that contradict the accepted one of the same person; kept uncharged.
         late: answers to rows that somebody else answered or that were no longer asked; the same.
         agreement: of two annotators; None where no row went to two.
-        disagreements: some of the rows on which they disagreed.
         disputed: rows of any purpose on which no two people agree; see `open_rows`.
         costs: in order of the labelers' names.
         changes: what changed on the way, in its order.
@@ -439,7 +429,6 @@ class Asking:
     disputes: int = 0
     late: int = 0
     agreement: Agreement | None = None
-    disagreements: tuple[Disagreement, ...] = ()
     disputed: int = 0
     costs: tuple[Cost, ...] = ()
     changes: tuple[RunChange, ...] = ()

@@ -301,15 +301,6 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
     )
 
 
-def contested_meaning(facts: Facts) -> str:
-    """What the list of contested items holds."""
-    by = "the scores that ranked the items last" if facts.language else "the final model"
-    return (
-        "Nobody was asked about these items, and their two best answers are closest by"
-        f" {by}. The score is minus the difference of their probabilities, so 0 is a tie."
-    )
-
-
 def decisions(facts: Facts) -> str:
     """What the ledger holds of each decision."""
     kind = "question" if facts.method.mode == "pool" else "round"

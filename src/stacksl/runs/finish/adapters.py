@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
@@ -24,7 +23,6 @@ from stacksl.models.evaluation import Tested, judge, point
 from stacksl.report import language as f
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
-from stacksl.runs.finish.own_items import least_sure, unanswered_items
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.language_trainer import LanguageTrainer
@@ -70,20 +68,6 @@ class AdapterEnding:
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results as they are: models of fewer labels are tested on a test file alone."""
         return tested
-
-    def with_rest(self, facts: Facts, tested: Tested) -> Facts:
-        """The facts with the items left of a pool that are least certain.
-
-        The model would have to read them all again, so the scores that ranked them last decide.
-        """
-        head = self.trainer.head
-        if self.spec.settings.mode != "pool" or head is None:
-            return facts
-        block = self.game.examples.block
-        unanswered = unanswered_items(
-            self.game, lambda rows: list(head.probabilities(block.take([*rows])))
-        )
-        return replace(facts, contested=least_sure(self.game, unanswered))
 
     def language(self, tested: Tested, state: Mapping[str, Any]) -> f.LanguageModel:
         """The facts of the language model."""

@@ -74,7 +74,7 @@ def finish(
     tested = ending.with_curve(tested, audit)
     ending.report(Progress("report", 0, 1))
     state.setdefault("finished", time_now())
-    facts = ending.with_rest(facts_of(ending, tested, state), tested)
+    facts = facts_of(ending, tested, state)
     if audit is not None:
         facts = _continued(facts, state.get("shown", {}), audit, game)
     ending.save(tested, facts, audit)

@@ -25,7 +25,6 @@ from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import plural
 from stacksl.runs.finish.answers import owned_labels
-from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, unanswered_items
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.batch_selection import surest
@@ -118,16 +117,6 @@ class HeadEnding:
         # the last point as the others: not the estimate of a second look, nor the bound of a look
         last = judged(list(self._model(self.game.trainer.head).probabilities(block)))
         return replace(tested, curve=(*self._curve(known, block, judged), point(known, last)))
-
-    def with_rest(self, facts: Facts, tested: Tested) -> Facts:
-        """The facts with what the final model says of the items without an answer."""
-        unanswered = unanswered_items(self.game, self.policies)
-        return replace(
-            facts,
-            contested=least_sure(self.game, unanswered),
-            own=own_items(self.spec, self.game, tested, unanswered),
-            more=more_labels(self.spec, self.game),
-        )
 
     def language(self, tested: Tested, state: Mapping[str, Any]) -> None:
         """No facts of a language model."""

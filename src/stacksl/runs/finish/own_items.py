@@ -17,8 +17,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labeled_share, table_choices
-from stacksl.report.facts import Contested
-from stacksl.report.quality import ClassTotal, Disagreement, Gain, Named, OwnItems
+from stacksl.report.quality import ClassTotal, Gain, Named, OwnItems
 from stacksl.runs.finish.answers import EVERY, answers_by_item, in_table
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
@@ -29,8 +28,6 @@ from stacksl.runs.spec import RunSpec
 WANTED = (0.8, 0.9, 0.95, 0.97, 0.99)  # accuracies
 MORE = 100  # labels
 CHUNK = 4096  # items whose probabilities are held at a time
-LISTED = 8  # disagreements, and items that the model is least sure of
-EXCERPT = 400  # characters of a prompt
 
 Policies = Callable[[Sequence[int]], list[Array]]
 
@@ -42,14 +39,12 @@ class Unanswered:
     Attributes:
         rows: (n,) in the data.
         said: (n,) the most probable candidate; sure: (n,) its probability.
-        lead: (n,) by how much that exceeds the probability of the next candidate; ∞ without one.
         bought: the probability of the most probable candidate of each item that was bought.
     """
 
     rows: NDArray[np.int64]
     said: NDArray[np.int64]
     sure: Array
-    lead: Array
     bought: Array
 
 
@@ -59,40 +54,14 @@ def unanswered_items(game: Game, policies: Policies) -> Unanswered:
     unanswered = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE, Role.REFERENCE])
     unanswered[[corpus.row[item] for item in game.ledger.bought()]] = False
     rows = np.flatnonzero(unanswered)
-    choices, sure, second = np.zeros(len(rows), np.int64), np.zeros(len(rows)), np.zeros(len(rows))
+    choices, sure = np.zeros(len(rows), np.int64), np.zeros(len(rows))
     for at in range(0, len(rows), CHUNK):
-        batch = policies(rows[at : at + CHUNK].tolist())
-        table = np.full((len(batch), max(2, *map(len, batch))), -np.inf)
-        for row, policy in zip(table, batch, strict=True):
-            row[: len(policy)] = policy
-        part = slice(at, at + len(batch))
-        choices[part] = np.argmax(table, axis=1)
-        second[part], sure[part] = np.partition(table, -2, axis=1)[:, -2:].T
+        part, batch = slice(at, at + CHUNK), policies(rows[at : at + CHUNK].tolist())
+        choices[part] = [np.argmax(policy) for policy in batch]
+        sure[part] = [np.max(policy) for policy in batch]
     learned = [row for row, _, _ in game.examples.bought]
     bought = np.array([np.max(policy) for policy in policies(learned)]) if learned else np.zeros(0)
-    return Unanswered(rows, choices, sure, sure - second, bought)
-
-
-def least_sure(game: Game, unanswered: Unanswered) -> tuple[Contested, ...]:
-    """Those nobody was asked about whose best candidates are closest, or labels most in doubt."""
-    contested, lead, choices = [], unanswered.lead, unanswered.said
-    doubt = game.trainer.doubt
-    if doubt is not None:
-        lead, choices = doubt.sure[unanswered.rows] - 1.0, doubt.probable[unanswered.rows]
-    in_pool = game.corpus.roles[unanswered.rows] == Role.POOL
-    places = np.flatnonzero(in_pool & np.isfinite(lead))
-    for place in places[np.argsort(lead[places], kind="stable")][:LISTED]:
-        item = game.corpus.items[row := unanswered.rows[place]]
-        contested.append(
-            Contested(
-                item=item.id,
-                prompt=item.prompt[:EXCERPT],
-                choice=item.candidates[choices[place]],
-                label=None if doubt is None else item.candidates[doubt.label[row]],
-                statistic=-float(lead[place]),
-            )
-        )
-    return tuple(contested)
+    return Unanswered(rows, choices, sure, bought)
 
 
 def own_items(spec: RunSpec, game: Game, tested: Tested, unanswered: Unanswered) -> OwnItems:
@@ -141,27 +110,6 @@ def more_labels(spec: RunSpec, game: Game) -> Gain:
         return Gain(MORE, reason=f"a forecast needs {FEWEST} labels chosen by the run")
     forecast = gain(known, level, labels, MORE, options_of(spec))
     return Gain(MORE, forecast.value, forecast.low, forecast.high)
-
-
-def disagreements(game: Game) -> tuple[Disagreement, ...]:
-    """The first usable items on which two annotators disagreed."""
-    corpus, usable, disputed = game.corpus, game.corpus.usable, []
-    for first, second in game.ledger.agreement():
-        at = corpus.row.get(first.item)
-        if first.word == second.word or at is None or not usable[at]:
-            continue
-        item = corpus.items[at]
-        answers = tuple(
-            Named(
-                answer.labeler,
-                {"none": "none of these", "broken": "broken item"}.get(answer.said, answer.said)
-                if answer.index is None
-                else item.candidates[answer.index],
-            )
-            for answer in (first, second)
-        )
-        disputed.append(Disagreement(item.id, item.prompt[:EXCERPT], answers))
-    return tuple(disputed[:LISTED])
 
 
 def uses(game: Game) -> dict[str, Any]:
