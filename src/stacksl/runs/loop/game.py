@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Block, Inputs
 from stacksl.core.gates.registry import LLF
 from stacksl.core.learner import Learner
-from stacksl.core.scorers import Head
 from stacksl.errors import LabelerError
 from stacksl.labelers.protocol import Labeler, Request, requests_of
-from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.queries import LedgerReader
@@ -27,8 +25,17 @@ from stacksl.runs.items.corpus import Corpus
 from stacksl.types import Decision, Label
 
 if TYPE_CHECKING:
-    from stacksl.runs.loop.covering import StreamCoverage
-    from stacksl.runs.loop.head_fitting import Doubt
+    from stacksl.runs.loop.choosers import Pool, Stream
+    from stacksl.runs.loop.language_trainer import LanguageTrainer
+    from stacksl.runs.loop.linear_trainer import LinearTrainer
+    from stacksl.runs.session.playback import Playback
+
+    Trainer: TypeAlias = LinearTrainer | LanguageTrainer
+    """Refits a model on the labels learned so far, and writes a `refit` row into the ledger.
+
+    It learns the labels before that row: where answers can be entered meanwhile (`attended`), the
+    row comes first.
+    """
 
 T = TypeVar("T")
 
@@ -168,63 +175,6 @@ class Background(Protocol):
         """The result of `compute`, which reads neither the ledger nor what is learned after it."""
 
 
-class Trainer(Protocol):
-    """Refits a model on the labels learned so far.
-
-    A refit writes a `refit` row into the ledger, so that a resumed run makes it at the same place.
-    It learns the labels before that row: where answers are entered meanwhile, the row comes
-    first. `attended` says whether they can be.
-    """
-
-    background: Background
-    attended: bool
-
-    @property
-    def head(self) -> Head | None:
-        """The model by which a pool is ranked; None before the first refit."""
-
-    @property
-    def draws(self) -> int:
-        """How many labels are drawn before others, to choose how the model's scores are made."""
-
-    @property
-    def covering(self) -> StreamCoverage | None:
-        """The statistics of a stream that asks by doubt and coverage."""
-
-    @property
-    def doubt(self) -> Doubt | None:
-        """The doubt about the labels of a column that people judge."""
-
-    @property
-    def model_labels(self) -> NDArray[np.int64] | None:
-        """The class that a model gave each item, (n,), −1 for none."""
-
-    @property
-    def due(self) -> bool:
-        """Whether the model should be refitted on labels learned since its last refit."""
-
-    def refit(self) -> bool:
-        """Make the due refit; True if it took long enough for its arrays to be saved.
-
-        After an interruption it continues with the steps that are left.
-        """
-
-    def finish(self) -> None:
-        """Make the last refit, which gives the final model, unless it was made already."""
-
-    def make_missing(self) -> list[str]:
-        """Make again what is missing of earlier refits; a sentence for each."""
-
-    def repeat(self, row: Row) -> None:
-        """Make again what a `refit` or `refreshed` row of the ledger records, which comes next."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """The state as arrays to be saved, under names that no other part uses."""
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `state` returned, from all saved arrays."""
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class Game:
     """The parts that the loop runs on: items with features, and all that acts on them.
@@ -345,17 +295,7 @@ class Game:
         self.learner.reschedule(budget=int(payload["train"]), horizon=horizon)
 
 
-class Chooser(Protocol):
-    """Selects the items of the next rounds."""
-
-    def next(self, game: Game) -> list[Decision]:
-        """The decisions of the next rounds: labels wanted and, of a stream, items skipped.
-
-        Empty when no round is left, or when none can be played before an answer arrives.
-        """
-
-
-def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
+def play(game: Game, chooser: Stream | Pool | Playback) -> Iterator[list[Decision]]:
     """Algorithms 1 and 2 of the paper, with the budget enforced by the ledger.
 
     The learner's gate decides which of the two it is, the chooser whether items are a stream or a
