@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--set", "rigde=1"], "did you mean 'scorer.ridge'"),
         (["good.csv", "--set", "update.kl_weight=0.1"], "sgd"),
         (["good.csv", "--out", "good.csv"], "good.csv"),
-        (["good.csv", "--out", "one"], "another run"),
+        (["good.csv", "--out", "one"], "holds a run already"),
         (["good.csv", "--out", "."], "not empty and is no run"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

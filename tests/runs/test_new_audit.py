@@ -101,7 +101,7 @@ def test_one_command_begins_it_and_its_status_compares(
         assert re.search(rf"^New rows +{re.escape(sentence)}$", said, re.MULTILINE)
         assert "Final model" not in said
     assert call(command) == 2
-    assert "holds this run already: go on with" in capsys.readouterr().err
+    assert "holds a run already: give another --out" in capsys.readouterr().err
 
 
 def test_an_audit_begins_in_python_too(first: Run, march: Path, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_what_cannot_be_audited_is_refused(first: Run, march: Path, tmp_path, ca
         (["--budget", "$9"], "--budget, --out and --dry-run are for an audit: give --audit N"),
         (["--audit", "0"], "give --audit N"),
         (["--audit", "many"], "audit must be a valid integer, not 'many'"),
-        ([*AUDIT, "--out", str(first.path)], "holds another run: give another --out"),
+        ([*AUDIT, "--out", str(first.path)], "holds a run already: give another --out"),
     ):
         assert call([*command, *words]) == 2
         said = capsys.readouterr().err

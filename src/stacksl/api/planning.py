@@ -178,7 +178,7 @@ def prepare(
     if copied is not None:  # as they were when that run read them
         known = {} if test is None else stamps_of([spec.test_source or ""])
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
-    RunFolder.create(folder, spec.table(), dry_run=True)
+    RunFolder.create(folder, dry_run=True)
     left = budget.labels - audit - further
     few = f"an audit of {audit:,}{' with its second look' * bool(further)} leaves {left:,} of the"
     few += f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"

@@ -11,7 +11,7 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Literal
 
 from stacksl.data import Classes
-from stacksl.errors import LedgerError, RunError, RunLocked
+from stacksl.errors import RunError, RunLocked
 from stacksl.features.store import ABOUT
 from stacksl.files.atomic import DRAFT, keep_private, make_private
 from stacksl.ledger.ledger import Ledger
@@ -90,27 +90,19 @@ class RunFolder:
         return self.path / "model"
 
     @classmethod
-    def create(
-        cls, path: Path, wanted: Mapping[str, Setting] | None = None, *, dry_run: bool = False
-    ) -> RunFolder:
-        """A new folder for the run `wanted` at `path`: none yet, empty, or of an interrupted start.
+    def create(cls, path: Path, *, dry_run: bool = False) -> RunFolder:
+        """A new folder for a run at `path`: none yet, empty, or of an interrupted start.
 
         With `dry_run` it is not made.
 
         Raises:
-            RunError: if it is another run's, holds other files, or cannot be written.
+            RunError: if it is a run's, holds other files, or cannot be written.
         """
         if (path / DATABASE).exists():
-            with suppress(LedgerError):  # of another version
-                before, given = cls(path).settings(), ("flag", "config")
-                if wanted and "data" in wanted and _chosen(wanted, given) == _chosen(before, given):
-                    raise RunError(
-                        f"the folder {path} holds this run already: go on with `stacksl resume"
-                        f" {path}`, or where people answer with `stacksl answer {path} FILE...`"
-                    )
             raise RunError(
-                f"the folder {path} holds another run: give another --out,"
-                f" or `stacksl resume {path}`, or in Python, where an object made there answers,"
+                f"the folder {path} holds a run already: give another --out, or go on with it by"
+                f" `stacksl resume {path}`, where people answer by `stacksl answer {path} FILE...`,"
+                " or where an object made in Python answers by"
                 f" stacksl.Run.open({str(path)!r}).resume(labeler=...)"
             )
         if file := next((place for place in (path, *path.parents) if place.is_file()), None):
@@ -291,7 +283,9 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """What `stacksl run --config` needs to play the run again: all that somebody chose."""
-        return _chosen(self.settings())
+        known = self.settings()
+        named = {"data", "test", "preset"} | (set() if "lm.model" in known else {"features"})
+        return {k: s.value for k, s in known.items() if k in named or s.origin in CHOSEN}
 
     def change_settings(self, values: Mapping[str, Any]) -> None:
         """Set what the run is made with, as a row of its ledger.
@@ -315,12 +309,6 @@ class RunFolder:
         """Whether report facts and a model are there; deleted ones are made again by a resume."""
         models = (self.model / name for name in ("model.json", "lm.json"))
         return (self.path / FACTS).is_file() and any(path.is_file() for path in models)
-
-
-def _chosen(known: Mapping[str, Setting], origins: Sequence[str] = CHOSEN) -> dict[str, Any]:
-    """The data, and all settings of these origins."""
-    named = {"data", "test", "preset"} | (set() if "lm.model" in known else {"features"})
-    return {k: s.value for k, s in known.items() if k in named or s.origin in origins}
 
 
 def class_setting(classes: Classes) -> Setting:
