@@ -34,7 +34,7 @@ SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
 
 def bare(**budget: Any) -> Facts:
     """A stream that bought no label, without a test file."""
-    counts = Budget(labels=10, asked=0, answered=0, left=10, rounds=7, horizon=7)
+    counts = Budget(labels=10, asked=0, answered=0, left=10, rounds=7)
     return Facts(
         title="sample",
         run="bare",
@@ -88,7 +88,7 @@ def one_pair() -> Facts:
     """Two classes, one label, one round, and a test file of one row."""
     low, high = wilson(1, 1)
     return replace(
-        bare(labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
+        bare(labels=1, asked=1, answered=1, left=0, rounds=1),
         data=DataCard("coins", "csv", 1, 2, 2, 2),
         test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0, chance=0.5),
         curve=(CurvePoint(1, 1.0, low, high),),

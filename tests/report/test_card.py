@@ -18,7 +18,6 @@ def test_the_card_starts_with_front_matter_and_holds_every_part(made):
         "Label budget",
         "Result",
         "Answers",
-        "Decisions",
         "Limits",
         "Training",
         "Data",

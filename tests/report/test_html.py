@@ -159,10 +159,9 @@ def test_without_text_no_candidate_is_left(made):
     assert "class 77" in text
 
 
-def test_a_pool_counts_its_questions(made):
+def test_the_page_of_a_pool_names_no_round(made):
     facts = made["pooled"]()
     assert "round " not in read(render(facts)).text
-    assert "records 1,000 decisions, one for each question:" in card(facts)
 
 
 def test_importing_the_package_loads_no_jinja():

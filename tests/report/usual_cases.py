@@ -85,7 +85,6 @@ def budget() -> Budget:
         answered=1000,
         left=0,
         rounds=10003,
-        horizon=10003,
         price=2_500_000,
         money=2_500_000_000,
         spent_money=2_500_000_000,

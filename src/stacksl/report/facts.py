@@ -50,7 +50,6 @@ class DataCard:
         columns: which column was read as what; empty where nothing was guessed.
         rejected: rows set aside, as (reason, count) with the count written out; empty if none.
         roles: (what for, count with the count written out) of the items; they add up to `items`.
-        source: one sentence on the origin of the data; empty if unknown.
     """
 
     name: str
@@ -63,7 +62,6 @@ class DataCard:
     rejected: tuple[Named, ...] = ()
     rejected_total: int = 0
     roles: tuple[Named, ...] = ()
-    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
@@ -79,7 +77,6 @@ class Budget:
         left: labels that can still be bought; with a budget in money it may be less than
             labels - spent.
         rounds: items that a stream has seen, questions that a pool has asked.
-        horizon: items there are to see, or to choose from.
         price: of one label; None where none was given.
         money: the budget; None where the budget counts labels.
         spent_money: spent or reserved; None where no price was given.
@@ -98,7 +95,6 @@ class Budget:
     answered: int
     left: int
     rounds: int
-    horizon: int
     price: int | None = None
     money: int | None = None
     spent_money: int | None = None

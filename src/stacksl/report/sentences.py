@@ -301,15 +301,6 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
     )
 
 
-def decisions(facts: Facts) -> str:
-    """What the ledger holds of each decision."""
-    kind = "question" if facts.method.mode == "pool" else "round"
-    return (
-        f"`run.db` records {plural(facts.budget.rounds, 'decision')}, one for each {kind}: the"
-        " choice, the statistic, the threshold and the reason."
-    )
-
-
 # The audit and the answers ------------------------------------------------------------------------
 
 DRAWN_AT_RANDOM = (

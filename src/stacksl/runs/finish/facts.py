@@ -134,23 +134,18 @@ def _data(spec: RunSpec, game: Game) -> f.DataCard:
         rejected=tuple(Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(rejected),
         roles=roles(game.corpus, game.ledger),
-        source="Python's own reference documentation (pydoc_data)."
-        if spec.data == "sample"
-        else "",
     )
 
 
 def _budget(spec: RunSpec, game: Game) -> f.Budget:
-    ledger, seen = game.ledger, [row for row, _ in game.examples.seen]
+    ledger = game.ledger
     priced = spec.budget.money is not None
-    unseen = len(set(game.corpus.unbought(())) - set(seen))
     budget = f.Budget(
         labels=ledger.accounts.budget,
         asked=ledger.accounts.asked,
         answered=0,
         left=ledger.accounts.left,
-        rounds=len(seen),
-        horizon=len(seen) + unseen,
+        rounds=len(game.examples.seen),
         price=spec.budget.price if priced else None,
         money=ledger.accounts.money,
         spent_money=ledger.accounts.spent_money if priced else None,
