@@ -32,7 +32,7 @@ from stacksl.runs.changes.added_classes import answered_none
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of, in_table, owned_labels
 from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
-from stacksl.runs.finish.own_items import more_labels, own_items, roles, unanswered_items, uses
+from stacksl.runs.finish.own_items import more_labels, own_items, roles, uses
 from stacksl.runs.loop.game import Examples, Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.budget import promised_share
@@ -97,9 +97,7 @@ def facts_of(
             ),
         ),
         curve=tested.curve,
-        own=None
-        if language is not None
-        else own_items(spec, game, tested, unanswered_items(game, ending.policies)),
+        own=None if language is not None else own_items(spec, game, tested, ending.policies),
         more=None if language is not None else more_labels(spec, game),
         classes=class_rows(spec.dataset, game.examples, tested, disputed),
         confusions=confusion_rows(spec.dataset, tested, disputed),

@@ -6,11 +6,9 @@ All that the report says of items without an answer comes from one product of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.ledger.ledger import Ledger
@@ -29,49 +27,25 @@ WANTED = (0.8, 0.9, 0.95, 0.97, 0.99)  # accuracies
 MORE = 100  # labels
 CHUNK = 4096  # items whose probabilities are held at a time
 
-Policies = Callable[[Sequence[int]], list[Array]]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Unanswered:
-    """What a model says of the items without an answer.
-
-    Attributes:
-        rows: (n,) in the data.
-        said: (n,) the most probable candidate; sure: (n,) its probability.
-        bought: the probability of the most probable candidate of each item that was bought.
-    """
-
-    rows: NDArray[np.int64]
-    said: NDArray[np.int64]
-    sure: Array
-    bought: Array
-
-
-def unanswered_items(game: Game, policies: Policies) -> Unanswered:
-    """What `policies`, the probabilities of items of given rows, say of those without an answer."""
-    corpus = game.corpus
-    unanswered = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE, Role.REFERENCE])
-    unanswered[[corpus.row[item] for item in game.ledger.bought()]] = False
-    rows = np.flatnonzero(unanswered)
-    choices, sure = np.zeros(len(rows), np.int64), np.zeros(len(rows))
-    for at in range(0, len(rows), CHUNK):
-        part, batch = slice(at, at + CHUNK), policies(rows[at : at + CHUNK].tolist())
-        choices[part] = [np.argmax(policy) for policy in batch]
-        sure[part] = [np.max(policy) for policy in batch]
-    learned = [row for row, _, _ in game.examples.bought]
-    bought = np.array([np.max(policy) for policy in policies(learned)]) if learned else np.zeros(0)
-    return Unanswered(rows, choices, sure, bought)
-
-
-def own_items(spec: RunSpec, game: Game, tested: Tested, unanswered: Unanswered) -> OwnItems:
+def own_items(
+    spec: RunSpec, game: Game, tested: Tested, policies: Callable[[Sequence[int]], list[Array]]
+) -> OwnItems:
     """The final model on the items without an answer, judged by the audit or the test file.
 
     The audit takes precedence, since its items are like the run's own. Where a share of the table
-    is promised, its looks say what is right in it.
+    is promised, its looks say what is right in it. `policies` gives the probabilities of the items
+    of given rows.
     """
-    promised = promised_share(spec.settings.stop_when) is not None
     corpus, classes = game.corpus, game.corpus.items[0].candidates
+    unanswered = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE, Role.REFERENCE])
+    unanswered[[corpus.row[item] for item in game.ledger.bought()]] = False
+    rows = np.flatnonzero(unanswered)
+    labels, sure = np.zeros(len(rows), np.int64), np.zeros(len(rows))  # the most probable ones
+    for at in range(0, len(rows), CHUNK):
+        part, batch = slice(at, at + CHUNK), policies(rows[at : at + CHUNK].tolist())
+        labels[part] = [np.argmax(policy) for policy in batch]
+        sure[part] = [np.max(policy) for policy in batch]
     judged = tested.audited or tested.evaluation
     none = np.zeros(0, dtype=np.int64)
     gold, predicted = (none, none) if judged is None else (judged.gold, judged.predicted)
@@ -83,15 +57,17 @@ def own_items(spec: RunSpec, game: Game, tested: Tested, unanswered: Unanswered)
     if all(item.candidates == classes for item in corpus.items):
         said = answers_by_item(spec, game.ledger, EVERY).values()
         human = np.array([at for _, at in map(in_table, said) if at is not None], dtype=np.int64)
-        totals = class_totals(human, unanswered.said, gold, predicted, classes)
-        if source == "audit" and len(unanswered.rows) and not promised:
-            rows = len(human) + len(unanswered.rows)
-            choices = table_choices(confidence, right, unanswered.sure, unanswered.bought, rows)
+        totals = class_totals(human, labels, gold, predicted, classes)
+        promised = promised_share(spec.settings.stop_when) is not None
+        if source == "audit" and len(rows) and not promised:
+            learned = [row for row, _, _ in game.examples.bought]
+            bought = np.array([np.max(policy) for policy in policies(learned)] if learned else [])
+            choices = table_choices(confidence, right, sure, bought, len(human) + len(rows))
     return OwnItems(
-        rest=len(unanswered.rows),
+        rest=len(rows),
         measured=len(gold),
         source=source,
-        shares=tuple(labeled_share(confidence, right, unanswered.sure, mark) for mark in WANTED),
+        shares=tuple(labeled_share(confidence, right, sure, mark) for mark in WANTED),
         totals=totals,
         choices=choices,
     )
