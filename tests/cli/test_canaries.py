@@ -165,11 +165,6 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
     assert PROMPT not in report
     for name in ("report.html", "README.md"):
         expect_silence((tmp_path / "r" / "no-text" / name).read_text(encoding="utf-8"))
-    assert said("report", "r", "--no-text", "--class-names").code == 0
-    forwarded = (tmp_path / "r" / "no-text" / "report.html").read_text(encoding="utf-8")
-    assert OPTION in forwarded
-    assert PROMPT not in forwarded
-    assert said("report", "r", "--class-names").code == 2
     with closing(sqlite3.connect(tmp_path / "r" / "run.db")) as database:
         settings = "settings WHERE name != 'class_list'"
         for table_ in ("state", settings, "terms", "events"):

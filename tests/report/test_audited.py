@@ -122,19 +122,17 @@ def test_labels_of_the_audit_count_as_bought_and_not_as_learned(made):
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [({}, True), ({"text": False}, False), ({"text": False, "class_names": True}, True)],
-)
-def test_classes_never_seen_are_named_where_names_may_be(made, options, named):
+@pytest.mark.parametrize("named", [True, False])
+def test_classes_never_seen_are_named_where_names_may_be(made, named):
     facts = made["audited"]()
     missing = facts.classes[0].name
-    page, model_card = shown(facts, **options)
+    page, model_card = shown(facts, text=named)
     assert (f"Not learned: {missing} " in page) is named
     assert ("Not learned" in page) is named
     assert "1 of them got no label to learn from." in page
     assert (f"1 class got no label to learn from: {missing}." in model_card) is named
     assert "1 class got no label to learn from" in model_card
+    assert missing in card(facts, text=False, class_names=True), "as it is handed over"
 
 
 def test_recall_is_told_with_its_interval_and_where_it_was_measured(made):

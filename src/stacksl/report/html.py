@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 FEWEST = 10  # measured items of a class whose recall is shown
 
 
-def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
+def render(facts: Facts, *, text: bool = True) -> str:
     """The report: one self-contained HTML page; names may hold markup.
 
     Args:
         facts: what to show; its numbers are finite, as those read from JSON are.
         text: False leaves out what the data's owner worded: prompts, candidates, ids, columns.
-        class_names: True keeps the names of classes in a page without text.
     """
     from markupsafe import Markup
 
-    shown = facts if text else without_text(facts, class_names)
+    shown = facts if text else without_text(facts, class_names=False)
     drawn = {
         "curve": figures.accuracy_curve(shown),
         "calibration": figures.calibration(shown.calibration),
@@ -43,7 +42,7 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
         .get_template("report.html.j2")
         .render(
             facts=shown,
-            named=text or class_names,
+            named=text,
             plots={name: Markup(svg) for name, svg in drawn.items()},  # figures.py escapes
             totals=totals(shown),
             classes=class_rows(shown),
@@ -55,7 +54,8 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
 def card(facts: Facts, *, text: bool = True, class_names: bool = False, handed: Any = None) -> str:
     """The model card of the run, in Markdown: the README.md of the run's folder.
 
-    The arguments are those of `render`; for `handed` see `right` of `portable.folder.write_folder`.
+    Without `text` it is as in `render`, but `class_names` keeps the names of classes; for `handed`
+    see `right` of `portable.folder.write_folder`.
     """
     shown = facts if text else without_text(facts, class_names)
     markdown = (

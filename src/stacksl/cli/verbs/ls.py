@@ -44,9 +44,6 @@ Plugins = Annotated[
 NoText = Annotated[
     bool, typer.Option("--no-text", help="Leave out all texts of the data, to forward the report.")
 ]
-ClassNames = Annotated[
-    bool, typer.Option("--class-names", help="With --no-text: keep the names of the classes.")
-]
 STEPS = " so far. It moves in steps of 25, because smaller steps would name the audit's answers."
 
 
@@ -176,7 +173,6 @@ def _labels(result: Mapping[str, Any]) -> str:
 def report(
     run: options.RunFolder,
     no_text: NoText = False,
-    class_names: ClassNames = False,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
@@ -192,10 +188,7 @@ def report(
     The path as JSON:
         stacksl report runs/first --json
     """
-    if class_names and not no_text:
-        raise SettingsError("--class-names is for --no-text: the full report has them anyway")
-    opened = options.open_run(run)
-    path = opened.report(text=False, class_names=class_names) if no_text else opened.report()
+    path = options.open_run(run).report(text=not no_text)
     print(as_json({"run": run, "report": path}) if json else path)
 
 

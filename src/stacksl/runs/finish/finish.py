@@ -150,9 +150,7 @@ def _shown_results(facts: Facts, ledger: Ledger) -> dict[str, Any]:
     return results | {name: getattr(facts.audit, name) for name in names}
 
 
-def write_pages(
-    folder: RunFolder, ledger: Ledger, *, text: bool = True, class_names: bool = False
-) -> Path:
+def write_pages(folder: RunFolder, ledger: Ledger, *, text: bool = True) -> Path:
     """The report and the model card, from the facts on disk; the path of the report.
 
     Pages without text are in a folder of their own, so that the others are not sent by mistake.
@@ -170,8 +168,8 @@ def write_pages(
     if not text:
         make_private(place)
     placed = replace(facts, run=str(folder.path))  # the card says where its commands are typed
-    write_atomic(place / "report.html", render(placed, text=text, class_names=class_names))
-    write_atomic(place / "README.md", card(facts, text=text, class_names=class_names))
+    write_atomic(place / "report.html", render(placed, text=text))
+    write_atomic(place / "README.md", card(facts, text=text))
     names = ("report.html", "README.md")
     note_derived(folder, ledger, *(names if text else (f"{NO_TEXT}/{name}" for name in names)))
     return place / "report.html"
