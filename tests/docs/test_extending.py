@@ -156,10 +156,8 @@ def cut_off(folder: Path, **settings: Any) -> stacksl.Run:
             raise KeyboardInterrupt
 
     settings = {"mode": "stream", "checkpoint_every": 10, "progress": stop, **settings}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stacksl.runs.loop.progress.OFTEN", 0.0)
-        with pytest.raises(KeyboardInterrupt):
-            stacksl.run(ITEMS, ANSWERS, out=folder, budget=8, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        stacksl.run(ITEMS, ANSWERS, out=folder, budget=8, **settings)
     return stacksl.Run.open(folder)
 
 

@@ -35,7 +35,6 @@ def test_a_local_model_labels_by_its_log_likelihoods(tmp_path, monkeypatch) -> N
         raise AssertionError("a connection")
 
     monkeypatch.setattr("socket.socket.connect", connect)
-    monkeypatch.setattr("stacksl.runs.loop.progress.OFTEN", 0.0)
 
     def interrupt(step: stacksl.runs.loop.progress.Progress) -> None:
         if step.phase == "rounds" and step.spent >= 2:

@@ -21,8 +21,7 @@ class Cut(Exception):
 
 
 @pytest.mark.parametrize("phase", ["features", "rounds"])
-def test_warnings_survive_a_kill(tmp_path, monkeypatch, phase) -> None:
-    monkeypatch.setattr("stacksl.runs.loop.progress.OFTEN", 0.0)
+def test_warnings_survive_a_kill(tmp_path, phase) -> None:
     items, answers = class_items(60)
     test = (items[:3], {item.id: answers[item.id] for item in items[:3]})
     plan = prepare(items, answers, test=test, out=tmp_path / "run", settings={"budget": 20})

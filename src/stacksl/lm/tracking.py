@@ -31,7 +31,8 @@ def tracking(name: str, run: Path, show: Callable[[Any], None] | None) -> Iterat
         if show is not None:
             show(step)
         values = {"measured_accuracy": step.accuracy if step.phase == "report" else None}
-        if step.refitted or (step.phase in ("labels", "rounds") and step.accuracy is None):
+        bought = step.phase in ("labels", "rounds") and step.spent > labels
+        if step.refitted or (bought and step.accuracy is None):
             labels = step.spent
             values = {"labels": labels, "accuracy": step.accuracy, "cost": step.money}
         if values := {key: value for key, value in values.items() if value is not None}:

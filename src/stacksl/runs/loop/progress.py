@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
-
-OFTEN = 0.1  # seconds between two reports of progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +33,3 @@ Report = Callable[[Progress], None]
 
 def silent(progress: Progress) -> None:
     """Report nothing."""
-
-
-def throttled(report: Report) -> Report:
-    """`report`, called ten times a second at most, and at each beginning, end and refit."""
-    last, phase = 0.0, ""
-
-    def limited(step: Progress) -> None:
-        nonlocal last, phase
-        now = time.monotonic()
-        always = step.phase != phase or step.done == step.total or step.refitted
-        if always or now - last >= OFTEN:
-            last, phase = now, step.phase
-            report(step)
-
-    return limited

@@ -45,7 +45,7 @@ from stacksl.runs.finish.promising import (
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
 from stacksl.runs.loop.game import UNUSED, Examples, Game, play
-from stacksl.runs.loop.progress import Progress, Report, silent, throttled
+from stacksl.runs.loop.progress import Progress, Report, silent
 from stacksl.runs.session.assignment import FILE
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.language import note_model
@@ -116,7 +116,7 @@ class Session(Game):
 
         Args:
             spec: a new run, or one in any state.
-            report: called with the progress, ten times a second at most.
+            report: called with the progress.
             labeler: answers in place of the one that the settings name.
 
         Raises:
@@ -128,7 +128,7 @@ class Session(Game):
             parts.enter_context(one_thread())
             record = Record.resume(spec, labeler)
             with record.recording_failure():
-                session = cls._load(spec, throttled(report or silent), labeler, record, parts)
+                session = cls._load(spec, report or silent, labeler, record, parts)
                 assign_roles(spec, session)
             try:
                 yield session
