@@ -79,7 +79,7 @@ def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
     assert (model.computed.threads, model.computed.processes) == (1, 1)
     assert 50 * 2**20 < model.computed.peak_memory < 64 * 2**30
     assert [row.labels for row in model.refits] == [3, 6]
-    assert all(row.seconds > 0 and row.tokens > 0 for row in model.refits)
+    assert all(row.seconds > 0 for row in model.refits)
     assert facts.method.scorer == "newton"
     assert (
         "refit 2, trained from the initial adapter on all 6 labels bought." in facts.refit.sentence

@@ -83,25 +83,18 @@ class AdapterRefit:
     """One refit, from the initial weights on all labels learned so far.
 
     Attributes:
-        number: 1-based; labels: learned so far; examples: that took part, those for the KL term
-            alone included.
-        loss, largest: mean and largest loss of a label in the last epoch, before clipping (nats).
-        loss_clipped, largest_clipped: the same after clipping.
+        number: 1-based; labels: learned so far.
+        loss, loss_clipped: the mean of a label in the last epoch, before and after clipping (nats).
         kl: mean KL(π ‖ π_ref) in the last epoch (nats); None where none was computed.
         clipped: share of all losses above the clip level.
     """
 
     number: int
     labels: int
-    examples: int
-    steps: int
     clipped: float
     seconds: float
-    tokens: int
     loss: float | None = None
     loss_clipped: float | None = None
-    largest: float | None = None
-    largest_clipped: float | None = None
     kl: float | None = None
 
 

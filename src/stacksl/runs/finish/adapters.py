@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
+from types import SimpleNamespace
 from typing import Any, cast
 
 from stacksl.core.blocks import Array
@@ -84,7 +85,12 @@ class AdapterEnding:
             training=training_of(self.lm.choices, without_adapter),
             cuts=self._cuts(about),
             refits=tuple(
-                f.AdapterRefit(refit.number, refit.labels, **refit.trained)
+                copied(
+                    f.AdapterRefit,
+                    SimpleNamespace(**refit.trained),
+                    number=refit.number,
+                    labels=refit.labels,
+                )
                 for refit in self._history()
             ),
         )
