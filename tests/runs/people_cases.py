@@ -17,7 +17,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.ledger.ledger import Ledger
 from stacksl.report import Facts
-from stacksl.runs.session.answering import Received
+from stacksl.runs.changes.people import Received
 
 from ..ledgers import bought, rows_of, verify
 from ..tables import write_table

@@ -13,8 +13,7 @@ import pytest
 from stacksl.api import Run
 from stacksl.errors import DataError, RunError
 from stacksl.runs.changes import people
-from stacksl.runs.session import answering
-from stacksl.runs.session.answering import Received
+from stacksl.runs.changes.people import Received
 from stacksl.runs.storage.folder import LOCK, RunFolder
 from stacksl.types import Item
 
@@ -193,7 +192,7 @@ def test_a_correction_that_is_killed_is_completed_by_resume(
         if moment == "before it is recorded":
             patch.setattr(people.Ledger, "correct", killed)
         else:
-            patch.setattr("stacksl.runs.session.answering.Session.open", killed)
+            patch.setattr("stacksl.runs.changes.people.Session.open", killed)
         with pytest.raises(Killed):
             done.answer(again, correct=agreed)
     before = moment == "before it is recorded"
@@ -220,8 +219,8 @@ def test_nobody_comes_between_corrections_and_the_other_answers(tmp_path, monkey
         seen.append(folder)
         return real(folder, *words)
 
-    real = answering.answer
-    monkeypatch.setattr(answering, "answer", entered)
+    real = people.answer
+    monkeypatch.setattr(people, "answer", entered)
     assert correct(waiting, fill(sheet)).corrected == 6
     assert len(seen) == 1
     expect_sound(waiting)

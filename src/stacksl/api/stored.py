@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from stacksl.models.adapted import AdaptedModel
     from stacksl.models.linear import Model
     from stacksl.runs.changes.change import Outcome
-    from stacksl.runs.changes.people import Annotator, Correction
+    from stacksl.runs.changes.people import Annotator, Correction, Received
     from stacksl.runs.loop.progress import Progress
-    from stacksl.runs.session.answering import Received
 
 _Text = TypeVar("_Text", str, str | Path)
 PROGRESS = "progress should be a function, which is called with the progress"
@@ -392,8 +391,7 @@ class Run:
                 those listed.
             DataError: a file cannot be read; no answer was taken then.
         """
-        from stacksl.runs.changes.people import corrections
-        from stacksl.runs.session.answering import answer
+        from stacksl.runs.changes.people import answer, corrections
 
         folder, paths = self.folder, [Path(file) for file in files]
         if not correct:

@@ -24,9 +24,9 @@ from stacksl.labelers.sheets.rows import Reply, SheetRow
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Handed, Receipt, Skip
 from stacksl.report.quality import Differing
+from stacksl.runs.changes.people import Received, received
 from stacksl.runs.finish.forecasting import look_due
 from stacksl.runs.finish.promising import looked_enough
-from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec

@@ -26,7 +26,7 @@ from stacksl.label.open_run import (
     view_of_finished,
 )
 from stacksl.labelers.sheets.rows import SheetRow
-from stacksl.runs.session.answering import Received, expect_people
+from stacksl.runs.changes.people import Received, expect_people
 from stacksl.runs.session.assignment import annotators_of
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder

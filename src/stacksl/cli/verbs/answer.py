@@ -18,8 +18,7 @@ from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.runs.changes.people import Correction
-    from stacksl.runs.session.answering import Received
+    from stacksl.runs.changes.people import Correction, Received
 
 WORDS = {
     "label": "with an option",
