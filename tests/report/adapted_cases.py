@@ -15,7 +15,7 @@ from .usual_cases import usual, wilson
 def language() -> LanguageModel:
     """A LoRA adapter after two refits, with 500 test items."""
     return LanguageModel(
-        base=BaseModel("tiny-base", "/models/tiny-base", "c0ffee" * 5, 4_218_880, None, "mit"),
+        base=BaseModel("tiny-base", "/models/tiny-base", 4_218_880, None, "mit"),
         trained=92_480,
         scoring=Scoring("option", "{prompt}\nAnswer:", False, "char_mean", 0.125, 512, None, 1024),
         computed=Computed("cpu", "float32", "packed", 2, 1, 3 * 2**29, seconds=754.0),
@@ -52,7 +52,7 @@ def adapted() -> Facts:
 def adapted_badly() -> Facts:
     """No test file, no label learned, and names that hold markup and fences."""
     model = language()
-    base = BaseModel(SCRIPT, SCRIPT, "00", 1, "<b>", None)
+    base = BaseModel(SCRIPT, SCRIPT, 1, "<b>", None)
     return replace(
         adapted(),
         budget=bare().budget,

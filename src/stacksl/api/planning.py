@@ -99,7 +99,6 @@ class Plan:
             StackslError: one sentence on what went wrong; what was bought is kept, and
                 `Run.resume` continues the run.
         """
-        from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.session import Session
         from stacksl.runs.session.setup import begin, keep_rows
 
@@ -111,7 +110,7 @@ class Plan:
             if self.rows is not None:
                 keep_rows(self.spec, self.rows)
             begin(self.spec, self.warnings, self.labeler)  # last: with run.db the folder is a run
-        with Session.open(self.spec, progress or silent, labeler=self.labeler) as session:
+        with Session.open(self.spec, progress, labeler=self.labeler) as session:
             session.play()
         return Run(folder.path)
 

@@ -20,14 +20,12 @@ class BaseModel:
     Attributes:
         name: as it was asked for; a folder by its own name.
         source: where its weights were read from: an absolute folder or a hub name.
-        fingerprint: of its configuration and weights, in hex.
         revision: the commit on the hub; None for a folder.
         license: as its README or configuration names it; None where neither does.
     """
 
     name: str
     source: str
-    fingerprint: str
     parameters: int
     revision: str | None = None
     license: str | None = None
