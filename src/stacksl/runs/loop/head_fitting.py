@@ -527,7 +527,7 @@ class Doubt(NamedTuple):
     """What heads fitted in folds say of the labels of a column, (n,) each.
 
     A label is as `sure` as its `held_out` probability, or as the share of the rows of its text that
-    have it, where that is lower. `label` is the most `probable` class where the column has none.
+    have it, where that is lower. `label` is the most probable class where the column has none.
     `flagged` are labels for which another class is more probable than it is on average in the
     rows labeled so (confident learning; Northcutt, Jiang and Chuang, 2021), or that rows of the
     same text do not share.
@@ -535,7 +535,6 @@ class Doubt(NamedTuple):
 
     sure: Array
     label: Rows
-    probable: Rows
     flagged: NDArray[np.bool_]
     held_out: Array
 
@@ -571,8 +570,8 @@ def doubt_of(policies: NDArray[np.float32], texts: Rows, column: Rows, labels: R
     people's in their place. `texts` are the numbers of the rows' texts: rows of one text with
     different labels are doubtful.
     """
-    labeled, probable, classes = column >= 0, policies.argmax(axis=1), policies.shape[1]
-    label = np.where(labeled, column, probable)
+    labeled, classes = column >= 0, policies.shape[1]
+    label = np.where(labeled, column, policies.argmax(axis=1))
     sure = policies[np.arange(len(column)), label].astype(np.float64)
     threshold = np.ones(classes, dtype=np.float32)  # of confident learning: the mean confidence
     for index in np.unique(column[labeled]):
@@ -584,4 +583,4 @@ def doubt_of(policies: NDArray[np.float32], texts: Rows, column: Rows, labels: R
     share = np.where(total > 0, counts[texts, label] / np.maximum(1, total), 1.0)
     other_class = likely.any(axis=1) & (likely.argmax(axis=1) != column)
     flagged = labeled & (other_class | (share < 1.0))
-    return Doubt(np.minimum(sure, share), label, probable, flagged, sure)
+    return Doubt(np.minimum(sure, share), label, flagged, sure)

@@ -305,7 +305,7 @@ class LinearTrainer:
         self.mixture = tuple(Component(KINDS[int(kind)], *numbers) for kind, *numbers in table)
         of_head = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(of_head) if of_head else None
-        of_doubt = {k.removeprefix(DOUBT): v for k, v in arrays.items() if k.startswith(DOUBT)}
+        of_doubt = {name: arrays[DOUBT + name] for name in Doubt._fields if DOUBT + name in arrays}
         self.doubt = Doubt(**{"held_out": of_doubt["sure"], **of_doubt}) if of_doubt else None
 
     def _as_final(self) -> Callable[[], Head | None]:
