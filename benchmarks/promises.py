@@ -86,8 +86,8 @@ class Stage(NamedTuple):
     """A model: the labels before it, its answers, and what its expectation is calibrated by.
 
     `held` are its probabilities of held-out answers, whether these were right, and how many rows
-    each represents; `rest` its probabilities of its answers to the other rows, of the product by
-    heads of folds that left them out, and its own.
+    each represents; `rest` its probabilities of its answers to the other rows, before which those
+    by heads of folds that left them out stand where people err, (2, rows).
     """
 
     labels: int
@@ -96,7 +96,9 @@ class Stage(NamedTuple):
     rest: NDArray[Any]
 
 
-def products(pool: Pool, people: Rows, most: int) -> Iterator[tuple[Stage, list[int]]]:
+def products(
+    pool: Pool, people: Rows, most: int, error: float
+) -> Iterator[tuple[Stage, list[int]]]:
     """The models of a run that buys what covers the doubt of its final model."""
     n = len(pool.gold)
     source = Source(pool.block, pool.names, frozenset(), pool.settings.seed)
@@ -107,10 +109,12 @@ def products(pool: Pool, people: Rows, most: int) -> Iterator[tuple[Stage, list[
         free = np.ones(n, dtype=bool)
         free[rows] = False
         others = np.flatnonzero(free)
-        mixture, (*held, rest) = held_out_answers(source, rows, people[rows], others)
+        left_out = others if error else others[:0]
+        mixture, (*held, rest) = held_out_answers(source, rows, people[rows], left_out)
         head = make_final(source, rows, people[rows], mixture)[0]
         policies = np.asarray(head.probabilities(pool.block))
-        rest = np.stack([rest, policies.max(axis=1)[others]])
+        own = policies.max(axis=1)[others]
+        rest = np.stack([rest, own]) if error else own
         yield Stage(len(bought), policies.argmax(axis=1), np.stack(held), rest), bought
         best = np.partition(policies, -2, axis=1)
         doubt = 1 - (best[:, -1] - best[:, -2])
@@ -186,9 +190,12 @@ def played(source: str, error: float, seed: int, arm: str, data: Path, folder: P
     arena = arena_of(Case(source, DEFAULT, pool=LARGEST), data)
     pool = arena.pool(seed)
     people = answers_of(pool.gold, int(arena.about["classes"]), error, seed)
-    models = products if arm == "product" else regressions
-    more = () if arm == "product" else (arm,)
-    keep(file, models(pool, people[0], int(MOST * len(pool.gold)), *more), pool.gold, people)
+    most = int(MOST * len(pool.gold))
+    if arm == "product":
+        models = products(pool, people[0], most, error)
+    else:
+        models = regressions(pool, people[0], most, arm)
+    keep(file, models, pool.gold, people)
 
 
 def keep(file: Path, models: Iterator[tuple[Stage, list[int]]], gold: Rows, people: Rows) -> None:

@@ -23,6 +23,8 @@ from stacksl.models.promise import (
     left_wrong,
 )
 from stacksl.runs.finish import forecasting
+from stacksl.runs.loop import linear_trainer
+from stacksl.runs.loop.head_fitting import held_out_answers
 from stacksl.runs.loop.linear_trainer import doubled_of
 from stacksl.runs.loop.progress import Progress
 
@@ -263,6 +265,21 @@ def test_one_person_agrees_with_the_table(alone: Run) -> None:
     last = looks(alone)[-1]
     assert (last["sample"], last["reached"]) == (0, True)
     assert "if whoever answered would say the same" in alone.status()["stopped"]
+
+
+@pytest.mark.parametrize(("annotators", "left_out"), [("anna", False), ("anna,ben,carl", True)])
+def test_folds_leave_out_the_rows_never_asked_where_people_err(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, annotators: str, left_out: bool
+) -> None:
+    seen = []
+
+    def spied(source: Any, rows: Any, gold: Any, others: Any) -> Any:
+        seen.append(len(others))
+        return held_out_answers(source, rows, gold, others)
+
+    monkeypatch.setattr(linear_trainer, "held_out_answers", spied)
+    play(begin(tmp_path, **{**PEOPLE, "annotators": annotators, "budget": 120}))
+    assert seen == ([360, 320, 280] if left_out else [0, 0, 0])
 
 
 CUT = cuts(

@@ -321,13 +321,15 @@ class LinearTrainer:
         source, (rows, gold) = self._final_source(), _split(examples.bought)
 
         def make() -> Head:
-            others = np.array(unasked, dtype=np.int64)
+            # where people err, a head is too sure of items that it was fitted on, and heads of
+            # folds, which learned two thirds of the labels, err more often: the mean is taken
+            others = np.array(unasked if errors else (), dtype=np.int64)
             mixture, answers = held_out_answers(source, rows, gold, others)
             sure, right, weight, left_out = answers
             head = make_final(source, rows, gold, mixture)[0]
-            # it is too sure of items that it was fitted on, and heads of folds, which learned two
-            # thirds of the labels, err more often: the mean of what both expect is taken
-            rest = np.stack([left_out, surest(head, examples.block, unasked)])
+            rest = surest(head, examples.block, unasked)
+            if errors:
+                rest = np.stack([left_out, rest])
             self._note_stage(sure, right, weight, rest, errors)
             return head
 
