@@ -33,7 +33,7 @@ SAMPLES = (30, 60, 100, 150, 200, 300, 400, 600, 800, 1_200)  # rows of people t
 GUESSED, WEIGHT = 0.03, 33  # people's rate of errors before it is known, and in how many answers
 BEFORE, AHEAD = 3, (1, 2, 3, 4, 6, 8, 12, 16, 20)  # stages that a forecast is from, and is for
 SUREST = 0.985  # that an answer of a model is taken to be, if it learned labels of people who err
-RANGE = 1.0, 3.0  # of the estimate of a first look: 19 and 75 of 78 promises took no more
+RANGE = 1.0, 3.0  # of the estimate of a first look: 20 and 75 of 78 promises took no more
 PULL = 0.5  # of the slope of a calibration toward 1, in squared units of labels' log-likelihood
 
 
