@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacksl.models.promise import MODEL, PEOPLE, left_wrong
-from stacksl.runs.finish.promising import _limit
+from stacksl.runs.finish.promise_sentences import _limit
 
 FRAME = 180
 

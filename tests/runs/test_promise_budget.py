@@ -23,7 +23,7 @@ from stacksl.models.promise import (
     expected_look,
     first_look,
 )
-from stacksl.runs.finish.promising import expected_promise
+from stacksl.runs.finish.promise_sentences import expected_promise
 from stacksl.runs.settings.budget import parse_budget, stop_rule
 from stacksl.runs.storage import status
 

@@ -142,7 +142,7 @@ def prepare(
     Raises:
         SettingsError, DataError, LabelerError, RunError: one sentence on what is wrong.
     """
-    from stacksl.runs.finish.promising import before_a_look
+    from stacksl.runs.finish.promise_sentences import before_a_look
 
     expect(out is None or isinstance(out, str | os.PathLike), "out should be a path", out)
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)

@@ -33,7 +33,7 @@ def print_plan(plan: Plan, *, json: bool) -> None:
 
 def _facts(plan: Plan) -> dict[str, Any]:
     from stacksl.api.forecasting import forecast_of_data, size_of
-    from stacksl.runs.finish.promising import expected_promise
+    from stacksl.runs.finish.promise_sentences import expected_promise
 
     spec, cost = plan.spec, plan.spec.budget.cost
     return {
@@ -136,7 +136,7 @@ def _request(spec: RunSpec) -> dict[str, Any] | None:
 
 def _planned(spec: RunSpec) -> str:
     """What would be bought and measured, and at what price."""
-    from stacksl.runs.finish.promising import expected_promise
+    from stacksl.runs.finish.promise_sentences import expected_promise
     from stacksl.runs.settings.budget import promised_share
 
     test, owned, further = _test(spec), len(spec.sources.owned), spec.further

@@ -128,7 +128,7 @@ def begin(
     A dry run prints the plan alone.
     """
     from stacksl.data import columns_line
-    from stacksl.runs.finish.promising import expected_promise
+    from stacksl.runs.finish.promise_sentences import expected_promise
 
     warn(plan.warnings)
     if dry_run:

@@ -22,13 +22,8 @@ from stacksl.models.promise import step_of
 from stacksl.report.wording import plural
 from stacksl.runs.changes.added_classes import added_classes, answered_none, answers_that_name
 from stacksl.runs.finish.forecasting import expect_stop_rule
-from stacksl.runs.finish.promising import (
-    before_a_look,
-    expected_labels,
-    last_drawn,
-    looks_left,
-    open_look,
-)
+from stacksl.runs.finish.promise_sentences import before_a_look, looks_left
+from stacksl.runs.finish.promising import expected_labels, last_drawn, open_look
 from stacksl.runs.items.reading import load_owned, read_like
 from stacksl.runs.items.roles import (
     audit_rows,

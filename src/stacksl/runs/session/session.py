@@ -32,14 +32,13 @@ from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.finish import finish, judged_audit, report_stands, second_look
 from stacksl.runs.finish.forecasting import NEAR, Forecaster, look_due
 from stacksl.runs.finish.heads import HeadEnding
+from stacksl.runs.finish.promise_sentences import last_look, promise_of
 from stacksl.runs.finish.promising import (
     doubted,
     draw_look,
     judged,
     last_drawn,
-    last_look,
     open_look,
-    promise_of,
     unsettled,
 )
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured

@@ -31,7 +31,8 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.lm import LanguageModel
 from stacksl.runs.finish.forecasting import LOOKS
-from stacksl.runs.finish.promising import before_a_look, doubted, expected_labels
+from stacksl.runs.finish.promise_sentences import before_a_look
+from stacksl.runs.finish.promising import doubted, expected_labels
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import records_of, records_of_test, rejected_of
 from stacksl.runs.loop.class_names import class_name_rows
