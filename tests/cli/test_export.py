@@ -74,7 +74,7 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
     said = stacksl.done("export", run, "--task", items, tmp_path / "out", "--json")
     told = json.loads(said.out)
     assert set(told) == {
-        "run", "table", "labels", "left_out", "model", "merged", "task", "command",
+        "run", "table", "labels", "left_out", "model", "task", "command",
     }  # fmt: skip
     assert told["task"]["names"] == [
         f"stacksl_{tmp_path.name}_items", f"stacksl_{tmp_path.name}_items_token_mean",
@@ -96,30 +96,22 @@ def test_what_the_limits_cut_is_said(stacksl, base, items, tmp_path) -> None:
     assert "lm-eval reads those whole" in said.err
 
 
-def test_a_merged_model_is_what_the_command_then_scores(stacksl, run, items, tmp_path) -> None:
-    out = tmp_path / "merged"
-    told = stacksl.told("export", run, "--merge", out, "--task", items, tmp_path / "task")
-    assert told["merged"] == str(out)
-    assert f"pretrained={out},dtype=float32" in told["command"]
-    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= {
-        path.name for path in out.iterdir()
-    }
-    assert "is not empty" in stacksl.refused("export", run, "--merge", out)
-    other = stacksl.refused("export", run, "--model", tmp_path / "folder")
-    assert "--merge OUT writes that as one model" in other
+def test_a_language_model_is_not_written_as_a_folder_of_onnx(stacksl, run, tmp_path) -> None:
+    said = stacksl.refused("export", run, "--model", tmp_path / "folder")
+    assert f"PEFT loads its folder {run / 'model'} without stacksl" in said
     assert not (tmp_path / "folder").exists()
 
 
 def test_what_cannot_be_done_is_one_sentence(stacksl, run, tmp_path) -> None:
     said = stacksl.refused("export", run)
-    assert "--model OUT for the final model, --merge OUT for a language model" in said
+    assert "--model OUT for the final model, or --task FILE OUT for a task" in said
     said = stacksl.refused("export", run, "--task", tmp_path / "gone.csv", tmp_path / "out")
     assert "there is no file" in said
     assert not (tmp_path / "out").exists()
 
 
-def test_a_run_without_a_language_model_is_refused(stacksl, tmp_path) -> None:
+def test_a_run_without_a_language_model_is_refused(stacksl, items, tmp_path) -> None:
     made_with(tmp_path / "other", read={"max_candidates": 9})
-    said = stacksl.refused("export", tmp_path / "other", "--merge", tmp_path / "out")
+    said = stacksl.refused("export", tmp_path / "other", "--task", items, tmp_path / "out")
     assert "holds no adapted language model" in said
     assert len(said.strip().splitlines()) == 1

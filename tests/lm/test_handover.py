@@ -1,4 +1,4 @@
-"""What leaves a run: a folder that PEFT or transformers loads alone, its card, the merged form."""
+"""What leaves a run: a folder that PEFT loads alone, and its card."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.files import formats
 from stacksl.lm import Likelihood, Tokenizing
 from stacksl.lm.export.card import Provenance, card_text, model_arguments
-from stacksl.lm.export.folder import merge, read_provenance, write_model
+from stacksl.lm.export.folder import read_provenance, write_model
 from stacksl.models.adapted import AdaptedModel
 from stacksl.types import Item
 
@@ -120,36 +120,6 @@ def test_peft_loads_it_and_scores_the_same(handed: tuple[Path, Provenance, Any])
     assert found == pytest.approx(ours.tolist(), abs=1e-4)
 
 
-def test_the_merged_model_scores_the_same(
-    handed: tuple[Path, Provenance, Any], tmp_path: Path
-) -> None:
-    from stacksl.lm.loading import open_base
-
-    folder, about, ours = handed
-    out = merge(folder, tmp_path / "merged", FACTS)
-    alone = open_base(str(out), device="cpu", dtype="float32")
-    rows = rows_of(alone.tokenizer, about)
-    assert gap(sums_of(alone.model, rows), ours) <= 1e-5
-    base = open_base(about.source, device="cpu", dtype="float32")
-    assert gap(sums_of(base.model, rows), ours) > 0.01, "the adapter changes something"
-    texts = [path for path in out.iterdir() if path.suffix != ".safetensors"]
-    assert not any(about.source in path.read_text(encoding="utf-8") for path in texts)
-    assert not [path.name for path in out.iterdir() if path.suffix in (".bin", ".pt", ".pth")]
-    card = (out / "README.md").read_text(encoding="utf-8")
-    assert "library_name: transformers" in card
-
-
-def test_a_folder_that_holds_something_is_left_alone(
-    handed: tuple[Path, Provenance, Any], tmp_path: Path
-) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(RunError, match="a new or empty folder was expected .* not empty"):
-        merge(handed[0], tmp_path)
-    with pytest.raises(RunError, match="is a file: give another"):
-        merge(handed[0], tmp_path / "mine.txt")
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
 def test_another_base_is_refused(handed: tuple[Path, Provenance, Any], tmp_path: Path) -> None:
     folder, about, _ = handed
     other = tmp_path / "model"
@@ -158,12 +128,11 @@ def test_another_base_is_refused(handed: tuple[Path, Provenance, Any], tmp_path:
         (other / path.name).write_bytes(path.read_bytes())
     table = formats.from_json((other / "lm.json").read_bytes())
     (other / "lm.json").write_text(formats.to_json(table | {"fingerprint": "0" * 64, "stamp": ""}))
-    with pytest.raises(RunError, match="trained on the weights 000000000000, but .* now: restore"):
-        merge(other, tmp_path / "merged")
+    with pytest.raises(RunError, match="trained on the weights 000000000000, but .* here: restore"):
+        AdaptedModel.load(other)
     (other / "lm.json").write_text(formats.to_json(table | {"source": str(tmp_path / "gone")}))
     with pytest.raises(SettingsError, match="is not a folder that exists"):
-        merge(other, tmp_path / "merged")
-    assert not (tmp_path / "merged").exists()
+        AdaptedModel.load(other)
     assert about.fingerprint == table["fingerprint"]
 
 
@@ -190,7 +159,7 @@ def test_a_flipped_bit_of_adapter_or_settings_is_refused(
     data[len(data) // 2] ^= 1
     (other / name).write_bytes(data)
     with pytest.raises(RunError, match=rf"{name} is missing or does not match its SHA-256"):
-        merge(other, tmp_path / "merged")
+        AdaptedModel.load(other)
     (other / name).unlink()
     with pytest.raises(RunError, match=rf"{name} is missing or does not match its SHA-256"):
         AdaptedModel.load(other)
@@ -225,7 +194,7 @@ def test_the_card_of_a_hub_model() -> None:
     assert "| Refits | 2 |\n| LoRA rank | 16 |" in card
     assert "stories \\| toy" in card
     assert "one \\*odd\\* thing" in card
-    assert "stacksl export RUN --merge OUT" in card
+    assert "model.merge_and_unload()" in card
     assert "absolute path" not in card, "that is for a base in a local folder"
     assert card == card_text(TOY, FACTS)
 

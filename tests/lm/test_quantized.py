@@ -157,7 +157,6 @@ def test_gradients_are_those_over_the_weights_made_whole_again(items: list[Token
 @pytest.mark.parametrize("dtype", QUANTIZED)
 def test_a_run_over_a_quantized_base(tmp_path: Path, dtype: str) -> None:
     from stacksl import run
-    from stacksl.lm.export.folder import merge
 
     from ..runs.lm_cases import QUICK, questions
 
@@ -169,6 +168,3 @@ def test_a_run_over_a_quantized_base(tmp_path: Path, dtype: str) -> None:
     table = made.folder.resolved()
     assert table["lm_dtype"] == dtype
     assert table["lm_base"] == open_base("sample").fingerprint
-    merge(made.path / "model", tmp_path / "merged")
-    merged = open_base(str(tmp_path / "merged"), device="cpu", dtype="bfloat16").model
-    assert merged.dtype is torch.bfloat16

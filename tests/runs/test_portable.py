@@ -260,7 +260,7 @@ def test_what_cannot_be_handed_over_is_refused(
         with pytest.raises(SettingsError, match=words):
             write_folder(tmp_path / "out", model, facts, {})
     monkeypatch.setattr("stacksl.models.adapted.is_adapted", lambda folder: True)
-    with pytest.raises(SettingsError, match="--merge OUT writes that as one model, which"):
+    with pytest.raises(SettingsError, match="PEFT loads its folder .* without stacksl"):
         write_model(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

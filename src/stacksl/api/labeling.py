@@ -415,7 +415,7 @@ def write_model(run: Run, out: Path) -> Path:
     if is_adapted(run.folder.model):
         raise SettingsError(
             "--model expects class heads on features, but this run adapted a language model:"
-            " --merge OUT writes that as one model, which transformers loads"
+            f" PEFT loads its folder {run.folder.model} without stacksl"
         )
     model: Any = run.model
     facts, right = read_facts(run.folder), dict[float, float]()

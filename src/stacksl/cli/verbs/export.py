@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from stacksl.lm.export.card import Provenance
     from stacksl.lm.export.tasks import Task
 
-Merge = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="OUT", help="Write base and adapter as one model into this new or empty folder."
-    ),
-]
 Model = Annotated[
     Path | None,
     typer.Option(
@@ -70,7 +64,6 @@ def export(
     run: options.RunFolder,
     table: Table = None,
     model: Model = None,
-    merge: Merge = None,
     task: TaskOut = None,
     labels: Labels = None,
     names: Names = False,
@@ -83,8 +76,7 @@ def export(
     --table writes the rows of the run's own files. --labels writes what people answered; answers
     that measure the model are written once the run has finished. --model writes encoder and
     classifier as one folder, for `python use.py`, MLflow and stacksl.load.
-    --merge writes a language model with its adapter as one folder that transformers loads, and
-    --task a task of lm-eval that gives the same predictions.
+    --task writes a task of lm-eval that gives the same predictions as a language model of a run.
 
     The run's own table with a label in each row, by people or the model:
         stacksl export runs/first --table labeled.xlsx
@@ -92,29 +84,23 @@ def export(
         stacksl export runs/first --labels a.csv
     The final model, for somebody without stacksl:
         stacksl export runs/first --model model
-    One model, base and adapter:
-        stacksl export runs/first --merge out
     A task of lm-eval:
         stacksl export runs/first --task test.jsonl task
     """
     from stacksl.api.labeling import write_labels, write_model, write_own
-    from stacksl.lm.export.folder import expect_empty, read_provenance
-    from stacksl.lm.export.folder import merge as merge_into
+    from stacksl.lm.export.folder import read_provenance
     from stacksl.runs.items.stored import differing
-    from stacksl.runs.storage.folder import shown_facts
 
-    if not any(path is not None for path in (table, model, merge, task, labels)):
+    if not any(path is not None for path in (table, model, task, labels)):
         raise SettingsError(
             "expected something to write, got nothing: give --table FILE for the labeled table,"
-            " --labels FILE for the bought labels, --model OUT for the final model, --merge OUT for"
-            " a language model as one, or --task FILE OUT for a task of lm-eval"
+            " --labels FILE for the bought labels, --model OUT for the final model, or"
+            " --task FILE OUT for a task of lm-eval"
         )
     opened, status = options.open_run(run), None
-    keys = ("table", "labels", "left_out", "model", "merged", "task", "command")
+    keys = ("table", "labels", "left_out", "model", "task", "command")
     result: dict[str, Any] = {"run": run, **dict.fromkeys(keys), "left_out": 0}
-    about = None if merge is None and task is None else read_provenance(opened.folder.model)
-    if merge is not None:
-        expect_empty(merge)
+    about = None if task is None else read_provenance(opened.folder.model)
     if table is not None:
         with live(quiet=quiet or json) as show:
             n, blank = write_own(opened, table, encoding(show))
@@ -127,15 +113,13 @@ def export(
         result |= {"labels": labels, "left_out": write_labels(opened, labels, names=names)}
     if model is not None:
         result["model"] = write_model(opened, model)
-    if task is not None and about is not None:  # before the long work: a wrong file is found early
-        result |= _task(opened, about, task, options.reading(context), merge)
-    if merge is not None:
-        result["merged"] = merge_into(opened.folder.model, merge, shown_facts(opened.folder))
+    if task is not None and about is not None:
+        result |= _task(opened, about, task, options.reading(context))
     print(as_json(result) if json else _summary(result, status))
 
 
 def _task(
-    opened: Run, about: Provenance, task: tuple[str, Path], how: dict[str, str], merge: Path | None
+    opened: Run, about: Provenance, task: tuple[str, Path], how: dict[str, str]
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
     from stacksl.lm.export.card import model_arguments
@@ -157,10 +141,6 @@ def _task(
     )
     warn([*dataset.warnings, *_left_out(written, len(dataset.rejected))])
     arguments = model_arguments(about, opened.folder.model.absolute())
-    if merge is not None:
-        for name in ("peft", "revision"):
-            arguments.pop(name, None)
-        arguments["pretrained"] = str(merge.absolute())
     facts = {"folder": written.folder, "names": written.names, "items": written.items}
     return {"task": facts, "command": command(arguments, written.names, written.folder)}
 
@@ -199,7 +179,6 @@ def _summary(result: dict[str, Any], status: dict[str, Any] | None) -> str:
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),
         ("Model", result["model"]),
-        ("Merged model", result["merged"]),
         ("Task", task.get("folder")),
         ("Names", ", ".join(task["names"]) if task else None),
         ("Items", count(task["items"]) if task else None),

@@ -104,18 +104,12 @@ def model_arguments(about: Provenance, folder: Path | str) -> dict[str, str | bo
     return arguments
 
 
-def card_text(
-    about: Provenance, facts: Facts | None, tasks: Sequence[str] = (), *, merged: bool = False
-) -> str:
+def card_text(about: Provenance, facts: Facts | None, tasks: Sequence[str] = ()) -> str:
     """The card, in Markdown with front matter; equal for equal arguments.
 
     Args:
         tasks: the names of lm-eval's tasks in the folder `lm_eval` next to the card.
-        merged: whether base and adapter are one model here.
     """
-    library, loader = ("peft", "AutoPeftModelForCausalLM")
-    if merged:
-        library, loader = ("transformers", "AutoModelForCausalLM")
     scoring: dict[str, Any] = {**scoring_rows(copied(Scoring, about)), "Computed in": about.dtype}
     if about.classes is not None:
         scoring["Classes"] = len(about.classes)
@@ -125,20 +119,16 @@ def card_text(
         training |= {row.name: row.value for row in facts.language.training}
     pmi = "acc_mutual_info" if about.pmi_context == "empty" else "acc_pmi"
     metrics = {"sum": "acc", "char_mean": "acc_norm", "token_mean": "acc_token_mean", "pmi": pmi}
-    evaluated = tasks and not merged
     markdown = (
         environment()
         .get_template("adapter.md.j2")
         .render(
             about=about,
             facts=facts,
-            merged=merged,
-            library=library,
-            loader=loader,
             dtype=unquantized(about.dtype),
             local=Path(about.source).is_absolute(),
             scoring=scoring,
-            command=command(model_arguments(about, "."), tasks, "lm_eval") if evaluated else "",
+            command=command(model_arguments(about, "."), tasks, "lm_eval") if tasks else "",
             metric=metrics[about.normalization],
             training=training,
             cell=_cell,

@@ -1,4 +1,4 @@
-"""The export of an adapted language model: a folder that PEFT or transformers loads.
+"""The export of an adapted language model: a folder that PEFT loads.
 
 `lm.json` next to the weights says what they were made for: the base, the prompt, the scores. The
 weights load without this package; `lm.json` is for scoring with them as the run did.
@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import RunError
-from stacksl.features.sentences import quiet
 from stacksl.files import formats
-from stacksl.files.atomic import replace_file, whole_folder
+from stacksl.files.atomic import replace_file
 from stacksl.lm.export.card import Provenance, card_text
 from stacksl.lm.export.tasks import write_task
-from stacksl.lm.quantized import unquantized
 from stacksl.report.facts import Facts
 
 if TYPE_CHECKING:
@@ -124,58 +122,3 @@ def _digests(folder: Path) -> dict[str, str]:
             with path.open("rb") as file:
                 digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return digests
-
-
-def merge(folder: Path, out: Path, facts: Facts | None = None) -> Path:
-    """The adapted model of `folder` as one model in `out`: base and adapter added up; `out`.
-
-    The portable form: it names no path of this machine. The sum W + (alpha / rank) B A is taken
-    and kept in the dtype the run computed in, so that in half precision it is rounded once more.
-    Of a run over quantized weights W are the weights before, in bfloat16.
-
-    Raises:
-        RunError: `out` is not empty or cannot be written, or the base is another one by now.
-        MissingExtra: peft is not installed.
-    """
-    about = read_provenance(folder)
-    expect_whole(folder)
-    expect_empty(out)
-    model, tokenizer = _whole(folder, about)
-    with whole_folder(out) as draft, quiet():
-        model.save_pretrained(draft)
-        tokenizer.save_pretrained(draft)
-        card = card_text(about, facts, merged=True)
-        (draft / "README.md").write_text(card, encoding="utf-8", newline="\n")
-        bits = (draft / "README.md").stat().st_mode & 0o777
-        for path in draft.iterdir():  # libraries write weights for the owner alone
-            if path.is_file():
-                path.chmod(bits)
-    return out
-
-
-def _whole(folder: Path, about: Provenance) -> tuple[Any, Any]:
-    """The model with the adapter added into its weights, and its tokenizer."""
-    from stacksl.lm.loading import open_base
-    from stacksl.lm.training.adapters import load_peft
-
-    peft, dtype = load_peft(), unquantized(about.dtype)
-    base = open_base(about.base, device="cpu", dtype=dtype, known=about.weights)
-    if base.fingerprint != about.fingerprint:
-        raise RunError(
-            f"the adapter was trained on the weights {about.fingerprint[:12]}, but {about.name} is"
-            f" {base.fingerprint[:12]} now: restore its weights and tokenizer, or run again"
-        )
-    with quiet():
-        merged = peft.PeftModel.from_pretrained(base.model, folder).merge_and_unload()
-    return merged, base.tokenizer
-
-
-def expect_empty(out: Path) -> None:
-    """Refuse to write into `out` where something is there.
-
-    Raises:
-        RunError: it is a file, or a folder that is not empty.
-    """
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        what = "is a file" if out.is_file() else "is not empty"
-        raise RunError(f"a new or empty folder was expected at {out}, but it {what}: give another")

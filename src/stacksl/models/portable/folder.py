@@ -15,7 +15,6 @@ from stacksl.features.tokens import WithTokens
 from stacksl.features.weights import file_hash
 from stacksl.files import formats
 from stacksl.files.atomic import whole_folder
-from stacksl.lm.export.folder import expect_empty
 from stacksl.models.linear import Model
 from stacksl.report import Facts, card
 
@@ -46,7 +45,9 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
             f" does not convert), but this run has {kind}, {'a' if head else 'no'} refit and"
             f" '{model.features.spec}': run again with these, or use `stacksl predict`"
         )
-    expect_empty(out)
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        what = "is a file" if out.is_file() else "is not empty"
+        raise RunError(f"a new or empty folder was expected at {out}, but it {what}: give another")
     with whole_folder(out) as draft:
         for name in _COPIED:
             shutil.copyfile(_HERE / name, draft / name)
