@@ -121,7 +121,7 @@ def test_two_answers_for_one_key_are_faults_of_both_rows(desk: Desk) -> None:
     [
         ("", "key is missing"),
         ("vessel one", "the cell (9 characters) is no key"),
-        ("{mistyped}", "is mistyped, its last letter does not fit"),
+        ("{mistyped}", "was not given out by this run: copy it again"),
         ("{foreign}", "was not given out by this run"),
     ],
 )

@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import LIMIT, guarded, is_too_long, plain, shortened, visible
-from stacksl.labelers.sheets.rows import _DIGITS, _LETTERS, SheetRow, clean_key, is_key, new_key
+from stacksl.labelers.sheets.rows import (
+    _DIGITS,
+    _LETTERS,
+    SheetRow,
+    _check,
+    clean_key,
+    has_form,
+    new_key,
+)
 from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
 
 if TYPE_CHECKING:
@@ -130,6 +138,11 @@ keys = st.builds(
     st.integers(0, 10**6),
     st.integers(0, 2**32),
 )
+
+
+def is_key(text: str) -> bool:
+    """Whether a key with this text can have been given out."""
+    return bool(has_form(text)) and _check(text[:-2]) == text[-1]
 
 
 @given(keys)

@@ -13,7 +13,7 @@ from stacksl.data.tables import delimiter_of
 from stacksl.data.workbooks import sheets_of
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import Misread, plain, understood, visible
-from stacksl.labelers.sheets.rows import Fault, Reply, Sheet, SheetRow, clean_key, has_form, is_key
+from stacksl.labelers.sheets.rows import Fault, Reply, Sheet, SheetRow, clean_key, has_form
 
 _Line = tuple[int, Mapping[str, str], str | None]  # row as shown, cells, why none is to be used
 
@@ -93,9 +93,10 @@ def _why_unknown(key: str) -> str:
         return (
             f"the cell ({len(key)} characters) is no key: copy it from the file that was given out"
         )
-    if not is_key(key):
-        return f"'{key}' is mistyped, its last letter does not fit: copy it again"
-    return f"the key '{key}' was not given out by this run: is the file of another one?"
+    return (
+        f"the key '{key}' was not given out by this run: copy it again if it was typed, or take the"
+        " file of this run"
+    )
 
 
 def _reply(row: int, key: str, cells: Mapping[str, str], question: SheetRow) -> Reply | Fault:
