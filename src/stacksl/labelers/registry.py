@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from stacksl.errors import LabelerError, SettingsError, unknown_name
+from stacksl.errors import LabelerError, SettingsError
 from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.purchases import Answer, Purchase
 
@@ -72,32 +72,8 @@ def _oracle(
 Maker = Callable[[str | None, Mapping[str, int], Mapping[str, int], int], Labeler]
 
 LABELERS: Final[dict[str, Maker]] = {"oracle": _oracle}
-"""Every labeler by the name its setting begins with."""
+"""Every labeler by the name its setting begins with.
 
-
-def make_labeler(
-    spec: str, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
-) -> Labeler:
-    """The labeler that a setting names.
-
-    Args:
-        spec: a name in `LABELERS`, and after a colon what that labeler takes.
-        answers: item id to the index of its gold candidate.
-        sizes: item id to K, for every item that may be asked.
-        seed: the run's seed.
-
-    Raises:
-        SettingsError: an unknown name or a wrong parameter.
-        LabelerError: it cannot answer every item.
-
-    Example:
-        >>> labeler = make_labeler("oracle", {"q1": 1}, {"q1": 4}, seed=0)
-        >>> from stacksl.ledger.purchases import Purchase
-        >>> labeler.ask([Purchase("q1", 0, 1, 1, "train", 0)])
-        >>> labeler.answers()[0].index
-        1
-    """
-    name, colon, argument = spec.partition(":")
-    if name not in LABELERS:
-        raise unknown_name("labeler", name, LABELERS)
-    return LABELERS[name](argument if colon else None, answers, sizes, seed)
+A maker gets what follows the name after a colon (None without a colon), the file's answers by item
+id, K of every item that may be asked by its id, and the run's seed.
+"""

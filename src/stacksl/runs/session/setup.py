@@ -24,7 +24,7 @@ from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
 from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Labeler
-from stacksl.labelers.registry import NONE, make_labeler
+from stacksl.labelers.registry import LABELERS, NONE
 from stacksl.labelers.sheets.cells import expect_unlike_answers
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
@@ -254,4 +254,5 @@ def _registered(settings: Settings, sources: Sources) -> Labeler:
     dataset, usable, owned = sources.dataset, sources.usable.items(), sources.owned
     answers = {**dataset.answers, **dict.fromkeys(dataset.unknown, NONE)}
     sizes = {name: len(item.candidates) for name, item in usable if name not in owned}
-    return make_labeler(settings.labeler, answers=answers, sizes=sizes, seed=settings.seed)
+    name, colon, argument = settings.labeler.partition(":")
+    return LABELERS[name](argument if colon else None, answers, sizes, settings.seed)
