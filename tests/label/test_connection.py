@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
-from stacksl.label import connection
+from stacksl.label import app
 
 from ..runs.people_cases import begin
 from .clients import Client
@@ -33,8 +33,8 @@ def received(other: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("sent", HALF, ids=["header", "body", "idle"])
 def test_half_sent_requests_leave_room_and_end_in_time(tmp_path, monkeypatch, sent: bytes) -> None:
-    monkeypatch.setattr(connection, "MOST", 20)
-    monkeypatch.setattr(connection, "SECONDS", 3.0)
+    monkeypatch.setattr(app, "WAITING", 20)
+    monkeypatch.setattr(app, "WHOLE", 3.0)
     served = Served(begin(tmp_path, annotators="anna", budget=4, open_questions=4, audit=0))
     anna = Client(served.links["anna"])
     with ExitStack() as held:
@@ -44,7 +44,7 @@ def test_half_sent_requests_leave_room_and_end_in_time(tmp_path, monkeypatch, se
             others.append(held.enter_context(closing(other)))
             other.sendall(sent)
         assert len(anna.rows()) == 4
-        assert len(connection.Connection.waiting) <= 20
+        assert len(app.Connection.waiting) <= 20
         until = time.monotonic() + 60
         for each in others:
             while received(each):  # until the server closes it

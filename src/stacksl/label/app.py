@@ -4,15 +4,17 @@
 # mypy: disable-error-code="untyped-decorator"
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from pydantic import Field
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stacksl.errors import StackslError
 from stacksl.label import pages
@@ -24,6 +26,8 @@ from stacksl.ledger.purchases import Skip
 
 PATIENCE = 10.0  # seconds that a reply waits for the answer to be in the ledger
 MOST = 1_000_000  # pages of rows
+WHOLE = 20.0  # seconds for a whole request, its body included
+WAITING = 250  # connections without a whole request, of all addresses
 WEB = Path(__file__).parent / "web"
 REPORT = (
     "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline';"
@@ -223,3 +227,50 @@ def _of_owner(site: Site) -> APIRouter:
 
 def _refusal(why: Refused) -> Response:
     return JSONResponse({"state": "error", "sentence": why.sentence}, why.status)
+
+
+class Connection(H11Protocol):  # type: ignore[misc]  # uvicorn is an extra
+    """A connection that is closed where its request is not there in time.
+
+    Who keeps a request back leaves room for those who send theirs: of more than `WAITING` the
+    oldest one of the address that has most of them is closed. Browsers send a request as soon as
+    they are connected, and connect again.
+    """
+
+    waiting: ClassVar[dict["Connection", asyncio.TimerHandle]] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def handle_events(self) -> None:
+        """Read what has arrived; a whole request is answered, and no longer waited for."""
+        super().handle_events()
+        cycle = self.cycle
+        if cycle is not None and not (cycle.more_body or cycle.response_complete):
+            self._end_wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._end_wait()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._end_wait()
+        self.waiting[self] = self.loop.call_later(WHOLE, self.transport.abort)
+        if len(self.waiting) > WAITING:
+            [(address, _)] = Counter(peer.client[0] for peer in self.waiting).most_common(1)
+            oldest = next(peer for peer in self.waiting if peer.client[0] == address)
+            oldest._end_wait()
+            oldest.transport.abort()
+
+    def _end_wait(self) -> None:
+        if (timer := self.waiting.pop(self, None)) is not None:
+            timer.cancel()

@@ -50,8 +50,7 @@ def serve(
     try:
         import uvicorn
 
-        from stacksl.label.app import make_app
-        from stacksl.label.connection import Connection
+        from stacksl.label.app import Connection, make_app
     except ImportError as fault:
         raise MissingExtra.of("the page for annotators", "label") from fault
 
