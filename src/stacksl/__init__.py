@@ -17,7 +17,7 @@ from stacksl.version import __version__
 if TYPE_CHECKING:
     from stacksl.api import Run, list_runs, prepare, run
     from stacksl.errors import StackslError
-    from stacksl.labelers.function import ABSTAIN
+    from stacksl.labelers.registry import ABSTAIN
     from stacksl.models.portable.folder import load
     from stacksl.runs.settings.fields import Settings
     from stacksl.types import Item, Label
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "ABSTAIN": "stacksl.labelers.function",
+    "ABSTAIN": "stacksl.labelers.registry",
     "Item": "stacksl.types",
     "Label": "stacksl.types",
     "Run": "stacksl.api",

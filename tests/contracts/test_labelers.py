@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stacksl.errors import LabelerError, SettingsError
-from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Pending
-from stacksl.labelers.registry import LABELERS
+from stacksl.labelers.registry import LABELERS, as_labeler
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.testing import check_labeler
 

@@ -15,7 +15,7 @@ from stacksl import Item
 from stacksl.api import Run, list_runs, prepare, run
 from stacksl.errors import DataError, LedgerError, RunError, SettingsError, StackslError
 from stacksl.features import weights
-from stacksl.labelers.function import FunctionLabeler
+from stacksl.labelers.registry import FunctionLabeler
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import rows_of

@@ -18,8 +18,8 @@ from stacksl.core.rng import unforeseen
 from stacksl.data import Classes, Dataset, as_written, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.errors import DataError, FeatureError, SettingsError, expect
-from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
+from stacksl.labelers.registry import as_labeler
 from stacksl.models.audit import audit_size
 from stacksl.models.linear import with_classes
 from stacksl.models.watching import power

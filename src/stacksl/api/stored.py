@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.data import Dataset, set_aside, strange
 from stacksl.errors import RunError, SettingsError, expect
-from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
+from stacksl.labelers.registry import as_labeler
 from stacksl.report.quality import AuditResult
 from stacksl.report.wording import plural
 from stacksl.runs.items.intake import again_in_memory, expect_answers_apart
