@@ -127,7 +127,9 @@ def test_options_that_read_like_answers_are_pointed_out(tmp_path: Path) -> None:
 def test_the_howto_says_what_is_read(tmp_path: Path) -> None:
     path = write_howto(tmp_path, {})
     path.write_text("an older one", encoding="utf-8")
-    assert write_howto(tmp_path, {}).read_bytes().decode("utf-8-sig").replace("\r\n", "\n") == HOWTO
+    text = write_howto(tmp_path, {}).read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    assert text == HOWTO
+    assert "Each row is one question." in text
 
 
 # A key survives spreadsheets and hands: no value, no look-alikes, each slip found ---------------

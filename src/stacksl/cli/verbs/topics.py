@@ -93,7 +93,7 @@ def _workbook(dataset: Dataset, groups: Sequence[Topic]) -> bytes:
     from openpyxl import Workbook
 
     from stacksl.data.classes import TOPICS
-    from stacksl.labelers.sheets.workbook_writing import fill, packed
+    from stacksl.labelers.sheets.writing import fill, packed
     from stacksl.models.topics import EXAMPLES
 
     topic_of = {row: group.name for group in groups for row in group.rows}

@@ -11,7 +11,7 @@ from typing import Any, Final
 from stacksl.data.workbooks import reading_workbook
 from stacksl.errors import DataError
 from stacksl.files.atomic import write_atomic
-from stacksl.labelers.sheets.workbook_writing import packed
+from stacksl.labelers.sheets.writing import packed
 
 _WIDE: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # by the mark of a file
 
