@@ -39,8 +39,7 @@ def made_with(folder: Path, **settings: Any) -> RunFolder:
 
 def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     """A run's folder with what `export` reads."""
-    from stacksl.lm.export.card import Provenance
-    from stacksl.lm.export.folder import write_model
+    from stacksl.lm.export.folder import Provenance, write_model
     from stacksl.lm.loading import open_base
     from stacksl.lm.settings import LoraSettings
     from stacksl.lm.training.adapters import Adapter

@@ -13,8 +13,13 @@ import pytest
 from stacksl.errors import RunError, SettingsError
 from stacksl.files import formats
 from stacksl.lm import Likelihood, Tokenizing
-from stacksl.lm.export.card import Provenance, card_text, model_arguments
-from stacksl.lm.export.folder import read_provenance, write_model
+from stacksl.lm.export.folder import (
+    Provenance,
+    card_text,
+    model_arguments,
+    read_provenance,
+    write_model,
+)
 from stacksl.models.adapted import AdaptedModel
 from stacksl.types import Item
 

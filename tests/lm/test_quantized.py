@@ -14,7 +14,7 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.lm import Likelihood, TokenItem
-from stacksl.lm.export.card import card_text, model_arguments
+from stacksl.lm.export.folder import card_text, model_arguments
 from stacksl.lm.loading import open_base
 from stacksl.lm.quantized import QUANTIZED, computed_in, linear_bytes, quantization
 from stacksl.lm.size import estimate

@@ -14,8 +14,7 @@ import pytest
 
 from stacksl.errors import DataError, RunError
 from stacksl.lm import NORMALIZATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalized
-from stacksl.lm.export.card import Provenance, model_arguments
-from stacksl.lm.export.folder import write_model
+from stacksl.lm.export.folder import Provenance, model_arguments, write_model
 from stacksl.lm.export.tasks import METRICS, Task, command, write_task
 from stacksl.types import Item
 

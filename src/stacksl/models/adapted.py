@@ -14,8 +14,7 @@ from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import DataError, RunError
 from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
-from stacksl.lm.export.card import Provenance
-from stacksl.lm.export.folder import ABOUT, expect_whole, read_provenance, write_model
+from stacksl.lm.export.folder import ABOUT, Provenance, expect_whole, read_provenance, write_model
 from stacksl.models.linear import with_classes
 from stacksl.report.facts import Facts
 from stacksl.types import Item, copied

@@ -15,7 +15,7 @@ from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.lm.export.card import Provenance
+    from stacksl.lm.export.folder import Provenance
     from stacksl.lm.export.tasks import Task
 
 Model = Annotated[
@@ -122,7 +122,7 @@ def _task(
     opened: Run, about: Provenance, task: tuple[str, Path], how: dict[str, str]
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
-    from stacksl.lm.export.card import model_arguments
+    from stacksl.lm.export.folder import model_arguments
     from stacksl.lm.export.tasks import command, write_task
     from stacksl.lm.reading import read_tokenizer
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
 from stacksl.lm import LanguageModel, ModelChoices, Tokenizing
-from stacksl.lm.export.card import Provenance
+from stacksl.lm.export.folder import Provenance
 from stacksl.lm.prompt.tokens import cuts_of
 from stacksl.lm.quantized import numbers_of
 from stacksl.lm.scoring.paths import load_torch
