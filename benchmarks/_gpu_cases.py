@@ -232,7 +232,7 @@ def opened(case: Case, count: int, options: int = 4, **choices: Any) -> tuple[An
 
 def lessons(items: list[Any]) -> list[Any]:
     """Items with their first option as the label."""
-    from stacksl.lm.training.objectives import Example
+    from stacksl.lm.training.refit import Example
 
     return [Example(item, None, 0, tuple(range(4)), (0.0,) * 4) for item in items]
 

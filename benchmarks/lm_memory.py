@@ -83,7 +83,7 @@ def measure(folder: str, what: str) -> None:
 
     from stacksl.lm import ModelChoices, TrainSettings
     from stacksl.lm.size import estimate
-    from stacksl.lm.training.objectives import Example
+    from stacksl.lm.training.refit import Example
     from stacksl.lm.worker import Worker
 
     torch.set_num_threads(1)

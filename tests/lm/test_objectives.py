@@ -7,7 +7,7 @@ import pytest
 
 from stacksl.core import losses
 from stacksl.lm import TokenItem
-from stacksl.lm.training.objectives import (
+from stacksl.lm.training.refit import (
     OBJECTIVES,
     Example,
     clip,

@@ -12,7 +12,7 @@ import pytest
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BLOCK
-from stacksl.lm.training.objectives import Example
+from stacksl.lm.training.refit import Example
 from stacksl.lm.worker import Worker
 
 from .conftest import make_items

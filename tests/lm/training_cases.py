@@ -3,8 +3,7 @@
 from stacksl.lm import Likelihood, LoraSettings, normalized
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.settings import TrainSettings
-from stacksl.lm.training.objectives import Example
-from stacksl.lm.training.refit import Optimizer
+from stacksl.lm.training.refit import Example, Optimizer
 
 FAST = TrainSettings(objective="stacksl", learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
 

@@ -11,7 +11,7 @@ from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.normalize import NORMALIZATIONS, normalized
 from stacksl.lm.settings import Lesson, LoraSettings, ModelChoices, TrainSettings
-from stacksl.lm.training.objectives import OBJECTIVES
+from stacksl.lm.training.refit import OBJECTIVES
 
 __all__ = [
     "NORMALIZATIONS",

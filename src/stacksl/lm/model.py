@@ -33,8 +33,7 @@ from stacksl.lm.scoring.normalize import (
 )
 from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.settings import Lesson, ModelChoices, TrainSettings
-from stacksl.lm.training.objectives import Example
-from stacksl.lm.training.refit import Trained
+from stacksl.lm.training.refit import Example, Trained
 from stacksl.lm.worker import Worker
 from stacksl.types import Item, copied
 

@@ -23,8 +23,7 @@ from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices, TrainSettings
 from stacksl.lm.training.adapters import Adapter, digest_of
-from stacksl.lm.training.objectives import Example
-from stacksl.lm.training.refit import Trained, train
+from stacksl.lm.training.refit import Example, Trained, train
 
 Numbers: TypeAlias = tuple[Array, Array | None]
 """Of an item: log-likelihoods (k,) and, where asked for, states (k, hidden)."""
