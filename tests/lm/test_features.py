@@ -12,6 +12,7 @@ from stacksl.errors import FeatureError
 from stacksl.lm.scoring.features import StateMap
 
 Array = NDArray[Any]
+IDS = [f"i{n}" for n in range(40)]
 
 
 def make_states(count: int, size: int = 12, seed: int = 0) -> list[Array]:
@@ -27,7 +28,7 @@ def make_states(count: int, size: int = 12, seed: int = 0) -> list[Array]:
 
 def fitted(dim: int = 5, count: int = 40) -> StateMap:
     made = StateMap(dim)
-    made.fit(make_states(count))
+    made.fit(make_states(count), IDS)
     return made
 
 
@@ -37,7 +38,7 @@ def test_features_are_projections_of_centered_states() -> None:
     centered = [s.astype(np.float64) - s.astype(np.float64).mean(0) for s in states]
     _, _, right = np.linalg.svd(np.concatenate(centered), full_matrices=False)
     signs = np.sign(right[np.arange(5), np.abs(right[:5]).argmax(1)])
-    for rows, found in zip(centered, fitted().transform(states), strict=True):
+    for rows, found in zip(centered, fitted().transform(states, IDS), strict=True):
         expected = rows @ (right[:5] * signs[:, None]).T
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
         assert found.dtype == np.float32
@@ -46,7 +47,7 @@ def test_features_are_projections_of_centered_states() -> None:
 
 @pytest.mark.parametrize(("seed", "dim"), [(0, 1), (5, 7)])
 def test_rows_have_norm_one(seed: int, dim: int) -> None:
-    for rows in fitted(dim).transform(make_states(3, seed=seed)):
+    for rows in fitted(dim).transform(make_states(3, seed=seed), IDS):
         assert rows.shape[1] == dim
         assert np.linalg.norm(rows.astype(np.float64), axis=1) == pytest.approx(1.0, abs=1e-6)
 
@@ -55,18 +56,18 @@ def test_options_that_are_alike_have_zero_rows() -> None:
     same = np.tile(make_states(1)[0][:1], (3, 1))
     nearly = same.astype(np.float64) + 1e-9 * np.random.default_rng(3).normal(size=same.shape)
     lone = same[:1]
-    for rows in fitted().transform([same, nearly, lone]):
+    for rows in fitted().transform([same, nearly, lone], IDS):
         assert not rows.any()
     flat = StateMap(3)
-    flat.fit([same, lone])  # allowed: nothing differs anywhere
-    assert not flat.transform([same])[0].any()
+    flat.fit([same, lone], IDS)  # allowed: nothing differs anywhere
+    assert not flat.transform([same], IDS)[0].any()
 
 
 def test_a_row_depends_on_its_item_alone_bit_for_bit() -> None:
     made, states = fitted(7), make_states(23, seed=2)
-    together = made.transform(states)
+    together = made.transform(states, IDS)
     for number, rows in enumerate(together):
-        assert np.array_equal(made.transform([states[number]])[0], rows)
+        assert np.array_equal(made.transform([states[number]], IDS)[0], rows)
 
 
 def test_state_comes_back_bit_for_bit() -> None:
@@ -76,7 +77,7 @@ def test_state_comes_back_bit_for_bit() -> None:
     assert len(made.fingerprint) == 64
     assert again.dim == 5
     states = make_states(9, seed=4)
-    for one, other in zip(made.transform(states), again.transform(states), strict=True):
+    for one, other in zip(made.transform(states, IDS), again.transform(states, IDS), strict=True):
         assert np.array_equal(one, other)
     assert fitted().fingerprint == made.fingerprint
     assert fitted(4).fingerprint != made.fingerprint
@@ -86,7 +87,7 @@ def test_state_comes_back_bit_for_bit() -> None:
 
 def test_a_state_is_restored_whole() -> None:
     whole, again = StateMap(64), StateMap(64)
-    whole.fit(make_states(5))
+    whole.fit(make_states(5), IDS)
     again.restore(whole.state())  # 12 of 12: as many as the states have
     assert again.dim == 12
     assert again.fingerprint == whole.fingerprint
@@ -97,5 +98,5 @@ def test_states_that_are_not_finite_are_refused_by_name() -> None:
     states[2][1, 4] = np.nan
     with pytest.raises(FeatureError, match="states of item 'c' should be finite"):
         made.transform(states, ids=["a", "b", "c"])
-    with pytest.raises(FeatureError, match="states of item number 3 should be finite"):
-        StateMap(2).fit(states)
+    with pytest.raises(FeatureError, match="states of item 'i2' should be finite"):
+        StateMap(2).fit(states, IDS)

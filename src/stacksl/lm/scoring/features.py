@@ -65,12 +65,12 @@ class StateMap:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
-    def fit(self, states: Sequence[NDArray[Any]], ids: Sequence[str] | None = None) -> None:
+    def fit(self, states: Sequence[NDArray[Any]], ids: Sequence[str]) -> None:
         """Fit the directions on unlabeled items.
 
         Args:
             states: an array (K, h) an item, one item at least.
-            ids: the items' names for messages; their numbers from 1 where absent.
+            ids: the items' names for messages.
 
         Raises:
             FeatureError: a state is not finite.
@@ -79,30 +79,21 @@ class StateMap:
         moment, total, rows = np.zeros((size, size)), 0.0, 0
         for start in range(0, len(states), _ITEMS_AT_ONCE):
             numbers = range(start, min(start + _ITEMS_AT_ONCE, len(states)))
-            block = np.concatenate([_centered(states[n], _name(ids, n)) for n in numbers])
+            block = np.concatenate([_centered(states[n], ids[n]) for n in numbers])
             moment += block.T @ block
             total += float(np.einsum("ij,ij->", block, block))
             rows += len(block)
         self._basis = _leading(moment, min(self._wanted_dim, size))
         self._usual = float(np.sqrt(total / rows))
 
-    def transform(
-        self, states: Sequence[NDArray[Any]], ids: Sequence[str] | None = None
-    ) -> list[Rows]:
-        """Features (K, d) in float32 an item, every row of norm 1 or 0.
-
-        Args:
-            states: an array (K, h) an item.
-            ids: the items' names for messages; their numbers from 1 where absent.
+    def transform(self, states: Sequence[NDArray[Any]], ids: Sequence[str]) -> list[Rows]:
+        """Features (K, d) in float32 an item, every row of norm 1 or 0; arguments as of `fit`.
 
         Raises:
             FeatureError: a state is not finite.
         """
         basis = self._fitted()
-        return [
-            self._rows(_centered(item_states, _name(ids, number)) @ basis)
-            for number, item_states in enumerate(states)
-        ]
+        return [self._rows(_centered(states[n], ids[n]) @ basis) for n in range(len(states))]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What `fit` found: the directions (h, d) and the usual norm (1,), in float64."""
@@ -127,8 +118,8 @@ def _centered(states: NDArray[Any], name: str) -> Array:
     values = np.asarray(states, dtype=np.float64)
     if not np.isfinite(values).all():
         raise FeatureError(
-            f"the states of item {name} should be finite and hold NaN or infinity: load the model "
-            "in another dtype, or take weights that were trained to the end"
+            f"the states of item '{name}' should be finite and hold NaN or infinity: load the"
+            " model in another dtype, or take weights that were trained to the end"
         )
     return np.asarray(values - values.mean(axis=0))
 
@@ -140,7 +131,3 @@ def _leading(moment: Array, dim: int) -> Array:
     largest = np.abs(basis).argmax(axis=0)
     signs = np.where(basis[largest, np.arange(dim)] < 0, -1.0, 1.0)
     return np.asarray(basis * signs)
-
-
-def _name(ids: Sequence[str] | None, number: int) -> str:
-    return f"number {number + 1}" if ids is None else f"'{ids[number]}'"

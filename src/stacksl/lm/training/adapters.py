@@ -31,11 +31,6 @@ _BEGUN = (True, False, "gaussian", "eva", "orthogonal")  # others, as PiSSA, cha
 POLICY = "default"  # PEFT's own name for an adapter; a folder loads by itself under this one alone
 
 
-def load_peft() -> Any:
-    """The library peft; see `load_library`."""
-    return load_library("peft", "adapting a language model by LoRA", "lm")
-
-
 # --- which layers -----------------------------------------------------------------------------
 
 
@@ -249,7 +244,8 @@ def _attached(base: Base, settings: LoraSettings, seed: int) -> Any:
     (`Likelihood` sees to it), since PEFT's own cast would keep every input in float32 for the
     backward pass, a third of all activations. The model is changed in place.
     """
-    peft, torch = load_peft(), load_torch()
+    torch = load_torch()
+    peft = load_library("peft", "adapting a language model by LoRA", "lm")
     config = peft.LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
