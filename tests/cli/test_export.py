@@ -75,9 +75,7 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
     assert set(told) == {
         "run", "table", "labels", "left_out", "model", "task", "command",
     }  # fmt: skip
-    assert told["task"]["names"] == [
-        f"stacksl_{tmp_path.name}_items", f"stacksl_{tmp_path.name}_items_token_mean",
-    ]  # fmt: skip
+    assert told["task"]["name"] == f"stacksl_{tmp_path.name}_items"
     assert told["task"]["items"] == 2
     assert "left out of the task for want of an answer: 1 of 3 items" in said.err
     words = shlex.split(told["command"])

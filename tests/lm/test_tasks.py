@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ CHAT = (
     "{% for message in messages %}<u>{{ message['content'] }}</u>{% endfor %}"
     "{% if add_generation_prompt %}<a>{% endif %}"
 )
-LM_EVAL = {
-    "sum": "acc",
-    "char_mean": "acc_norm",
-    "pmi": "acc_mutual_info",
-    "token_mean": "acc_token_mean",
-}
 ASKED = [
     ("Once upon a time there was a", ["girl", "little dog named Tim", "big red car", "the"]),
     ("The cat sat on the ", ["mat", "roof of the house", "moon"]),  # space at the end
@@ -43,7 +36,11 @@ ANSWERS = {item.id: n % len(item.candidates) for n, item in enumerate(ITEMS)}
 
 
 def written(tmp_path: Path, tokenizer: Any, form: PromptFormat | None = None, **more: Any) -> Task:
-    made: dict[str, Any] = {"items": ITEMS, "answers": ANSWERS} | more
+    made: dict[str, Any] = {
+        "items": ITEMS,
+        "answers": ANSWERS,
+        "normalization": "token_mean",
+    } | more
     return write_task(
         tmp_path / "task", "toy set.v1", form=form or PromptFormat(), tokenizer=tokenizer, **made
     )
@@ -56,15 +53,15 @@ def rows_of(task: Task) -> list[dict[str, Any]]:
 
 def test_the_files_of_a_task(tmp_path: Path, tokenizer: Any) -> None:
     task = written(tmp_path, tokenizer)
-    assert task.names == ("stacksl_toy_set_v1", "stacksl_toy_set_v1_token_mean")
+    assert task.name == "stacksl_toy_set_v1"
     files = {path.name for path in task.folder.iterdir()}
-    assert files == {"metrics.py", "items.jsonl", *(f"{name}.yaml" for name in task.names)}
+    assert files == {"metrics.py", "items.jsonl", "stacksl_toy_set_v1.yaml"}
     rows = rows_of(task)
     assert [row["id"] for row in rows] == [item.id for item in ITEMS]
     assert rows[1]["prompt"] == "The cat sat on the \nAnswer:"
     assert rows[4]["choices"] == ["12", "{braces}", "{% raw %}"]
     assert [row["answer"] for row in rows] == list(ANSWERS.values())
-    assert 'target_delimiter: " "' in (task.folder / f"{task.names[0]}.yaml").read_text()
+    assert 'target_delimiter: " "' in (task.folder / f"{task.name}.yaml").read_text()
     everything = "".join(path.read_text(encoding="utf-8") for path in task.folder.iterdir())
     assert str(tmp_path) not in everything, "the folder may be moved"
 
@@ -73,7 +70,7 @@ def test_tokens_are_those_of_the_option_with_its_delimiter(tmp_path: Path, token
     task = written(tmp_path, tokenizer, PromptFormat("{prompt}\n"))
     prompt, choice = rows_of(task)[0]["prompt"].rstrip(), rows_of(task)[0]["choices"][1]
     whole = tokenizer(f"{prompt}\n {choice}")["input_ids"]  # the line end goes to the option
-    assert rows_of(task)[0]["tokens"][1] == len(whole) - len(tokenizer(prompt)["input_ids"])
+    assert rows_of(task)[0]["divisors"][1] == len(whole) - len(tokenizer(prompt)["input_ids"])
 
 
 def test_the_letters_are_what_is_asked_in_that_protocol(tmp_path: Path, tokenizer: Any) -> None:
@@ -82,16 +79,20 @@ def test_the_letters_are_what_is_asked_in_that_protocol(tmp_path: Path, tokenize
     assert "C. 東京\n" in rows_of(task)[3]["prompt"]
 
 
-def test_the_shipped_function_divides_by_tokens() -> None:
+def test_the_shipped_functions_take_the_first_of_equal_scores_and_the_premise_off() -> None:
     space: dict[str, Any] = {}
     exec(METRICS, space)
-    results = [(-3.0, False), (-4.0, False), (-4.0, True)]
-    assert space["token_mean"]({"tokens": [1, 2, 2], "answer": 1}, results) == {
-        "acc_token_mean": 1.0  # of two equal ones the first, as ours
-    }
-    assert space["token_mean"]({"tokens": [1, 2, 2], "answer": 0}, results) == {
-        "acc_token_mean": 0.0
-    }
+
+    def right(answer: int, premise: list[float]) -> float:
+        doc = {"id": "q", "premise": False, "divisors": [1, 2, 2], "answer": answer}
+        rows = [space["score"](doc, [(total, False) for total in (-3.0, -4.0, -4.0)])]
+        if premise:
+            lone = {**doc, "premise": True, "divisors": [1, 1, 1]}
+            rows.append(space["score"](lone, [(total, False) for total in premise]))
+        return float(space["accuracy"]([row["accuracy"] for row in rows]))
+
+    assert [right(answer, []) for answer in range(3)] == [0.0, 1.0, 0.0]
+    assert [right(answer, [-9.0, -1.0, -1.0]) for answer in range(3)] == [1.0, 0.0, 0.0]
 
 
 def test_items_without_an_answer_are_counted_and_left_out(tmp_path: Path, tokenizer: Any) -> None:
@@ -116,11 +117,11 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, tokenizer:
 def test_the_command_survives_a_shell_and_odd_paths(tmp_path: Path, tokenizer: Any) -> None:
     task = written(tmp_path, tokenizer)
     plain = shlex.split(
-        command({"pretrained": "a/b-c", "add_bos_token": False}, task.names, task.folder)
+        command({"pretrained": "a/b-c", "add_bos_token": False}, task.name, task.folder)
     )
     assert plain[4] == "pretrained=a/b-c,add_bos_token=False"
     odd = {"pretrained": "my models/a,b", "dtype": "float32"}
-    assert json.loads(shlex.split(command(odd, task.names, task.folder))[4]) == odd
+    assert json.loads(shlex.split(command(odd, task.name, task.folder))[4]) == odd
     assert plain[-2:] == ["--include_path", str(task.folder)]
 
 
@@ -129,8 +130,7 @@ def scores_of(model: Any, tokenizer: Any, form: PromptFormat) -> dict[str, list[
     import torch
 
     rows = Tokenizing(tokenizer).items([form.render(item) for item in ITEMS])
-    bare = replace(form, pmi_context="empty")  # what lm-eval divides by
-    lone = Tokenizing(tokenizer).items([bare.render_alone(item) for item in ITEMS])
+    lone = Tokenizing(tokenizer).items([form.render_alone(item) for item in ITEMS])
     with torch.no_grad():
         sums, alone = (Likelihood(model).sums(each) for each in (rows, lone))
     return {
@@ -139,35 +139,23 @@ def scores_of(model: Any, tokenizer: Any, form: PromptFormat) -> dict[str, list[
     }
 
 
-def own_choices(model: Any, tokenizer: Any, form: PromptFormat) -> list[int]:
-    """What pmi behind the run's own premise chooses."""
-    import torch
-
-    rows = Tokenizing(tokenizer).items([form.render(item) for item in ITEMS])
-    lone = Tokenizing(tokenizer).items([form.render_alone(item) for item in ITEMS])
-    with torch.no_grad():
-        sums, alone = (Likelihood(model).sums(each) for each in (rows, lone))
-    return [int(np.argmax(row)) for row in normalized(sums, rows, "pmi", alone=alone)]
-
-
-def harness(task: Task, arguments: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """lm-eval's samples by task."""
+def harness(task: Task, arguments: dict[str, Any]) -> tuple[float, list[Any]]:
+    """What lm-eval prints, and its samples."""
     lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed")
     from lm_eval.tasks import TaskManager
 
     told = lm_eval.simple_evaluate(
         model="hf",
         model_args={"dtype": "float32", **arguments},
-        tasks=list(task.names),
+        tasks=[task.name],
         task_manager=TaskManager(include_path=str(task.folder), include_defaults=False),
         device="cpu",
         batch_size=4,
         log_samples=True,
         bootstrap_iters=0,
     )
-    return {
-        name: sorted(rows, key=lambda row: row["doc_id"]) for name, rows in told["samples"].items()
-    }
+    samples = sorted(told["samples"][task.name], key=lambda row: row["doc_id"])
+    return told["results"][task.name]["accuracy,none"], samples
 
 
 @pytest.fixture(
@@ -230,39 +218,23 @@ def test_lm_eval_chooses_what_we_choose_item_by_item(
 ) -> None:
     pytest.importorskip("lm_eval", reason="lm-eval is not installed")
     model, own, form, arguments = case
-    task = written(tmp_path, own, form, normalization="pmi")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    moved = Task(elsewhere / "moved", task.names, task.items, task.unanswered, task.cuts)
-    task.folder.rename(moved.folder)
-    monkeypatch.chdir(elsewhere)
-
     ours = scores_of(model, own, form)
-    samples = harness(moved, arguments)
-    first, second = (samples[name] for name in task.names[:2])
-    if form.pmi_context == "last_line":
-        expected = own_choices(model, own, form)
-        found = [sample["acc_pmi"] for sample in samples[task.names[2]]]
-        space: dict[str, Any] = {}
-        exec(METRICS, space)
-        right = [choice == ANSWERS[item.id] for choice, item in zip(expected, ITEMS, strict=True)]
-        assert space["pmi_accuracy"](found) == np.mean(right)
-        assert 0 < np.mean(right) < 1
-        assert expected != [int(np.argmax(ours)) for ours in scores_of(model, own, form)["pmi"]]
-    for n, item in enumerate(ITEMS):
-        gold, size = ANSWERS[item.id], len(item.candidates)
-        sums, alone = np.split(_sums(first[n]), 2)
-        assert len(sums) == size
-        theirs = {"sum": sums, "pmi": sums - alone}
-        theirs["char_mean"] = sums / [len(choice) for choice in first[n]["doc"]["choices"]]
-        theirs["token_mean"] = _sums(second[n]) / second[n]["doc"]["tokens"]
-        for kind, scores in theirs.items():
-            np.testing.assert_allclose(ours[kind][n], scores, atol=1e-4, err_msg=f"{kind} {n}")
-            choice = int(np.argmax(ours[kind][n]))
-            assert choice == int(np.argmax(scores)), (kind, item.id)
-            sample = second[n] if kind == "token_mean" else first[n]
-            assert sample[LM_EVAL[kind]] == float(choice == gold), (kind, item.id)
+    for kind in NORMALIZATIONS:
+        task = written(tmp_path, own, form, normalization=kind)
+        elsewhere = tmp_path / kind
+        elsewhere.mkdir()
+        moved = Task(elsewhere / "moved", task.name, task.items, task.unanswered, task.cuts)
+        task.folder.rename(moved.folder)
+        monkeypatch.chdir(elsewhere)
 
-
-def _sums(sample: dict[str, Any]) -> np.ndarray:
-    return np.array([float(response[0]) for response in sample["filtered_resps"]])
+        printed, samples = harness(moved, arguments)
+        chosen = [int(np.argmax(scores)) for scores in ours[kind]]
+        right = [choice == ANSWERS[item.id] for choice, item in zip(chosen, ITEMS, strict=True)]
+        assert printed == np.mean(right), kind
+        rows = [sample["accuracy"] for sample in samples]
+        alone = {name: np.array(scores) for name, premise, scores, _ in rows if premise}
+        assert len(alone) == (len(ITEMS) if kind == "pmi" else 0)
+        for n, (name, _, scores, _) in enumerate(row for row in rows if not row[1]):
+            theirs = np.array(scores) - alone.get(name, 0.0)
+            np.testing.assert_allclose(ours[kind][n], theirs, atol=1e-4, err_msg=f"{kind} {n}")
+            assert chosen[n] == int(np.argmax(theirs)), (kind, name)

@@ -136,13 +136,13 @@ def _task(
         dataset.answers,
         about.form(tokenizer),
         tokenizer,
-        about.limits,
         about.normalization,
+        about.limits,
     )
     warn([*dataset.warnings, *_left_out(written, len(dataset.rejected))])
     arguments = model_arguments(about, opened.folder.model.absolute())
-    facts = {"folder": written.folder, "names": written.names, "items": written.items}
-    return {"task": facts, "command": command(arguments, written.names, written.folder)}
+    facts = {"folder": written.folder, "name": written.name, "items": written.items}
+    return {"task": facts, "command": command(arguments, written.name, written.folder)}
 
 
 def _left_out(task: Task, rejected: int) -> list[str]:
@@ -180,7 +180,7 @@ def _summary(result: dict[str, Any], status: dict[str, Any] | None) -> str:
         ("Left out", sealed if result["left_out"] else None),
         ("Model", result["model"]),
         ("Task", task.get("folder")),
-        ("Names", ", ".join(task["names"]) if task else None),
+        ("Name", task.get("name")),
         ("Items", count(task["items"]) if task else None),
         ("Score with", result["command"]),
     ]

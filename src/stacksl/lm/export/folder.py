@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,24 +127,24 @@ def write_model(
         RunError: if the folder cannot be written.
     """
     adapter.save(folder)
-    tasks: tuple[str, ...] = ()
+    task = ""
     if test is not None:
         tokenizer = adapter.base.tokenizer
-        tasks = write_task(
+        task = write_task(
             folder / "lm_eval",
             test.name,
             test.items,
             test.answers,
             about.form(tokenizer),
             tokenizer,
-            normalization=about.normalization,
-        ).names
+            about.normalization,
+        ).name
     try:
         path = folder / "adapter_config.json"  # PEFT finds the base by it
         config = json.loads(path.read_text(encoding="utf-8"))
         config |= {"base_model_name_or_path": about.source, "revision": about.revision}
         replace_file(path, (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
-        replace_file(folder / "README.md", card_text(about, facts, tasks).encode())
+        replace_file(folder / "README.md", card_text(about, facts, task).encode())
         table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
         described = formats.to_json({**table, FILES: _digests(folder)})
         replace_file(folder / ABOUT, described.encode())
@@ -220,11 +220,11 @@ def model_arguments(about: Provenance, folder: Path | str) -> dict[str, str | bo
     return arguments
 
 
-def card_text(about: Provenance, facts: Facts | None, tasks: Sequence[str] = ()) -> str:
+def card_text(about: Provenance, facts: Facts | None, task: str = "") -> str:
     """The card, in Markdown with front matter; equal for equal arguments.
 
     Args:
-        tasks: the names of lm-eval's tasks in the folder `lm_eval` next to the card.
+        task: the name of lm-eval's task in the folder `lm_eval` next to the card.
     """
     scoring: dict[str, Any] = {**scoring_rows(copied(Scoring, about)), "Computed in": about.dtype}
     if about.classes is not None:
@@ -233,8 +233,6 @@ def card_text(about: Provenance, facts: Facts | None, tasks: Sequence[str] = ())
     if facts is not None and facts.language is not None:
         training = {"Refits": len(facts.language.refits)}
         training |= {row.name: row.value for row in facts.language.training}
-    pmi = "acc_mutual_info" if about.pmi_context == "empty" else "acc_pmi"
-    metrics = {"sum": "acc", "char_mean": "acc_norm", "token_mean": "acc_token_mean", "pmi": pmi}
     markdown = (
         environment()
         .get_template("adapter.md.j2")
@@ -244,8 +242,7 @@ def card_text(about: Provenance, facts: Facts | None, tasks: Sequence[str] = ())
             dtype=unquantized(about.dtype),
             local=Path(about.source).is_absolute(),
             scoring=scoring,
-            command=command(model_arguments(about, "."), tasks, "lm_eval") if tasks else "",
-            metric=metrics[about.normalization],
+            command=command(model_arguments(about, "."), task, "lm_eval") if task else "",
             training=training,
             cell=_cell,
             code=lambda text: f"`{' '.join(text.split()).replace('`', '')}`",
