@@ -237,26 +237,18 @@ def understood(cell: str, options: tuple[str, ...], first: int | None = None) ->
     Args:
         cell: as it was returned.
         options: as they are now.
-        first: how many of them its first file had, where more were added since. What it meant
-            then and what it would mean now must be one thing, if it means something in both.
+        first: how many of them its first file had, where more were added since: the answer means
+            what it meant there, if it meant anything.
 
     Raises:
         Misread: it is none of what is understood, or could be two things.
     """
-    if first is None or first == len(options):
-        return _meaning(cell, options)
-    meanings: dict[Meaning, None] = {}
-    why = ""
-    for known in (options[:first], options):
-        try:
-            meanings[_meaning(cell, known)] = None
-        except Misread as fault:
-            why = str(fault)
-    if len(meanings) > 1:
-        why = "the answer means another option since options were added: write the option's text"
-    if len(meanings) != 1:
-        raise Misread(why)
-    return next(iter(meanings))
+    try:
+        return _meaning(cell, options[:first])
+    except Misread:
+        if first in (None, len(options)):
+            raise
+    return _meaning(cell, options)
 
 
 def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
