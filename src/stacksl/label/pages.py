@@ -20,7 +20,7 @@ from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
 from stacksl.models.adapted import is_adapted
 from stacksl.models.linear import Model
-from stacksl.report.wording import money
+from stacksl.report.wording import duration, money
 from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -99,21 +99,9 @@ def page_values(site: Site, name: str) -> dict[str, Any]:
         "view": view,
         "paused": player.paused,
         "state": doing.get(view.state, "has stopped"),
-        "hours": hours(view.hours),
+        "hours": "" if view.hours is None else duration(3600 * view.hours),
         "path": str(player.folder.path),
     }
-
-
-def hours(time: float | None) -> str:
-    """A time in words, or nothing.
-
-    >>> hours(0.4), hours(3.2), hours(None)
-    ('24 min', '3 h 12 min', '')
-    """
-    if time is None:
-        return ""
-    full, minutes = divmod(max(1, round(60 * time)), 60)
-    return f"{full} h {minutes} min" if full else f"{minutes} min"
 
 
 def rows(questions: tuple[SheetRow, ...], classes: Classes | None) -> list[dict[str, Any]]:
