@@ -391,7 +391,7 @@ def test_weights_are_hashed_again_only_where_their_stamp_differs(folder: Path, m
     def found() -> Weights:
         return open_base(str(folder), known=known).weights
 
-    assert found() is known, "the same size, time and header: nothing is read"
+    assert found() is known, "the same size and time: nothing is read"
     file = folder / "model.safetensors"
     content, times = file.read_bytes(), file.stat()
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns + 10**9))
@@ -418,7 +418,7 @@ def test_another_tokenizer_is_another_model(folder: Path, name: str) -> None:
     assert other.fingerprint != first.fingerprint
 
 
-def test_weights_without_a_header_have_a_stamp(folder: Path) -> None:
+def test_other_files_of_weights_have_a_stamp(folder: Path) -> None:
     from stacksl.lm.loading import weight_files
 
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")

@@ -34,9 +34,7 @@ from stacksl.lm.reading import (
 from stacksl.lm.scoring.paths import load_torch
 
 _UNSAID = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
-_LENGTH = 8  # bytes at the start of a safetensors file: how long its header is
 _TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-_LONGEST = 100 << 20  # bytes of a header, at most, by the format
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", *QUANTIZED)
 """What weights may be in; `auto` is bfloat16 on a GPU that has it, else float32."""
@@ -49,8 +47,8 @@ class Weights:
     Attributes:
         fingerprint: hex BLAKE2b of the configuration and of every byte of the files of weights and
             tokenizer.
-        stamp: hex BLAKE2b of the configuration and of each file's name, size, time of its last
-            change and safetensors header.
+        stamp: hex BLAKE2b of the configuration and of each file's name, size and time of its last
+            change.
     """
 
     fingerprint: str
@@ -154,7 +152,6 @@ def identify(folder: Path, config: Any, known: Weights | None = None) -> Weights
     for path in files:
         about = path.stat()
         stamp.update(f"\n{path.name} {about.st_size} {about.st_mtime_ns}\n".encode())
-        stamp.update(_header(path))
     if known is not None and known.stamp == stamp.hexdigest():
         return known
     for path in files:
@@ -163,14 +160,6 @@ def identify(folder: Path, config: Any, known: Weights | None = None) -> Weights
             while chunk := file.read(1 << 22):
                 digest.update(chunk)
     return Weights(digest.hexdigest(), stamp.hexdigest())
-
-
-def _header(path: Path) -> bytes:
-    """The names, types and shapes at the start of a safetensors file; nothing of another file."""
-    if path.suffix != ".safetensors":
-        return b""
-    with path.open("rb") as file:
-        return file.read(min(int.from_bytes(file.read(_LENGTH), "little"), _LONGEST))
 
 
 def open_base(
