@@ -56,7 +56,7 @@ def test_a_size_reads_no_weights(
 ) -> None:
     monkeypatch.setattr(loading, "read_weights", lambda *given: pytest.fail("weights were read"))
     found = dry(stacksl, data, "--model", stories)
-    assert (found["items"], found["labels"], found["parameters"]) == (ITEMS, 10, 260_032)
+    assert (found["labels"], found["parameters"]) == (10, 260_032)
     assert found["training"]["total"] > found["training"]["weights"] == 4 * 260_032
     file = (stories / "model.safetensors").stat().st_size  # which begins with a table of names
     assert found["disk"]["weights"] == pytest.approx(file, rel=0.01)
@@ -71,8 +71,8 @@ def test_settings_reach_the_size(stacksl, stories: Path, data: Path) -> None:
     again = dry(stacksl, data, "--model", stories, "--set", "lm.gradient_checkpointing=true")
     more = ("--set", "lm.lora_rank=4", "--dtype", "bfloat16", "--set", "lm.batch_tokens=64")
     other = dry(stacksl, data, "--model", stories, *more)
-    assert again["checkpointing"] is True
     assert again["training"]["activations"] < plain["training"]["activations"]
     assert other["moving"] * 4 == plain["moving"]
-    assert (other["dtype"], other["batch_tokens"]) == ("bfloat16", 64)
+    assert other["dtype"] == "bfloat16"
+    assert other["training"]["activations"] < plain["training"]["activations"]
     assert other["training"]["weights"] == 2 * other["parameters"]

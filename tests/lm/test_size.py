@@ -158,12 +158,10 @@ def size(folder: str) -> Size:
 
 def test_disk_is_that_of_the_tensors(size: Size) -> None:
     options = sum(len(item.candidates) for item in questions(8)[0])
-    assert size.disk.weights == 4 * size.parameters
-    assert size.disk.adapters == 3 * 4 * size.moving  # two refits and the final model
-    assert size.disk.features == 2 * options * (16 * 4 + 8)  # two epochs, all directions
-    assert size.disk.run == size.disk.adapters + size.disk.features
-    assert (size.items, size.labels, size.batch_tokens) == (8, 10, 1024)
-    assert size.tokens <= 8 * size.longest
+    adapters = 3 * 4 * size.moving  # two refits and the final model
+    features = 2 * options * (16 * 4 + 8)  # two epochs, all directions
+    assert size.disk == {"weights": 4 * size.parameters, "run": adapters + features}
+    assert size.labels == 10
 
 
 def test_a_premise_is_as_long_as_its_text(folder: str, size: Size) -> None:

@@ -124,7 +124,6 @@ def size_of(spec: RunSpec) -> dict[str, Any] | None:
         **asdict(size),
         "scoring": {**asdict(size.scoring), "total": size.scoring.total},
         "training": {**asdict(size.training), "total": size.training.total},
-        "disk": {**asdict(size.disk), "run": size.disk.run},
         "refits": len(due),
         "memory": size.memory,
         "free": free,

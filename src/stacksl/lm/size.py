@@ -66,26 +66,6 @@ class Memory:
         return replace(self, activations=self.activations + layer)
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """Bytes of files.
-
-    Attributes:
-        weights: of the base model, in the dtype that its configuration names.
-        features: of every epoch; none begins after the last refit.
-        adapters: one a refit, and the final model.
-    """
-
-    weights: int
-    features: int
-    adapters: int
-
-    @property
-    def run(self) -> int:
-        """What the run's own folder takes."""
-        return self.features + self.adapters
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
     """What a run needs.
@@ -94,7 +74,9 @@ class Size:
         moving: numbers that are trained.
         labels: to train on in the last refit.
         tokens: of one pass over the items.
-        longest: tokens of the longest row.
+        disk: bytes of the base's `weights`, in the dtype that its configuration names, and of what
+            the `run`'s own folder takes: features of every epoch (none begins after the last
+            refit), and an adapter of each refit and of the final model.
     """
 
     parameters: int
@@ -102,14 +84,10 @@ class Size:
     path: str
     scoring: Memory
     training: Memory
-    items: int
     labels: int
     tokens: int
-    longest: int
     dtype: str
-    batch_tokens: int
-    checkpointing: bool
-    disk: Disk
+    disk: dict[str, int]
 
     @property
     def memory(self) -> int:
@@ -155,25 +133,18 @@ def estimate(
     stored = getattr(config, "dtype", None) or torch.float32
     stored = getattr(torch, stored) if isinstance(stored, str) else stored
     an_option = _FLOAT * max(1, min(choices.state_dim, config.get_text_config().hidden_size)) + 8
-    options = sum(len(row.options) for row in rows)
+    features = len(due) * sum(len(row.options) for row in rows) * an_option
+    adapters = (1 + len(due)) * _FLOAT * moving
     return Size(
         parameters=parameters,
         moving=moving,
         path=path,
         scoring=scoring,
         training=training,
-        items=len(rows),
         labels=due[-1],
         tokens=sum(map(row_tokens, rows)),
-        longest=max(map(row_tokens, rows)),
         dtype=choices.dtype,
-        batch_tokens=choices.batch_tokens,
-        checkpointing=choices.training.gradient_checkpointing,
-        disk=Disk(
-            weights=parameters * stored.itemsize,
-            features=len(due) * options * an_option,
-            adapters=(1 + len(due)) * _FLOAT * moving,
-        ),
+        disk={"weights": parameters * stored.itemsize, "run": features + adapters},
     )
 
 
@@ -312,7 +283,7 @@ def expect_fit(
         return
     sentence = (
         f"this run needs about {_gigabytes(size.memory)} of memory, more than 90% of the"
-        f" {_gigabytes(free)} that are free: {_advice(size, SHARE * free)}"
+        f" {_gigabytes(free)} that are free: {_advice(size, choices, SHARE * free)}"
     )
     if base.device == "cpu":
         raise SettingsError(sentence)
@@ -339,17 +310,17 @@ def free_bytes(device: str = "cpu") -> int:
         return free
 
 
-def _advice(size: Size, room: float) -> str:
+def _advice(size: Size, choices: ModelChoices, room: float) -> str:
     fixed = replace(size.training, activations=0, logits=0).total
     if fixed > room:
         what = f"the weights and what moves take {_gigabytes(fixed)} by themselves"
         half = "dtype bfloat16 or " if size.dtype == "float32" else ""
         return f"{what}, so take {half}a smaller model"
-    smaller = max(_NARROWED, size.batch_tokens // 4)
+    smaller = max(_NARROWED, choices.batch_tokens // 4)
     ways = []
-    if smaller < size.batch_tokens:
-        ways.append(f"lower lm.batch_tokens from {size.batch_tokens} to {smaller}")
-    if not size.checkpointing:
+    if smaller < choices.batch_tokens:
+        ways.append(f"lower lm.batch_tokens from {choices.batch_tokens} to {smaller}")
+    if not choices.training.gradient_checkpointing:
         ways.append("turn lm.gradient_checkpointing on")
     return " and ".join(ways or ["set lm.max_len_prompt, or take a smaller model"])
 
