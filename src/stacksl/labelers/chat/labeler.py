@@ -307,7 +307,7 @@ class ChatLabeler:
             self._stop("an answer cost more than was reserved for it; `resume` continues")
         options = [request.candidates[place] for place in received.order]
         reply = completion(received.answer)
-        place = position_of(reply, options, received.way)
+        place = position_of(reply, options)
         cut = place is None and is_cut(reply)
         if cut and limit is None and self._leave_room(request):
             return None

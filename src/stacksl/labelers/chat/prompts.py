@@ -75,14 +75,12 @@ def template_of(text: str, shots: int = 0) -> str:
     return text
 
 
-def ways(candidates: Sequence[str]) -> tuple[Way, ...]:
-    """How a server can be asked, the best way first: a schema of the answer, else free text."""
-    return ("schema", "letter" if by_letter("schema", len(candidates)) else "text")
+def ways(count: int) -> tuple[Way, Way]:
+    """How a server can be asked about so many options, the best way first: a schema, free text.
 
-
-def by_letter(way: Way, count: int) -> bool:
-    """Whether so many candidates are shown with letters: as far as there are letters."""
-    return way == "letter" or (way == "schema" and count <= len(LETTERS))
+    Options have letters as far as there are letters.
+    """
+    return ("schema", "letter" if count <= len(LETTERS) else "text")
 
 
 def order_of(seed: int, prompt: str, candidates: Sequence[str]) -> tuple[int, ...]:
@@ -108,7 +106,7 @@ def body_of(
 
     The answer may have `limit` tokens, or what the options need.
     """
-    letters = by_letter(way, len(options))
+    letters = len(options) <= len(LETTERS)
     marks = [f"{letter}. " for letter in LETTERS] if letters else ["- "] * len(options)
     lines = [f"{mark}{text}" for mark, text in zip(marks, options, strict=False)]
     line_of = {text: line for text, line in zip(options, lines, strict=False) if letters}
@@ -211,10 +209,10 @@ def tokens_of(reply: Mapping[str, Any]) -> tuple[int, int] | None:
     return read, written
 
 
-def position_of(reply: Mapping[str, Any], options: Sequence[str], way: Way) -> int | None:
+def position_of(reply: Mapping[str, Any], options: Sequence[str]) -> int | None:
     """The place among `options` that a completion names; None where it names none, or refuses."""
     cut = reply["choices"][0].get("finish_reason") == "length"
-    return place_in(text_of(reply), options, letters=by_letter(way, len(options)), cut=cut)
+    return place_in(text_of(reply), options, letters=len(options) <= len(LETTERS), cut=cut)
 
 
 OVERHEAD = 100  # tokens that a server may add to a request
@@ -253,7 +251,7 @@ class Questions:
         order, by_way = order_of(self.seed, prompt, candidates), {}
         names = tuple(shot.item for shot in shots)
         options = [candidates[place] for place in order]
-        for way in ways(candidates):
+        for way in ways(len(candidates)):
             body = body_of(self.model, self.template, prompt, options, way, shots, self.limit)
             by_way[way] = Question(way, order, names, body)
         return by_way
@@ -266,6 +264,6 @@ class Questions:
         """The most that one call about an item costs, whichever way it is asked."""
         bodies = (
             body_of(self.model, self.template, prompt, candidates, way, shots, self.limit)
-            for way in ways(candidates)
+            for way in ways(len(candidates))
         )
         return max(map(self.most, bodies))
