@@ -46,9 +46,9 @@ def judged_stacked(
     from stacksl.lm.training import refit
 
     model = model_of({}, seed)
-    scores = model.scores([task.items[row] for row in rows])
-    sums = np.array(scores["sum"])
-    a, b, _ = weighed(sums, sums - np.array(scores["pmi"]), task.gold[rows])
+    asked = [task.items[row] for row in rows]
+    sums, gains = np.array(model.scores(asked, "sum")), np.array(model.scores(asked, "pmi"))
+    a, b, _ = weighed(sums, sums - gains, task.gold[rows])
     plain = refit.normalized
 
     def of_weights(sums: Any, items: Any, kind: Any, *, alone: Any, temperature: float) -> Any:
@@ -58,8 +58,7 @@ def judged_stacked(
     own = [replace(each, reference=()) for each in lessons]
     with patch.object(refit, "normalized", of_weights):
         model.refit(own, len(rows), None)
-    scores = model.scores(task.judged)
-    sums = np.array(scores["sum"])
-    found = sums - b / a * (sums - np.array(scores["pmi"]))
+    sums = np.array(model.scores(task.judged, "sum"))
+    found = sums - b / a * (sums - np.array(model.scores(task.judged, "pmi")))
     chosen = {"weights": [round(a, 4), round(b, 4)]}
     return found.argmax(axis=1) == task.judged_gold, chosen

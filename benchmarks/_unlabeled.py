@@ -30,7 +30,7 @@ def losses_of_weights(
     for weight in WEIGHTS:
         settings, own = (weighted(more, weight), lessons_taught) if weight else (more, most)
         _, model = refitted(own, len(most), settings, seed, temperature)
-        scores = model.scores([each.item for each in held])["pmi"]
+        scores = model.scores([each.item for each in held], "pmi")
         losses[weight] = calibrated_loss(scores, [each.label for each in held])
     return losses
 
@@ -57,7 +57,7 @@ def taught(
     rest = [item for item in task.items if item.id not in known]
     drawn = generator(seed, "self-training").permutation(len(rest))[: 2 * count]
     items = [each.item for each in lessons] + [rest[n] for n in drawn]
-    scores, labels = teacher.scores(items)["pmi"], [each.label for each in lessons]
+    scores, labels = teacher.scores(items, "pmi"), [each.label for each in lessons]
     own = fitted_temperature(scores[:count:5], labels[::5], temperature)
     return [
         Lesson(item, label, tuple(range(len(each))), tuple((each / own).tolist()))
@@ -79,7 +79,7 @@ def pretrained(task: Task, rate: float, seed: int) -> tuple[Task, TemporaryDirec
     base.tokenizer.save_pretrained(folder.name)
     read_on(base.model, base.tokenizer, [item.prompt for item in task.items], rate, seed)
     base.model.save_pretrained(folder.name)
-    pool = model_of({"model": folder.name}, 0).scores(task.items)["pmi"]
+    pool = model_of({"model": folder.name}, 0).scores(task.items, "pmi")
     return replace(task, pool=pool), folder
 
 

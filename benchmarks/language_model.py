@@ -63,7 +63,7 @@ def task_of(pilot: int, kept: Path | None) -> Task:
         scores = [list(np.load(kept)[name]) for name in ("pool", "test")]
     else:
         model = model_of({}, 0)
-        scores = [model.scores(each.items)["pmi"] for each in (data, test)]
+        scores = [model.scores(each.items, "pmi") for each in (data, test)]
         if kept is not None:
             np.savez(kept, pool=np.array(scores[0]), test=np.array(scores[1]))
     gold = np.array([data.answers[item.id] for item in data.items])
@@ -104,7 +104,7 @@ def measure(cell: Row, task: Task) -> Row:
         lessons = taught(task, lessons, more, seed, temperature, known)
         more = weighted(more, weight)
     trained, model = refitted(lessons, count, more, seed, temperature, average)
-    predicted = [int(np.argmax(each)) for each in model.scores(task.judged)["pmi"]]
+    predicted = [int(np.argmax(each)) for each in model.scores(task.judged, "pmi")]
     right = np.array(predicted) == task.judged_gold
     chosen |= {"temperature": round(temperature, 3), "loss": trained.loss}
     return {**cell, "labels": count, **of(right), **chosen, **since(begin)}

@@ -80,12 +80,12 @@ def measure() -> Row:
     from stacksl_lab.sample.questions import questions
 
     items, model = list(questions()[0].items), model_of({}, 0)
-    own, n, rows = np.array(model.scores(items)["pmi"]), len(items), list[Row]()
+    own, n, rows = np.array(model.scores(items, "pmi")), len(items), list[Row]()
     count = int(SHARE * n)
     leads = by_margin(own, n)
     for copy, change in COPIES.items():
         again = [replace(i, id=f"{i.id}x", prompt=change(i.prompt)) for i in items]
-        scores = np.array(model.scores(again)["pmi"])
+        scores = np.array(model.scores(again, "pmi"))
         doubled = {("close", 0): leads[:count], ("all", 0): np.arange(n)}
         for seed in range(SEEDS):
             doubled["random", seed] = generator(seed, "doubled").permutation(n)[:count]

@@ -52,9 +52,10 @@ def scores_of(items: Any) -> Scores:
     """The base model's scores of questions in every way."""
     ways: Scores = {}
     for premise in PREMISES:
-        found = model_of({"pmi_context": premise}, 0).scores(items)
-        ways |= {kind: np.array(found[kind]) for kind in ("token_mean", "sum", "char_mean")}
-        ways[f"pmi, {premise}"] = np.array(found["pmi"])
+        model = model_of({"pmi_context": premise}, 0)
+        ways[f"pmi, {premise}"] = np.array(model.scores(items, "pmi"))
+    for kind in ("token_mean", "sum", "char_mean"):
+        ways[kind] = np.array(model.scores(items, kind))
     return ways
 
 
@@ -93,7 +94,7 @@ def train(cell: dict[str, Any], ways: Scores) -> dict[str, Any]:
     kind, _, premise = way.partition(", ")
     more = {"normalization": kind, "pmi_context": premise or "template"}
     _, model = refitted(lessons, count, more, cell["seed"], temperature)
-    predicted = np.array([int(np.argmax(each)) for each in model.scores(judged)[kind]])
+    predicted = np.array([int(np.argmax(each)) for each in model.scores(judged, kind)])
     right = predicted == [known[item.id] for item in judged]
     return {
         **cell,

@@ -43,7 +43,7 @@ def bought(task: Task, gate: str, count: int, seed: int) -> NDArray[np.int64]:
         lessons, scale = lessons_of(task, first)
         _, model = refitted(lessons, len(first), {}, seed, scale)
         rest = np.setdiff1d(np.arange(len(policy)), first)
-        anew = model.scores([task.items[row] for row in rest])["pmi"]
+        anew = model.scores([task.items[row] for row in rest], "pmi")
         policy = np.array([softmax(each / scale) for each in anew])
         return np.concatenate([first, rest[margin(policy)]])[:count]
     if gate == "committee":
@@ -81,7 +81,7 @@ def voices_of(task: Task, first: Rows, near: Rows, seed: int) -> list[Array]:
     voices = []
     for member in (1, 2, 3):
         _, model = refitted(lessons, len(first), {}, seed + 10_000 * member, scale)
-        scores = model.scores([task.items[row] for row in near])["pmi"]
+        scores = model.scores([task.items[row] for row in near], "pmi")
         voices.append(np.array([softmax(each / scale) for each in scores]))
     return voices
 

@@ -49,7 +49,7 @@ def right(model: LanguageModel, data: Dataset, count: int) -> np.ndarray:
 
 def bought(model: LanguageModel, data: Dataset, count: int) -> list[Lesson]:
     items = data.items[:count]
-    scores = model.scores(items)["pmi"]
+    scores = model.scores(items, "pmi")
     return [
         Lesson(item, data.answers[item.id], (0, 1, 2, 3), tuple(map(float, score)))
         for item, score in zip(items, scores, strict=True)

@@ -45,7 +45,7 @@ def test_a_local_model_labels_by_its_log_likelihoods(tmp_path, monkeypatch) -> N
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")  # the name of the folder was relative
     run = stacksl.Run.open(tmp_path / "run").resume()
-    own = LanguageModel(ModelChoices(model=str(SAMPLE))).scores(items)["token_mean"]
+    own = LanguageModel(ModelChoices(model=str(SAMPLE))).scores(items, "token_mean")
     best = {
         item.id: item.candidates[np.argmax(each)] for item, each in zip(items, own, strict=True)
     }
@@ -64,15 +64,16 @@ def test_it_answers_as_its_settings_say_and_many_at_once(tmp_path, monkeypatch) 
     way: dict[str, Any] = {"dtype": "bfloat16", "batch_tokens": 100, "template": "question"}
     choices = ModelChoices(str(SAMPLE), **{**way, "template": TEMPLATES["question"]})
     model = LanguageModel(choices)
-    expected = [int(np.argmax(each)) for each in model.scores(items)["token_mean"]]
+    expected = [int(np.argmax(each)) for each in model.scores(items, "token_mean")]
     asked, own = list[int](), LanguageModel.scores
 
-    def scores(model: LanguageModel, items: Sequence[Item]) -> Any:
+    def scores(model: LanguageModel, items: Sequence[Item], kind: Any) -> Any:
         assert model.choices.batch_tokens == 100
         asked.append(len(items))
-        return own(model, items)
+        return own(model, items, kind)
 
     monkeypatch.setattr(LanguageModel, "scores", scores)
+    monkeypatch.setattr(LanguageModel, "_alone", lambda *_: pytest.fail("a premise was scored"))
     given = {f"lm.{name}": value for name, value in way.items()}
     settings: dict[str, Any] = {"budget": 6, "mode": "pool", "gate": "random", **given}
     run = stacksl.run(items, labeler=f"hf:{SAMPLE}", out=tmp_path / "run", **settings)
@@ -91,7 +92,7 @@ def test_owned_labels_stop_a_model_that_is_worse_than_their_largest_class(
     pytest.importorskip("torch")
     texts = [f"Return {WORDS[n % 4]}, number {n}." for n in range(40)]
     items = [Item(f"q{n}", text, tuple(WORDS)) for n, text in enumerate(texts)]
-    own = LanguageModel(ModelChoices(model=str(SAMPLE))).scores(items)["token_mean"]
+    own = LanguageModel(ModelChoices(model=str(SAMPLE))).scores(items, "token_mean")
     named = {int(np.argmax(each)) for each in own}
     other = next(n for n in range(4) if n not in named)  # the model never names it
     owned = tmp_path / "owned.csv"

@@ -24,7 +24,7 @@ def test_runs_of_a_study_score_the_base_once(folder: Path, tmp_path, monkeypatch
 
     def read(model: LanguageModel) -> tuple[Any, Any]:
         model.fit(ITEMS)
-        return model.transform(ITEMS), model.scores(ITEMS)["pmi"]
+        return model.transform(ITEMS), model.scores(ITEMS, "pmi")
 
     plain, scores = read(opened(folder))
     with shared_scores(tmp_path / "base"):

@@ -53,7 +53,7 @@ def test_a_cell_of_the_benchmark_refits_and_judges():
     data, _ = questions()
     items = list(data.items[:8])
     gold = np.array([data.answers[item.id] for item in items])
-    pool = refits.model_of({}, 0).scores(items)["pmi"]
+    pool = refits.model_of({}, 0).scores(items, "pmi")
     task = refits.Task(items, gold, items[:2], gold[:2], pool, 0.0)
     for gate, settings in (
         ("committee", {"epochs": 1}), ("random", {"stacked": True}), ("margin", {"negatives": 2})

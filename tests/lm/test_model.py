@@ -52,9 +52,9 @@ def test_labels_choose_normalization_and_premise(folder: Path) -> None:
     before.fit(ITEMS)
     assert before.way == {**before.way, "normalization": "token_mean", "pmi_context": "template"}
     every = {
-        (kind, premise): own
+        (kind, premise): opened(folder, pmi_context=premise).scores(ITEMS, kind)
         for premise in PMI_CONTEXTS
-        for kind, own in opened(folder, pmi_context=premise).scores(ITEMS).items()
+        for kind in NORMALIZATIONS
     }
     chosen = set()
     for gold in ((0, 0, 0), (3, 0, 0)):
@@ -77,14 +77,14 @@ def test_labels_choose_normalization_and_premise(folder: Path) -> None:
 def test_the_offset_is_the_models_score_over_its_temperature(folder: Path, kind: Any) -> None:
     model = opened(folder, normalization=kind)
     model.fit(ITEMS)
-    block, scores = model.transform(ITEMS), model.scores(ITEMS)
+    block, scores = model.transform(ITEMS), model.scores(ITEMS, kind)
     for number, policy in enumerate(model.policies(ITEMS)):
-        expected = scores[kind][number] / model.temperature
+        expected = scores[number] / model.temperature
         assert np.allclose(block[number].offset, expected, atol=1e-5)
         grown = np.exp(expected - expected.max())
         assert np.allclose(policy, grown / grown.sum(), atol=1e-5)
         assert block[number].phi.shape == (len(ITEMS[number].candidates), 4)
-    scaled = [scores[kind][n] / model.temperature for n in range(len(ITEMS))]
+    scaled = [own / model.temperature for own in scores]
     assert prior_temperature(scaled) == pytest.approx(1.0, rel=1e-4)
 
 
@@ -157,7 +157,7 @@ def test_pmi_takes_away_what_an_option_is_worth_alone(folder: Path) -> None:
     """A refit under pmi trains on the same numbers that `scores` gives."""
     model = opened(folder, normalization="pmi")
     model.fit(ITEMS)
-    scores = [each / model.temperature for each in model.scores(ITEMS)["pmi"]]
+    scores = [each / model.temperature for each in model.scores(ITEMS, "pmi")]
     losses = [np.log(np.exp(s - s[1]).sum()) for s in scores]
     still = replace(TRAINING, learning_rate=1e-30, batch_size=3)
     frozen = opened(folder, normalization="pmi", training=still)
@@ -193,7 +193,7 @@ def test_items_are_tokenized_once(folder: Path, monkeypatch: pytest.MonkeyPatch)
     )
     model.fit(ITEMS)
     first = model.transform(ITEMS)
-    model.scores([*ITEMS, ITEMS[0]])
+    model.scores([*ITEMS, ITEMS[0]], "pmi")
     assert len(seen) == 2 * len(ITEMS), "each item and its premise"
     again = model.transform(ITEMS)
     assert np.array_equal(first.base, again.base)

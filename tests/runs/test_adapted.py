@@ -68,8 +68,8 @@ def test_peft_alone_reads_the_adapter(place: Path, corpus: Corpus) -> None:
 
     network = peft.AutoPeftModelForCausalLM.from_pretrained(place / "run" / "model").eval()
     tokenizer = tf.AutoTokenizer.from_pretrained(place / "base")
-    every = AdaptedModel.load(place / "run" / "model").model.scores(corpus[0])
-    for item, scores in zip(corpus[0][:5], every["sum"], strict=False):
+    every = AdaptedModel.load(place / "run" / "model").model.scores(corpus[0], "sum")
+    for item, scores in zip(corpus[0][:5], every, strict=False):
         prompt = tokenizer(f"{item.prompt}\nAnswer:")["input_ids"]
         for option, score in zip(item.candidates, scores, strict=True):
             tail = tokenizer(f" {option}")["input_ids"]
@@ -82,9 +82,9 @@ def test_peft_alone_reads_the_adapter(place: Path, corpus: Corpus) -> None:
 def test_evaluation_is_by_the_run_s_own_normalization(place: Path, corpus: Corpus) -> None:
     made = Run.open(place / "run")
     told = made.evaluate(*corpus)
-    scores = AdaptedModel.load(place / "run" / "model").model.scores(corpus[0])
+    scores = AdaptedModel.load(place / "run" / "model").model.scores(corpus[0], "token_mean")
     gold = [corpus[1][item.id] for item in corpus[0]]
-    chosen = [int(np.argmax(each)) for each in scores["token_mean"]]
+    chosen = [int(np.argmax(each)) for each in scores]
     right = sum(a == b for a, b in zip(chosen, gold, strict=True))
     measures = {
         "accuracy": right / 12,

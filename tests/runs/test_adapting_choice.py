@@ -15,7 +15,7 @@ from stacksl.errors import LabelerError, SettingsError
 from stacksl.features.store import load_block
 from stacksl.labelers.registry import OracleLabeler
 from stacksl.ledger.events import Row
-from stacksl.lm import LanguageModel, Lesson, ModelChoices
+from stacksl.lm import NORMALIZATIONS, LanguageModel, Lesson, ModelChoices
 from stacksl.lm.scoring.normalize import calibrated_loss, fitted_temperature
 from stacksl.report.facts import Facts
 from stacksl.runs.loop.adapters import way_chosen
@@ -81,8 +81,8 @@ def losses_by(model: Path, corpus: Corpus) -> dict[tuple[str, str], float]:
     gold, found = [answers[item.id] for item in items], {}
     for premise in ("template", "last_line", "empty"):
         base = LanguageModel(ModelChoices(str(model), device="cpu", pmi_context=premise))  # type: ignore[arg-type]
-        for kind, scores in base.scores(items).items():
-            found[str(kind), premise] = calibrated_loss(scores, gold)
+        for kind in NORMALIZATIONS:
+            found[kind, premise] = calibrated_loss(base.scores(items, kind), gold)
     return found
 
 
@@ -242,7 +242,7 @@ def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Pat
     kind, premise = way_of(made)
     items = [each for each in RunSpec.open(made.folder).dataset.items if each.id[:2] == "n-"]
     choices = ModelChoices(str(model), device="cpu", pmi_context=premise)  # type: ignore[arg-type]
-    expected = np.concatenate(LanguageModel(choices).scores(items)[kind])  # type: ignore[index]
+    expected = np.concatenate(LanguageModel(choices).scores(items, kind))  # type: ignore[index]
     place = made.folder.features / "epoch-01" / "more-1"
     block = load_block(place, None, [item.id for item in items])
     assert block.base == pytest.approx(expected / choice_of(made)["temperature"], abs=1e-4)

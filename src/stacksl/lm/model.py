@@ -234,12 +234,9 @@ class LanguageModel:
         sums = self._read("sums", self._rows(items), progress)
         return [softmax(scores) for scores in self._scaled(sums, items)]
 
-    def scores(
-        self, items: Sequence[Item], progress: Progress | None = None
-    ) -> dict[Normalization, list[Array]]:
-        """(K,) scores of every item's options by all four normalizations, temperature 1."""
-        sums = self._read("sums", self._rows(items), progress)
-        return {kind: self._normalized(sums, items, kind) for kind in NORMALIZATIONS}
+    def scores(self, items: Sequence[Item], kind: Normalization) -> list[Array]:
+        """(K,) scores of every item's options by one normalization, temperature 1."""
+        return self._normalized(self._read("sums", self._rows(items)), items, kind)
 
     # --- the adapter -------------------------------------------------------------------------
 

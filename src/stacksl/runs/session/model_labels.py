@@ -263,7 +263,7 @@ class LocalLabeler:
 
     def _answers_to(self, requests: Sequence[Request]) -> list[Answer]:
         items = [Item(request.item, request.prompt, request.candidates) for request in requests]
-        scores = self._model.scores(items)["token_mean"]
+        scores = self._model.scores(items, "token_mean")
         self._spec.note({CHECKED: self._model.worker.verdict})
         pairs = zip(requests, map(np.argmax, scores), strict=True)
         return [request.answer(int(best), self.name, request.price) for request, best in pairs]
