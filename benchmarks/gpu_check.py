@@ -521,7 +521,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", default="0.6B,4B", help="which of 0.6B and 4B")
     parser.add_argument("--jobs", default=",".join(JOBS), help="which of these jobs")
-    parser.add_argument("--dtypes", default="bfloat16,float32,nf4,int8", help="of the job passes")
+    parser.add_argument("--dtypes", default="bfloat16,float32,nf4", help="of the job passes")
     parser.add_argument("--random", action="store_true", help="never ask the hub for weights")
     parser.add_argument("--tiny", action="store_true", help="try the script out")
     parser.add_argument("--json", type=Path, help="keep the rows in this file")

@@ -1,4 +1,4 @@
-"""A base in 4 or 8 bits: what is asked of transformers, refused, estimated; and, where bitsandbytes
+"""A base in 4 bits: what is asked of transformers, refused, estimated; and, where bitsandbytes
 is installed, what comes out of it on the CPU."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stacksl.errors import SettingsError
 from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm.export.folder import card_text, model_arguments
 from stacksl.lm.loading import open_base
-from stacksl.lm.quantized import QUANTIZED, computed_in, linear_bytes, quantization
+from stacksl.lm.quantized import computed_in, quantization, quantized_bytes
 from stacksl.lm.size import estimate
 from stacksl.lm.training.adapters import Adapter
 
@@ -39,14 +39,13 @@ def library(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return made
 
 
-@pytest.mark.parametrize("dtype", QUANTIZED)
 def test_a_missing_library_is_named(
-    monkeypatch: pytest.MonkeyPatch, model_folders: dict[str, Path], dtype: str
+    monkeypatch: pytest.MonkeyPatch, model_folders: dict[str, Path]
 ) -> None:
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    said = rf"dtype '{dtype}' needs the library bitsandbytes, which is not installed: install it"
+    said = r"dtype 'nf4' needs the library bitsandbytes, which is not installed: install it"
     with pytest.raises(SettingsError, match=said):
-        _ = open_base(str(model_folders["qwen3"]), device="cpu", dtype=dtype).model
+        _ = open_base(str(model_folders["qwen3"]), device="cpu", dtype="nf4").model
 
 
 def test_a_run_without_the_library_writes_nothing(monkeypatch, tmp_path) -> None:
@@ -65,13 +64,12 @@ def test_a_library_without_a_device_here_is_named(library: SimpleNamespace) -> N
     library.supported_torch_devices = {"npu", "xpu"}
     said = r"supports no device here \(it knows npu, xpu\): update it, or take dtype 'bfloat16'"
     with pytest.raises(SettingsError, match=said):
-        quantization("nf4", "bfloat16")
+        quantization("bfloat16")
 
 
 def test_what_transformers_is_asked_for(monkeypatch, library: SimpleNamespace) -> None:
     monkeypatch.setattr("transformers.BitsAndBytesConfig", lambda **given: given)
-    assert quantization("int8", "bfloat16") == {"load_in_8bit": True}
-    assert quantization("nf4", "float16") == {
+    assert quantization("float16") == {
         "load_in_4bit": True,
         "bnb_4bit_quant_type": "nf4",
         "bnb_4bit_use_double_quant": True,
@@ -108,14 +106,13 @@ def test_card_and_command_say_what_the_scores_are_of(open_model: Any) -> None:
     assert "quantized" not in card_text(replace(about, dtype="bfloat16"), None)
 
 
-@pytest.mark.parametrize("dtype", QUANTIZED)
-def test_the_estimate_has_the_base_in_fewer_bytes(dtype: str) -> None:
+def test_the_estimate_has_the_base_in_fewer_bytes() -> None:
     items, of = rows(), config(hidden_size=128, intermediate_size=512)
     half, small = (
-        estimate(of, items, choices(dtype=name, batch_tokens=200)) for name in ("bfloat16", dtype)
+        estimate(of, items, choices(dtype=name, batch_tokens=200)) for name in ("bfloat16", "nf4")
     )
     shapes = [(64, 128), (32, 128), (32, 128), (128, 64), (512, 128), (512, 128), (128, 512)]
-    saved = sum(2 * r * c - linear_bytes(r, c, dtype) for r, c in shapes)
+    saved = sum(2 * r * c - quantized_bytes(r * c) for r, c in shapes)
     assert small.training.weights == half.training.weights - 4 * saved
     transient = 2 * 128 * 512  # the largest layer, made whole for its pass
     assert small.training.activations == half.training.activations + transient
@@ -123,10 +120,9 @@ def test_the_estimate_has_the_base_in_fewer_bytes(dtype: str) -> None:
 
 
 @with_library
-@pytest.mark.parametrize("dtype", QUANTIZED)
-def test_weights_take_the_bytes_of_the_estimate(dtype: str) -> None:
-    model = open_base("sample", device="cpu", dtype=dtype).model
-    found = estimate(model.config, rows(), choices(model="sample", dtype=dtype))
+def test_weights_take_the_bytes_of_the_estimate() -> None:
+    model = open_base("sample", device="cpu", dtype="nf4").model
+    found = estimate(model.config, rows(), choices(model="sample", dtype="nf4"))
     assert model.get_memory_footprint() == pytest.approx(found.training.weights, rel=0.05)
 
 
@@ -154,17 +150,16 @@ def test_gradients_are_those_over_the_weights_made_whole_again(items: list[Token
 
 @with_library
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", QUANTIZED)
-def test_a_run_over_a_quantized_base(tmp_path: Path, dtype: str) -> None:
+def test_a_run_over_a_quantized_base(tmp_path: Path) -> None:
     from stacksl import run
 
     from ..runs.lm_cases import QUICK, questions
 
     made = run(
         *questions(16), out=tmp_path / "run", model="sample", budget=6, refit_at="0.5,1",
-        dtype=dtype, **QUICK,
+        dtype="nf4", **QUICK,
     )  # fmt: skip
     assert made.status()["state"] == "finished"
     table = made.folder.resolved()
-    assert table["lm_dtype"] == dtype
+    assert table["lm_dtype"] == "nf4"
     assert table["lm_base"] == open_base("sample").fingerprint

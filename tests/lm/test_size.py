@@ -100,23 +100,6 @@ def test_activations_are_those_of_one_row() -> None:
     assert again.training.activations == LAYERS * 4 * 64 * 10 + 2 * layer
 
 
-def test_int8_keeps_the_inputs_of_its_matrices_in_spite_of_checkpointing() -> None:
-    """Those of q, k and v are one tensor, as are those of gate and up; o and down have their own.
-
-    Their numbers are in half precision. In this shape o takes as many as q, k and v, beside them
-    in one module, and is counted with them.
-    """
-    item = TokenItem("a", (7,) * 6, ((1, 2), (3, 4)), (1, 1))
-    found = {
-        dtype: estimate(
-            config(), [item], choices(dtype=dtype, training={"gradient_checkpointing": True})
-        )
-        for dtype in ("nf4", "int8")
-    }
-    more = found["int8"].training.activations - found["nf4"].training.activations
-    assert more == LAYERS * 2 * (64 + 64 + 160) * 10
-
-
 def test_options_that_are_not_packed_bring_their_prompts() -> None:
     sliding = estimate(config("mistral", sliding_window=16), rows(), choices())
     packed = estimate(config("mistral", sliding_window=None), rows(), choices())

@@ -18,7 +18,7 @@ from typing import Any
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.laboratory import of_laboratory
 from stacksl.lm.quantized import (
-    QUANTIZED,
+    NF4,
     computed_in,
     keep_gradients,
     not_quantized,
@@ -36,7 +36,7 @@ from stacksl.lm.scoring.paths import load_torch
 _UNSAID = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 _TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
-DTYPES = ("auto", "float32", "bfloat16", "float16", *QUANTIZED)
+DTYPES = ("auto", "float32", "bfloat16", "float16", NF4)
 """What weights may be in; `auto` is bfloat16 on a GPU that has it, else float32."""
 
 
@@ -91,10 +91,10 @@ class Base:
                 another kind of model.
         """
         torch, name = load_torch(), self.name
-        if self.dtype in QUANTIZED:
-            not_quantized(name, self.config, self.dtype)
+        if self.dtype == NF4:
+            not_quantized(name, self.config)
             computing = computed_in(self.dtype, self.device)
-            how = {"quantization_config": quantization(self.dtype, computing)}
+            how = {"quantization_config": quantization(computing)}
             how["device_map"] = {"": self.device}
             kind = getattr(torch, computing)
             model = read_weights(name, self.source, self.config, kind, self.revision, how)

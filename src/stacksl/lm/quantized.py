@@ -1,4 +1,4 @@
-"""A base model with its linear layers in 4 or 8 bits, by bitsandbytes: what QLoRA trains over.
+"""A base model with its linear layers in 4 bits, by bitsandbytes: what QLoRA trains over.
 
 Only the frozen base is quantized, while it is loaded; files on disk, adapters and all that is
 trained stay as they are. PEFT's `prepare_model_for_kbit_training` is not called: it turns
@@ -7,7 +7,6 @@ embeddings and norms to float32, and with them every activation between the laye
 
 from __future__ import annotations
 
-import logging
 from importlib import import_module
 from typing import Any
 
@@ -15,10 +14,10 @@ from stacksl.errors import SettingsError
 from stacksl.lm.reading import load_transformers
 from stacksl.lm.scoring.paths import load_torch
 
-QUANTIZED = ("nf4", "int8")
-"""Dtypes in which a base is quantized: NormalFloat of 4 bits (QLoRA), and LLM.int8.
+NF4 = "nf4"
+"""The dtype in which a base is quantized: NormalFloat of 4 bits.
 
-Source: Dettmers et al. (2023), "QLoRA"; Dettmers et al. (2022), "LLM.int8()".
+Source: Dettmers et al. (2023), "QLoRA".
 """
 
 _BLOCK = 64  # weights of nf4 that share a scale, itself of 8 bits
@@ -31,7 +30,7 @@ def computed_in(dtype: str, device: str) -> str:
     >>> computed_in("float32", "cpu"), computed_in("nf4", "cpu")
     ('float32', 'bfloat16')
     """
-    if dtype not in QUANTIZED:
+    if dtype != NF4:
         return dtype
     old = device.startswith("cuda") and not load_torch().cuda.is_bf16_supported()
     return "float16" if old else "bfloat16"
@@ -39,20 +38,18 @@ def computed_in(dtype: str, device: str) -> str:
 
 def unquantized(dtype: str) -> str:
     """The dtype that weights of `dtype` have where they are written out."""
-    return "bfloat16" if dtype in QUANTIZED else dtype
+    return "bfloat16" if dtype == NF4 else dtype
 
 
-def quantization(dtype: str, computing: str) -> Any:
-    """The configuration of a quantized dtype, as transformers takes it.
+def quantization(computing: str) -> Any:
+    """How a base is quantized, as transformers takes it.
 
     Raises:
         SettingsError: bitsandbytes is not installed, or has nothing for the devices here.
         MissingExtra: torch or transformers is not installed.
     """
     tf = load_transformers()
-    _require_library(dtype)
-    if dtype == "int8":
-        return tf.BitsAndBytesConfig(load_in_8bit=True)
+    _require_library()
     return tf.BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
@@ -61,7 +58,7 @@ def quantization(dtype: str, computing: str) -> Any:
     )
 
 
-def not_quantized(name: str, config: Any, dtype: str) -> None:
+def not_quantized(name: str, config: Any) -> None:
     """Refuse to quantize what its makers have quantized.
 
     Raises:
@@ -69,7 +66,7 @@ def not_quantized(name: str, config: Any, dtype: str) -> None:
     """
     if getattr(config, "quantization_config", None) is not None:
         raise SettingsError(
-            f"the weights of model '{name}' are quantized already, and dtype '{dtype}' would "
+            f"the weights of model '{name}' are quantized already, and dtype 'nf4' would "
             "quantize them again: take dtype 'auto', or give the weights as they were before"
         )
 
@@ -85,15 +82,12 @@ def keep_gradients(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def linear_bytes(rows: int, columns: int, dtype: str) -> int:
-    """Bytes of a linear layer's weights in a quantized dtype, scales included.
+def quantized_bytes(numbers: int) -> int:
+    """Bytes of so many weights of a linear layer in 4 bits, scales included.
 
-    >>> linear_bytes(1024, 1024, "nf4"), linear_bytes(1024, 1024, "int8")
-    (540928, 1052672)
+    >>> quantized_bytes(1024 * 1024)
+    540928
     """
-    numbers = rows * columns
-    if dtype == "int8":
-        return numbers + 4 * rows
     scales = numbers // _BLOCK
     return numbers // 2 + scales + 4 * (scales // _SCALES)
 
@@ -104,25 +98,24 @@ def numbers_of(parameter: Any) -> int:
     return int(parameter.numel() if state is None else state.shape.numel())
 
 
-def _require_library(dtype: str) -> None:
+def _require_library() -> None:
     try:
         library = import_module("bitsandbytes")
     except ImportError:
         raise SettingsError(
-            f"dtype '{dtype}' needs the library bitsandbytes, which is not installed: install it "
+            "dtype 'nf4' needs the library bitsandbytes, which is not installed: install it "
             "('pip install bitsandbytes'), or take dtype 'bfloat16'"
         ) from None
     except Exception as error:  # a build for another CUDA, a library of the system that is missing
-        raise _no_device(dtype, str(error) or type(error).__name__) from error
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # int8 warns at every layer
+        raise _no_device(str(error) or type(error).__name__) from error
     supported = getattr(library, "supported_torch_devices", {"cuda"})
     here = {"cpu"} | ({"cuda"} if load_torch().cuda.is_available() else set())
     if not here & set(supported):
-        raise _no_device(dtype, f"it knows {', '.join(sorted(supported))}")
+        raise _no_device(f"it knows {', '.join(sorted(supported))}")
 
 
-def _no_device(dtype: str, why: str) -> SettingsError:
+def _no_device(why: str) -> SettingsError:
     return SettingsError(
-        f"dtype '{dtype}' needs bitsandbytes, and the one installed supports no device here "
+        "dtype 'nf4' needs bitsandbytes, and the one installed supports no device here "
         f"({why.splitlines()[0].rstrip('.')}): update it, or take dtype 'bfloat16'"
     )

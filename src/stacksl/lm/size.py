@@ -20,7 +20,7 @@ from stacksl.features.sentences import quiet
 from stacksl.lm.loading import Base, open_base
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
-from stacksl.lm.quantized import QUANTIZED, computed_in, linear_bytes, not_quantized, quantization
+from stacksl.lm.quantized import NF4, computed_in, not_quantized, quantization, quantized_bytes
 from stacksl.lm.reading import load_transformers
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.packing import BLOCK
@@ -185,8 +185,6 @@ def _memories(
     if recipe.gradient_checkpointing:
         # what goes into each layer; one layer's numbers are made again
         activations, passing = layers * number * hidden * tokens, 2 * layer * tokens
-        if choices.dtype == "int8":  # bitsandbytes keeps its inputs where no checkpoint drops them
-            activations += number * _inputs(model) * tokens
     training = replace(
         held,
         adapter=2 * _FLOAT * moving,
@@ -200,11 +198,11 @@ def _memories(
 def _weights(model: Any, dtype: str) -> tuple[int, int]:
     """Bytes of the weights, and those of the largest quantized one, which a pass makes whole."""
     total = sum(int(weight.nbytes) for weight in model.parameters())
-    if dtype not in QUANTIZED:
+    if dtype != NF4:
         return total, 0
     matrices = [layer.weight for layer in linear_layers(model).values()]
     bytes_of = [int(weight.nbytes) for weight in matrices]
-    small = sum(linear_bytes(weight.shape[0], weight.shape[1], dtype) for weight in matrices)
+    small = sum(quantized_bytes(weight.numel()) for weight in matrices)
     return total - sum(bytes_of) + small, max(bytes_of)
 
 
@@ -214,15 +212,6 @@ def _outputs(model: Any, text: Any) -> int:
     given = sum(int(layer.nf if hasattr(layer, "nf") else layer.out_features) for layer in layers)
     experts = int(getattr(text, "num_experts_per_tok", None) or 1)
     return given + experts * sum(int(sum(stack.shape[1:])) // 2 for stack in stacks(model))
-
-
-def _inputs(model: Any) -> int:
-    """How many numbers go into all linear layers for a token; those of one module share theirs."""
-    shared = {
-        (name.rpartition(".")[0], int(layer.nx if hasattr(layer, "nx") else layer.in_features))
-        for name, layer in linear_layers(model).items()
-    }
-    return sum(count for _, count in shared)
 
 
 def planned(
@@ -276,9 +265,9 @@ def expect_fit(
             free memory of the CPU; or the base is to be quantized, and cannot be.
     """
     size, base = planned(choices, items, due, test)
-    if base.dtype in QUANTIZED:
-        not_quantized(base.name, base.config, base.dtype)
-        quantization(base.dtype, computed_in(base.dtype, base.device))
+    if base.dtype == NF4:
+        not_quantized(base.name, base.config)
+        quantization(computed_in(NF4, base.device))
     if size.memory <= SHARE * free:
         return
     sentence = (

@@ -277,7 +277,7 @@ class LanguageModel(Group):
     device: str = "auto"
     """The device of the model: auto (the default), cpu, cuda or cuda:N."""
     dtype: str = "auto"
-    """The dtype of the weights: auto (float32, or bfloat16 on a GPU), float16, nf4 or int8."""
+    """The dtype of the weights: auto (float32, or bfloat16 on a GPU), float16 or nf4."""
     temperature: float | None = Field(None, gt=0)
     """The number that scores are divided by; fitted if absent, at first without labels."""
     max_len_prompt: int | None = Field(None, ge=1)
