@@ -7,7 +7,6 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
 from socket import SHUT_RDWR, socket
@@ -156,14 +155,9 @@ def _shut(wire: socket) -> None:
 
 
 def _seconds(text: str | None) -> float:
-    """The seconds that a `Retry-After` header means; 0 where it means none."""
+    """The seconds of a `Retry-After` header; 0 where it has none, or a date."""
     text = (text or "").strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:12])
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, OverflowError, TypeError):
-        return 0.0
+    return float(text[:12]) if text.isascii() and text.isdigit() else 0.0
 
 
 def _word(fault: Exception) -> str:
