@@ -168,7 +168,7 @@ def proposals(root: Path, seeds: int) -> Iterator[dict[str, Any]]:
                 )  # fmt: skip
                 found = run.status()["proposed"]
                 with run.ledger as ledger:
-                    none = ledger.counts_by_kind("train")["none"]
+                    none = ledger.counts_by_kind(("train",))["none"]
             majority, share = [], []
             for number in range(len(found)):
                 prompts, groups = shown[-1]

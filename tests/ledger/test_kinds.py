@@ -29,8 +29,8 @@ def test_it_is_charged_once_and_never_learned(book, decision, path, said):
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "answered"]
     counts = {"label": 0, "none": 0, "ambiguous": 0, "broken": 0}
-    assert ledger.counts_by_kind() == ledger.counts_by_kind("train") == counts | {said: 1}
-    assert ledger.counts_by_kind("audit") == counts
+    assert ledger.counts_by_kind() == ledger.counts_by_kind(("train",)) == counts | {said: 1}
+    assert ledger.counts_by_kind(("audit",)) == counts
     assert (ledger.export()[0]["answer"], ledger.export()[0]["said"]) == (None, said)
     ledger.close()
     with Ledger.open(path) as again:

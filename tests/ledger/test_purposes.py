@@ -34,7 +34,7 @@ def test_an_audit_is_charged_and_never_asked_or_learned(book, decision, path):
     assert not ledger.has_decision("q3")
     assert [row.round for row in ledger.rows() if row.purpose == "audit"] == [None] * 4
     assert sum(charge(row) for row in ledger.rows()) == ledger.accounts.spent
-    assert ledger.counts_by_kind("audit") == {"label": 1, "none": 0, "ambiguous": 1, "broken": 0}
+    assert ledger.counts_by_kind(("audit",)) == {"label": 1, "none": 0, "ambiguous": 1, "broken": 0}
     ledger.correct("q3", 1, "me")
     assert ledger.audited()["q3"].index == 1
     assert len(ledger.accounts.learned_labels) == 0
@@ -97,7 +97,7 @@ def test_owned_labels_cost_nothing_and_are_learned(book, decision, path):
     assert repr(row.decision()) == repr(owned_decision("q4", 4))  # NaN is not equal to itself
     assert {row["labeler"] for row in ledger.export()} == {"labels from May.csv"}
     assert ledger.counts_by_kind() == dict.fromkeys(["label", "none", "ambiguous", "broken"], 0)
-    assert ledger.counts_by_kind("owned")["label"] == 2
+    assert ledger.counts_by_kind(("owned",))["label"] == 2
     assert ledger.post([decision(1)])[0].asked
     ledger.close()
     assert "May" not in chain_of(path)

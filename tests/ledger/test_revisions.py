@@ -47,7 +47,7 @@ def test_a_label_is_corrected_from_and_to_every_kind(ledger: Ledger) -> None:
     for said in ("none", "ambiguous", "broken"):
         ledger.correct("q0", None, "anna", said=said)  # type: ignore[arg-type]
         assert labels(ledger)["q0"] is None
-        assert ledger.counts_by_kind("train")[said] == 1
+        assert ledger.counts_by_kind(("train",))[said] == 1
         ledger.correct("q0", 3, "anna")
         assert labels(ledger)["q0"] == ledger.label_of("q0") == 3
     assert (ledger.accounts.spent, len(ledger.accounts.learned_labels)) == (5, 3)

@@ -102,7 +102,6 @@ class FunctionLabeler:
     def __init__(self, function: Callable[[Request], Any]) -> None:
         self._function = function
         self.name = getattr(function, "__name__", type(function).__name__).strip("<>")
-        self.warnings: list[str] = []
         self._open: list[Request] = []
         self._abstained: list[Request] = []
 

@@ -104,7 +104,7 @@ class Journal(LedgerReader):
         return cls(Store(path), clock)
 
     @classmethod
-    def open(cls, path: str | Path, *, readonly: bool = False, clock: Clock = time.time) -> Self:
+    def open(cls, path: str | Path, *, readonly: bool = False) -> Self:
         """Open the ledger of a run; one that is `readonly` writes nothing.
 
         Raises:
@@ -113,7 +113,7 @@ class Journal(LedgerReader):
         """
         store = opened(Path(path), readonly=readonly)
         try:
-            return cls(store, clock)
+            return cls(store, time.time)
         except BaseException:
             store.close()
             raise

@@ -36,16 +36,6 @@ class Ledger(Journal):
     returns. Two things may stay in memory until the next commit, because losing them loses nothing:
     decisions of rounds that bought nothing, and (`durable=False`) answers of labelers that
     give the same answer again for free.
-
-    Example:
-        >>> import tempfile
-        >>> from stacksl.ledger.purchases import ItemRecord
-        >>> ledger = Ledger.create(
-        ...     tempfile.mkdtemp() + "/run.db", run="demo", budget=1,
-        ...     items=[ItemRecord("q1", "Is it so?\\nyes\\nno", 2)])
-        >>> ledger.accounts.budget, ledger.accounts.spent, ledger.accounts.left
-        (1, 0, 1)
-        >>> ledger.close()
     """
 
     # From a wanted label to a lease ------------------------------------------------------------

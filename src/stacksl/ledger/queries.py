@@ -36,7 +36,6 @@ from stacksl.ledger.store.stored import (
 )
 from stacksl.types import Decision
 
-_CHARGED = ("train", "audit")
 _COMPUTED = ("round", "refit", "refreshed")  # events of what a run decides or computes
 
 
@@ -256,16 +255,15 @@ class LedgerReader:
 
     # The answers -------------------------------------------------------------------------------
 
-    def counts_by_kind(self, purpose: Purpose | None = None) -> dict[str, int]:
-        """Accepted answers by kind: `label`, `none`, `ambiguous`, `broken`.
+    def counts_by_kind(self, purposes: Sequence[str] = ("train", "audit")) -> dict[str, int]:
+        """Accepted answers of `purposes`, by kind: `label`, `none`, `ambiguous`, `broken`.
 
-        Those of all that is charged, or of one purpose; a corrected answer counts as what it
-        was corrected to.
+        A corrected answer counts as what it was corrected to.
         """
         counts = Counter(
             "label" if isinstance(state.word, int) else state.word
             for state in self.accounts.purchases.values()
-            if state.stage == "answered" and state.purpose in ((purpose,) if purpose else _CHARGED)
+            if state.stage == "answered" and state.purpose in purposes
         )
         return {kind: counts[kind] for kind in get_args(AnswerKind)}
 
