@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -189,29 +188,18 @@ def _now(folder: RunFolder, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
     return {id: {"now": row["label"], "sure": row["confidence"]} for id, row in labels.items()}
 
 
-def _row(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
+def _row(item: Item, reason: str, decision: Decision | None = None) -> dict[str, Any]:
     """An item, why it was asked, and its label before; the answers follow in `words`."""
     cut = len(item.prompt) > EXCERPT
     return {
         "item": item.id,
         "prompt": item.prompt[:EXCERPT] + ("…" if cut else ""),
-        "why": _WHY.get(purpose, purpose) if decision is None else _why(decision),
+        "why": _WHY.get(reason, reason),
         "before": "" if decision is None else item.candidates[decision.choice],
         "sure_before": None if decision is None else decision.probability,
         "words": [],
         "options": item.candidates,
     }
-
-
-def _why(decision: Decision) -> str:
-    why = _WHY.get(decision.reason, decision.reason)
-    if math.isinf(decision.threshold):
-        return why
-    if decision.reason == "coverage":
-        return f"{why}: gain {decision.statistic:.3g}, best left out {decision.threshold:.3g}"
-    if decision.reason not in ("gate", "rank"):
-        return why
-    return f"{why}: {decision.statistic:.3g} above {decision.threshold:.3g}"
 
 
 @lru_cache(maxsize=1)
@@ -251,7 +239,7 @@ def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str
         if row.event == "round":
             decision = row.decision()
             if decision.asked:
-                rows_by_id[id] = _row(item, "train", decision)
+                rows_by_id[id] = _row(item, decision.reason, decision)
         elif row.event == "reserved":
             rows_by_id.setdefault(id, _row(item, str(row.purpose)))
         elif row.event in ("answered", "late", "corrected"):
