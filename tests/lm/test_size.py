@@ -220,4 +220,4 @@ def test_memory_of_a_gpu_is_its_own(folder: str, monkeypatch: pytest.MonkeyPatch
     assert said("cuda:0") == []
     (sentence,) = said("cuda:1")
     assert sentence.startswith("on cuda:1 this run needs about ")
-    assert "more than 90% of the 0.1 MB that are free" in sentence
+    assert "more than 90% of the 0.0954 MiB that are free" in sentence

@@ -27,6 +27,7 @@ from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import adapted_layers, expect_size, linear_layers, stacks
+from stacksl.report.wording import memory
 from stacksl.types import Item, copied
 
 SHARE = 0.9  # of the free memory, at most, that a run may plan for
@@ -271,8 +272,8 @@ def expect_fit(
     if size.memory <= SHARE * free:
         return
     sentence = (
-        f"this run needs about {_gigabytes(size.memory)} of memory, more than 90% of the"
-        f" {_gigabytes(free)} that are free: {_advice(size, choices, SHARE * free)}"
+        f"this run needs about {memory(size.memory)} of memory, more than 90% of the"
+        f" {memory(free)} that are free: {_advice(size, choices, SHARE * free)}"
     )
     if base.device == "cpu":
         raise SettingsError(sentence)
@@ -302,7 +303,7 @@ def free_bytes(device: str = "cpu") -> int:
 def _advice(size: Size, choices: ModelChoices, room: float) -> str:
     fixed = replace(size.training, activations=0, logits=0).total
     if fixed > room:
-        what = f"the weights and what moves take {_gigabytes(fixed)} by themselves"
+        what = f"the weights and what moves take {memory(fixed)} by themselves"
         half = "dtype bfloat16 or " if size.dtype == "float32" else ""
         return f"{what}, so take {half}a smaller model"
     smaller = max(_NARROWED, choices.batch_tokens // 4)
@@ -312,7 +313,3 @@ def _advice(size: Size, choices: ModelChoices, room: float) -> str:
     if not choices.training.gradient_checkpointing:
         ways.append("turn lm.gradient_checkpointing on")
     return " and ".join(ways or ["set lm.max_len_prompt, or take a smaller model"])
-
-
-def _gigabytes(count: float) -> str:
-    return f"{count / 1e9:.3g} GB" if count >= 1e7 else f"{count / 1e6:.3g} MB"

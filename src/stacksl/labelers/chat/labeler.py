@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 
 from stacksl.labelers.chat.batches import Batches, half
@@ -31,6 +30,7 @@ from stacksl.labelers.chat.prompts import (
 from stacksl.labelers.chat.replies import is_cut, text_of
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.purchases import Answer
+from stacksl.report.wording import money
 
 TRIES = 5  # calls for one label in a session without a connection, before the run waits
 FIRST_PAUSE = 0.5  # seconds, doubled each time
@@ -263,8 +263,8 @@ class ChatLabeler:
             return None  # another label may pay later
         if spent:
             return self._broken(request, CHARGED)
-        reserved = f"{_money(request.price)} reserved for a label"
-        self._stop(f"a call may cost {_money(most)}, above the {reserved}")
+        reserved = f"{money(request.price)} reserved for a label"
+        self._stop(f"a call may cost {money(most)}, above the {reserved}")
         return None
 
     def _without_refused(self, question: Question) -> Question:
@@ -298,9 +298,9 @@ class ChatLabeler:
         spent = self._calls.cost(request.item, request.slot)
         key, price = (request.item, request.slot, request.token), min(spent, request.price)
         if received.over:
-            beyond = f", {_money(spent - price)} of it beyond the ledger" if spent > price else ""
+            beyond = f", {money(spent - price)} of it beyond the ledger" if spent > price else ""
             self.warnings.append(
-                f"the answer about item '{request.item}' cost {_money(received.over)} more than was"
+                f"the answer about item '{request.item}' cost {money(received.over)} more than was"
                 f" reserved for its call{beyond}: compare input_price and output_price with the"
                 " server's prices"
             )
@@ -345,8 +345,8 @@ class ChatLabeler:
         else:
             self._stop(
                 "an answer was cut, as where a model thinks before it answers; a call with room for"
-                f" {THOUGHT:,} tokens may cost {_money(most)}, and a label has"
-                f" {_money(request.price)} reserved: start a new run with --set"
+                f" {THOUGHT:,} tokens may cost {money(most)}, and a label has"
+                f" {money(request.price)} reserved: start a new run with --set"
                 f" server.answer_tokens={THOUGHT}, which reserves more (if it thinks about all"
                 " questions, `resume` does not help)"
             )
@@ -466,7 +466,3 @@ class ChatLabeler:
         with self._lock:
             self._reason = self._reason or why
         self._halt.set()
-
-
-def _money(micro: int) -> str:
-    return f"${Decimal(micro) / 1_000_000:f}"
