@@ -6,7 +6,6 @@ scores. The weights load without this package; `lm.json` is for scoring with the
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl import __version__
 from stacksl.errors import RunError
+from stacksl.features.weights import file_hash
 from stacksl.files import formats
 from stacksl.files.atomic import replace_file
 from stacksl.lm.export.tasks import command, write_task
@@ -198,12 +198,8 @@ def _described(folder: Path) -> dict[str, Any]:
 
 def _digests(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file of `folder`, but for card and description."""
-    digests = {}
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name not in ("README.md", ABOUT):
-            with path.open("rb") as file:
-                digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
+    files = (path for path in sorted(folder.iterdir()) if path.is_file())
+    return {path.name: file_hash(path) for path in files if path.name not in ("README.md", ABOUT)}
 
 
 # The card ------------------------------------------------------------------------------------
@@ -244,19 +240,6 @@ def card_text(about: Provenance, facts: Facts | None, task: str = "") -> str:
             scoring=scoring,
             command=command(model_arguments(about, "."), task, "lm_eval") if task else "",
             training=training,
-            cell=_cell,
-            code=lambda text: f"`{' '.join(text.split()).replace('`', '')}`",
         )
     )
     return markdown.rstrip("\n") + "\n"
-
-
-def _cell(value: Any) -> str:
-    """A value on one line, with the marks that would format it escaped."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return "".join(f"\\{c}" if c in "\\`*_[]<>|" else c for c in " ".join(str(value).split()))
