@@ -103,10 +103,13 @@ def test_what_was_written_is_read_again(handed: tuple[Path, Provenance, Any]) ->
     assert read_provenance(folder) == about
 
 
-def test_peft_loads_it_and_scores_the_same(handed: tuple[Path, Provenance, Any]) -> None:
+def test_peft_loads_it_and_scores_the_same(
+    handed: tuple[Path, Provenance, Any], tmp_path: Path
+) -> None:
     """By plain passes of PEFT's model; that none of our code is needed: `test_adapter_files`."""
     import torch
     from peft import AutoPeftModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
     from stacksl.lm.loading import open_base
 
@@ -123,6 +126,10 @@ def test_peft_loads_it_and_scores_the_same(handed: tuple[Path, Provenance, Any])
             start = len(row.prompt)
             found.append(float(logs[start - 1 :].gather(1, ids[0, start:, None]).sum()))
     assert found == pytest.approx(ours.tolist(), abs=1e-4)
+    model.merge_and_unload().save_pretrained(tmp_path)  # as the card says
+    alone = AutoModelForCausalLM.from_pretrained(tmp_path, dtype="float32").eval()
+    tokenizer = open_base(about.source).tokenizer
+    assert gap(sums_of(alone, rows_of(tokenizer, about)), ours) <= 1e-5
 
 
 def test_another_base_is_refused(handed: tuple[Path, Provenance, Any], tmp_path: Path) -> None:
