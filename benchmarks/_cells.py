@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stacksl.core import ONE_HOT_PACE
+from stacksl.core.gates.registry import ONE_HOT_PACE
 
 
 @dataclass(frozen=True)

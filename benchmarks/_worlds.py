@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stacksl.core import PairBlock, PairFeatures, SharedBlock, SharedFeatures, generator
+from stacksl.core import PairBlock, SharedBlock
+from stacksl.core.blocks import PairFeatures, SharedFeatures
+from stacksl.core.rng import generator
 from stacksl.types import Feedback, Label, Reward
 
 __all__ = ["WORLDS", "World"]

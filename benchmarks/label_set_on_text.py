@@ -21,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import ScorerSettings, generator, make_gate
 from stacksl.core.blocks import PairFeatures
+from stacksl.core.gates.registry import make_gate
+from stacksl.core.rng import generator
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.data import read
 from stacksl.features.hashing import HashingEncoder
 from stacksl.features.maps import TextMap

@@ -29,16 +29,11 @@ from _cells import STUDIES, Cell
 from _worlds import WORLDS, World
 
 from stacksl import __version__
-from stacksl.core import (
-    Gate,
-    Given,
-    Learner,
-    Scorer,
-    calibrate_gate_scale,
-    warmup_length,
-    warmup_spreads,
-)
+from stacksl.core import Gate, Scorer
+from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
+from stacksl.core.followers import Given
 from stacksl.core.heads.linear import refit
+from stacksl.core.learner import Learner
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Decision

@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from stacksl.core import Always, ConfidenceSet, ScorerSettings
+from stacksl.core.confidence import ConfidenceSet
+from stacksl.core.gates.registry import Always
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl_lab.engines import run_stream
 
 DIM, CHUNK = 20, 1000

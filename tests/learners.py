@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from stacksl.core import LLF, Always, Learner, Scorer
+from stacksl.core import Scorer
+from stacksl.core.gates.registry import LLF, Always
+from stacksl.core.learner import Learner
 
 
 def StackSL(scorer: Scorer, *, horizon: int, budget: int | None = None, **options: Any) -> Learner:

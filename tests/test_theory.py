@@ -9,20 +9,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from stacksl.core import (
-    LLF,
-    Always,
-    Contested,
-    First,
-    Gate,
-    Learner,
-    PairFeatures,
-    ScorerSettings,
-    make_scorer,
-)
+from stacksl.core import Gate
+from stacksl.core.blocks import PairFeatures
 from stacksl.core.confidence import radius
+from stacksl.core.gates.registry import LLF, Always, Contested, First
 from stacksl.core.gates.rules import Clock
+from stacksl.core.learner import Learner
 from stacksl.core.losses import clip, cross_entropy, kl, softmax
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Feedback, Label, Reward
 from stacksl_lab.likelihood import LikelihoodSet, label_loss, mixture_loss
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import LLF, radius
+from stacksl.core.confidence import radius
+from stacksl.core.gates.registry import LLF
 from stacksl_lab.engines import run_stream
 
 from .cases import SETTINGS, Case, Contender, Job

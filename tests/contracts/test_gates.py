@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stacksl.core import GATES, Bounds, Clock, GateState, make_gate
+from stacksl.core import GATES, Bounds, Clock, GateState
+from stacksl.core.gates.registry import make_gate
 from stacksl.testing import check_gate, gates
 
 WITHOUT_WIDTHS = ("always", "first", "random", "uniform", "margin", "entropy")

@@ -9,20 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.core import (
-    Given,
-    PairFeatures,
-    ScorerSettings,
-    calibrate_gate_scale,
-    make_scorer,
-    warmup_length,
-    warmup_spreads,
-)
+from stacksl.core.blocks import PairFeatures
 from stacksl.core.calibration import (
+    calibrate_gate_scale,
     clip_at_quantile,
     clip_level,
     gate_scale_warning,
+    warmup_length,
+    warmup_spreads,
 )
+from stacksl.core.followers import Given
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 
 spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)

@@ -6,7 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.core import FOLLOWERS, Given, Hard, PairFeatures, SharedFeatures, loss_set, make_scorer
+from stacksl.core.blocks import PairFeatures, SharedFeatures
+from stacksl.core.followers import FOLLOWERS, Given, Hard, loss_set
+from stacksl.core.scorers import make_scorer
 from stacksl.types import Label
 
 

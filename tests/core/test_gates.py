@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from stacksl.core import GATES, LLF, Bounds, Clock, Contested, Margin
-from stacksl.core.gates.registry import contested_score, require_ranking
+from stacksl.core import GATES, Bounds, Clock, Margin
+from stacksl.core.gates.registry import LLF, Contested, contested_score, require_ranking
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines.adpo import ADPO

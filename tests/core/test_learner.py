@@ -9,24 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stacksl.core import (
-    LLF,
-    Always,
-    Bounds,
-    Contested,
-    First,
-    Given,
-    Hard,
-    Learner,
-    Margin,
-    PairFeatures,
-    ScorerSettings,
-    SharedFeatures,
-    make_gate,
-    make_scorer,
-)
+from stacksl.core import Bounds, Margin
+from stacksl.core.blocks import PairFeatures, SharedFeatures
+from stacksl.core.followers import Given, Hard
+from stacksl.core.gates.registry import LLF, Always, Contested, First, make_gate
 from stacksl.core.gates.rules import Clock
+from stacksl.core.learner import Learner
 from stacksl.core.rng import uniforms
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl.types import Label, Reward
 

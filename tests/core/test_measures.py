@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stacksl.core import Clock, PairFeatures
+from stacksl.core import Clock
+from stacksl.core.blocks import PairFeatures
 from stacksl.core.gates.registry import Information
 from stacksl_lab.baselines import statistics
 

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from stacksl.core import Given, Hard, Learner, PairBlock, PairFeatures, ScorerSettings, make_scorer
+from stacksl.core import PairBlock
+from stacksl.core.blocks import PairFeatures
+from stacksl.core.followers import Given, Hard
 from stacksl.core.heads.linear import refit
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.settings.resolve import resolve

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.core import generator
-from stacksl.core.rng import uniforms
+from stacksl.core.rng import generator, uniforms
 
 WORD = (1 << 64) - 1
 

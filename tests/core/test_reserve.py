@@ -11,17 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stacksl.core import (
-    Bounds,
-    Clock,
-    Learner,
-    PairFeatures,
-    ScorerSettings,
-    SharedBlock,
-    SharedFeatures,
-    make_scorer,
-)
+from stacksl.core import Bounds, Clock, SharedBlock
+from stacksl.core.blocks import PairFeatures, SharedFeatures
 from stacksl.core.gates import rules
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Label, Reward
 from stacksl_lab.baselines import statistics

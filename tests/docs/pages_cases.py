@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stacksl.core import FOLLOWERS, GATES, SCORERS
+from stacksl.core import GATES, SCORERS
+from stacksl.core.followers import FOLLOWERS
 from stacksl.features import FEATURES
 from stacksl.labelers.registry import LABELERS
 from stacksl.lm import OBJECTIVES

@@ -8,7 +8,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from stacksl.core import Bounds, Clock, Contested, PairFeatures, SharedFeatures, make_scorer
+from stacksl.core import Bounds, Clock
+from stacksl.core.blocks import PairFeatures, SharedFeatures
+from stacksl.core.gates.registry import Contested
+from stacksl.core.scorers import make_scorer
 from stacksl.errors import SettingsError
 from stacksl.types import Reward
 from stacksl_lab.baselines import statistics

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from stacksl.core import PairFeatures, make_scorer
+from stacksl.core.blocks import PairFeatures
+from stacksl.core.scorers import make_scorer
 from stacksl.types import Reward
 from stacksl_lab.baselines.gates import Width
 from stacksl_lab.learner import StudyLearner

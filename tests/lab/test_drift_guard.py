@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.core import Always, First, PairFeatures, ScorerSettings, make_scorer
-from stacksl.core.blocks import SharedFeatures
+from stacksl.core.blocks import PairFeatures, SharedFeatures
+from stacksl.core.gates.registry import Always, First
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Feedback, Label, Reward
 from stacksl_lab.drift import DriftGuard, label_surprise, reward_surprise, surprise

@@ -7,7 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from stacksl.core import First, PairFeatures, ScorerSettings, make_scorer, radius
+from stacksl.core.blocks import PairFeatures
+from stacksl.core.confidence import radius
+from stacksl.core.gates.registry import First
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl.types import Reward
 from stacksl_lab.learner import StudyLearner

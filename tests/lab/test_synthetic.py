@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stacksl.core import make_gate
+from stacksl.core.gates.registry import make_gate
 from stacksl.errors import SettingsError
 from stacksl_lab.synthetic.playing import play, regrets
 from stacksl_lab.synthetic.streams import KINDS, Feedback, Kind, make_stream

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from stacksl.core import ONE_HOT_PACE
+from stacksl.core.gates.registry import ONE_HOT_PACE
 from stacksl_lab.baselines.registry import GATES, make_gate
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import StreamResult, run_stream

@@ -14,20 +14,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stacksl.core import (
-    GATES,
-    LLF,
-    Always,
-    Bounds,
-    Contested,
-    Hard,
-    Learner,
-    Margin,
-    PairFeatures,
-    ScorerSettings,
-    SharedFeatures,
-    make_scorer,
-)
+from stacksl.core import GATES, Bounds, Margin
+from stacksl.core.blocks import PairFeatures, SharedFeatures
+from stacksl.core.followers import Hard
+from stacksl.core.gates.registry import LLF, Always, Contested
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Feedback, Label, Reward
 from stacksl_lab.baselines.registry import make_gate
 

@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from stacksl.core import ScorerSettings, make_scorer
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.losses import cross_entropy
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Label
 from stacksl_lab.streams.certificates.study import (
     CANDIDATES,

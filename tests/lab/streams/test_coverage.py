@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from stacksl.core import ConfidenceSet, make_gate, radius
+from stacksl.core.confidence import ConfidenceSet, radius
+from stacksl.core.gates.registry import make_gate
 from stacksl_lab.engines import run_stream
 from stacksl_lab.statistics.estimates import estimates, holds, radii
 from stacksl_lab.statistics.intervals import clopper_pearson, held
@@ -40,7 +41,7 @@ def test_a_promise_is_judged_by_the_whole_interval(share: float, said: str) -> N
 
 
 def stream(scorer: str, feedback: str, **settings: object):
-    from stacksl.core import ScorerSettings
+    from stacksl.core.scorers.base import ScorerSettings
 
     source = make_stream("iid", feedback, 3, rounds=60, dim=6, candidates=4)  # type: ignore[arg-type]
     given = {"rewards": source.rewards} if feedback == "scalar" else {"labels": source.labels}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.core import First, Gate
+from stacksl.core import Gate
+from stacksl.core.gates.registry import First
 from stacksl_lab.baselines.registry import GATES, make_gate
 from stacksl_lab.streams.gates.entries import (
     DEFAULTS,

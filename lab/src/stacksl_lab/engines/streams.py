@@ -5,7 +5,7 @@ round.
 
 >>> import numpy as np
 >>> phi = np.eye(3)[None].repeat(6, axis=0)
->>> from stacksl.core import First
+>>> from stacksl.core.gates.registry import First
 >>> played = run_stream("ridge", phi, labels=np.zeros(6), gate=First(), budget=2, engine="loop")
 >>> played.asked.sum(), played.choices[-1]
 (np.int64(2), np.int64(0))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core import ConfidenceSet, radius
 from stacksl.core.blocks import Array
+from stacksl.core.confidence import ConfidenceSet, radius
 from stacksl_lab.engines import StreamResult
 
 _CHUNK = 500  # rounds whose images are held at a time

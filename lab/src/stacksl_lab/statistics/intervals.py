@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stacksl.core import generator
 from stacksl.core.blocks import Array
+from stacksl.core.rng import generator
 from stacksl_lab.study.rows import Row
 
 DRAWS = 2000

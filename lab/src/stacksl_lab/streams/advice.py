@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.core import (
-    ScorerSettings,
-    make_scorer,
-    warmup_length,
-    warmup_spreads,
-)
 from stacksl.core.blocks import PairFeatures
+from stacksl.core.calibration import warmup_length, warmup_spreads
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl_lab.figures.advice import figures, layout
 from stacksl_lab.streams.bisections import bisected, voluntary
 from stacksl_lab.streams.sentences import SENTENCES

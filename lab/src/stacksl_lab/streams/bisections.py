@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import Gate, ScorerSettings, generator, warmup_length
+from stacksl.core import Gate
 from stacksl.core.blocks import Array
+from stacksl.core.calibration import warmup_length
+from stacksl.core.rng import generator
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.engines import StreamResult, run_stream

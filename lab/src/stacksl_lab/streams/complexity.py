@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import generator
+from stacksl.core.rng import generator
 from stacksl_lab.engines import StreamResult
 from stacksl_lab.figures.complexity import figures, layout
 from stacksl_lab.statistics.intervals import bootstrapped, slope_over

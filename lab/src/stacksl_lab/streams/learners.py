@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core import Hard, ScorerSettings, loss_set, make_scorer
 from stacksl.core.blocks import Array, PairFeatures
+from stacksl.core.followers import Hard, loss_set
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl.types import Label
 from stacksl_lab.figures.learners import METRICS, REFERENCE, figures, layout

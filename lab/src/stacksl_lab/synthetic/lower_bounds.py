@@ -16,8 +16,9 @@ from itertools import product
 
 import numpy as np
 
-from stacksl.core import confidence, generator
+from stacksl.core import confidence
 from stacksl.core.blocks import Array
+from stacksl.core.rng import generator
 from stacksl_lab.synthetic.streams import SyntheticStream
 
 LOWER_BLIND = math.erfc(1.0 / math.sqrt(2.0))

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import Gate, radius
+from stacksl.core import Gate
 from stacksl.core.blocks import Array
+from stacksl.core.confidence import radius
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.engines import StreamResult, run_stream
 from stacksl_lab.gradient import StudySettings

@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core import generator
 from stacksl.core.blocks import Array
+from stacksl.core.rng import generator
 from stacksl.errors import unknown_name
 
 Feedback = Literal["scalar", "softmax"]

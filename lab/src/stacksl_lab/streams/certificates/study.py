@@ -14,8 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core import generator, radius
 from stacksl.core.blocks import Array
+from stacksl.core.confidence import radius
+from stacksl.core.rng import generator
 from stacksl_lab.figures.certificates import USUAL, figures, layout
 from stacksl_lab.likelihood import LabelLoss, LikelihoodSet, mixture_loss
 from stacksl_lab.streams.trial import StreamStudy, Trial

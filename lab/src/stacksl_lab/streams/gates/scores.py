@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import generator
 from stacksl.core.blocks import Array
+from stacksl.core.rng import generator
 from stacksl_lab.streams.gates.entries import DEFAULTS, RESET, Place, place_of
 from stacksl_lab.streams.trial import Samples
 from stacksl_lab.study.rows import Row

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stacksl.core import ScorerSettings, make_scorer
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
 from stacksl.core.followers import Given, Hard
+from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.figures.gates import figures, layout
 from stacksl_lab.streams.gates.entries import Entry, Place, Swept, entries
