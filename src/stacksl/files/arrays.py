@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from stacksl.errors import RunError
 from stacksl.files.atomic import write_atomic
-from stacksl.files.formats import sign_arrays, verified_arrays
+from stacksl.files.formats import DIGEST, expect_digest
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -36,7 +37,9 @@ def to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     from safetensors.numpy import save
 
     # not `ascontiguousarray`, which gives a scalar a dimension
-    return sign_arrays(save({k: np.asarray(v, order="C") for k, v in arrays.items()}))
+    content = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    digest = np.frombuffer(sha256(save(content)).digest(), np.uint8)
+    return bytes(save({**content, DIGEST: digest}))
 
 
 def from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
@@ -45,6 +48,14 @@ def from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
     Raises:
         ValueError: the bytes do not match their digest.
     """
-    from safetensors.numpy import load
+    from safetensors import SafetensorError
+    from safetensors.numpy import load, save
 
-    return dict(load(verified_arrays(data)))
+    try:
+        arrays = dict(load(data))
+    except SafetensorError as fault:
+        raise ValueError(str(fault)) from fault
+    digest = arrays.pop(DIGEST, None)
+    known = None if digest is None else digest.tobytes()
+    expect_digest(known, sha256(save(arrays)).digest())
+    return arrays

@@ -1,7 +1,7 @@
 """Format numbers and digests of the files that a run keeps and reads again.
 
 A file that decides a prediction or a number carries the SHA-256 of its own content, so that one
-write holds both: a JSON table under the key `sha256`, a safetensors file in its header.
+write holds both: a JSON table under the key `sha256`, a file of arrays in an array of that name.
 The content is hashed, not its layout: a table may be indented differently.
 """
 
@@ -14,13 +14,12 @@ from typing import Any
 
 from stacksl.errors import RunError
 
-MODEL = 6  # of a linear model's folder, in its `model.json`
+MODEL = 7  # of a linear model's folder, in its `model.json`
 LANGUAGE_MODEL = 6  # of an adapted language model's folder, in its `lm.json`
 PORTABLE = 2  # of a model that is handed over, in its `stacksl.json`
 
 DIGEST = "sha256"
 FORMAT = "format_number"
-METADATA = "__metadata__"  # of a safetensors header
 
 
 def to_json(table: Mapping[str, Any]) -> str:
@@ -78,49 +77,21 @@ def verified(table: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: the digest is missing or does not match.
     """
     content = {name: value for name, value in table.items() if name != DIGEST}
-    _expect(table.get(DIGEST), _digest(content))
+    expect_digest(table.get(DIGEST), _digest(content))
     return content
 
 
-def sign_arrays(data: bytes) -> bytes:
-    """The bytes of a safetensors file with the digest of all the rest in its header."""
-    header, body = _header_and_body(data)
-    header[METADATA] = {**header.get(METADATA, {})}
-    header[METADATA][DIGEST] = _digest(header, body)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # the arrays begin at a multiple of 8
-    return b"".join([len(text).to_bytes(8, "little"), text, body])
+def _digest(table: Mapping[str, Any]) -> str:
+    """The SHA-256 of `table`, independent of its order."""
+    return sha256(json.dumps(table, sort_keys=True, default=str).encode() + b"\n").hexdigest()
 
 
-def verified_arrays(data: bytes) -> bytes:
-    """The bytes that `sign_arrays` returned, after a check of their digest.
+def expect_digest(digest: object, wanted: object) -> None:
+    """Check that a digest is there and is the `wanted` one.
 
     Raises:
-        ValueError: they are not a safetensors file, or do not match their digest.
+        ValueError: it is not.
     """
-    header, body = _header_and_body(data)
-    metadata = header.get(METADATA)
-    if not isinstance(metadata, dict):
-        raise ValueError("it has no SHA-256")
-    digest = metadata.pop(DIGEST, None)
-    _expect(digest, _digest(header, body))
-    return data
-
-
-def _header_and_body(data: bytes) -> tuple[dict[str, Any], memoryview]:
-    """The header of a safetensors file and the bytes of its arrays."""
-    stop = 8 + int.from_bytes(data[:8], "little")
-    return parsed(data[8:stop]), memoryview(data)[stop:]
-
-
-def _digest(table: Mapping[str, Any], body: bytes | memoryview = b"") -> str:
-    """The SHA-256 of `table`, independent of its order, followed by `body`."""
-    digest = sha256(json.dumps(table, sort_keys=True, default=str).encode() + b"\n")
-    digest.update(body)
-    return digest.hexdigest()
-
-
-def _expect(digest: object, wanted: str) -> None:
     if digest is None:
         raise ValueError("it has no SHA-256")
     if digest != wanted:
