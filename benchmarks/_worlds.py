@@ -11,7 +11,8 @@ import numpy as np
 from stacksl.core import PairBlock, SharedBlock
 from stacksl.core.blocks import PairFeatures, SharedFeatures
 from stacksl.core.rng import generator
-from stacksl.types import Feedback, Label, Reward
+from stacksl.types import Label
+from stacksl_lab.rewards import Feedback, Reward
 
 __all__ = ["WORLDS", "World"]
 

@@ -40,6 +40,8 @@ from stacksl.types import Decision
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.gradient import StudySettings, make_study_scorer
 from stacksl_lab.language.cells import names_in_run
+from stacksl_lab.learner import StudyLearner
+from stacksl_lab.rewards import RewardRidge
 from stacksl_lab.statistics.estimates import holds
 
 FIRST_SEED = 7000
@@ -58,13 +60,13 @@ def learner_of(cell: Cell, world: World, seed: int) -> tuple[Learner, bool]:
         return learner, settings.refit
     bound = 1.0 if world.truth is None else float(np.linalg.norm(world.truth))
     wanted = StudySettings(**{"norm_bound": bound, **cell.settings})
-    scorer = make_study_scorer(
-        cell.scorer,
-        dim=int(world.rows.shape[-1]),
-        classes=world.classes,
-        settings=wanted,
+    dim = int(world.rows.shape[-1])
+    scorer = (
+        make_study_scorer(cell.scorer, dim=dim, classes=world.classes, settings=wanted)
+        if world.rewards is None
+        else RewardRidge(dim, wanted)
     )
-    learner = Learner(
+    learner = StudyLearner(
         scorer, gate_of(cell, world, scorer), budget=budget, horizon=world.horizon, seed=seed,
         kl_on_skips=cell.kl_on_skips,
     )  # fmt: skip

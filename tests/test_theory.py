@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +15,17 @@ from stacksl.core.blocks import PairFeatures
 from stacksl.core.confidence import radius
 from stacksl.core.gates.registry import LLF, Always, Contested, First
 from stacksl.core.gates.rules import Clock
-from stacksl.core.learner import Learner
 from stacksl.core.losses import clip, cross_entropy, kl, softmax
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
-from stacksl.types import Decision, Feedback, Label, Reward
+from stacksl.types import Decision, Label
+from stacksl_lab.learner import StudyLearner
 from stacksl_lab.likelihood import LikelihoodSet, label_loss, mixture_loss
+from stacksl_lab.rewards import Feedback, Reward, RewardRidge
 
 
 def rounds_of(
-    learner: Learner,
+    learner: Any,
     phi: np.ndarray,
     feedback: Callable[[int, int], Feedback],
     watch: Callable[[], None] = lambda: None,
@@ -48,8 +50,8 @@ def play(
     gate: Gate, phi: np.ndarray, truth: np.ndarray, settings: ScorerSettings, budget: int, seed: int
 ) -> list[Decision]:
     """Ridge under rewards on the (T, K, d) stream `phi`."""
-    scorer = make_scorer("ridge", dim=phi.shape[2], classes=None, settings=settings)
-    learner = Learner(scorer, gate, budget=budget, horizon=len(phi))
+    scorer = RewardRidge(phi.shape[2], settings)
+    learner = StudyLearner(scorer, gate, budget=budget, horizon=len(phi))
     noise = settings.noise * np.random.default_rng([seed, 1]).normal(size=len(phi))
     return rounds_of(learner, phi, lambda t, x: Reward(float(phi[t, x] @ truth + noise[t])))
 

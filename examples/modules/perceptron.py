@@ -8,7 +8,7 @@ import numpy as np
 from stacksl.core import SCORERS, Scorer
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.gradient import ClassBlocks, OneMatrix
-from stacksl.core.scorers.rows import add_rows, gold_position, pick, restored
+from stacksl.core.scorers.rows import add_rows, pick, restored
 
 
 class Perceptron(Scorer):
@@ -28,11 +28,10 @@ class Perceptron(Scorer):
     def _view(self, inputs, presented, scores):
         return softmax(scores), *self.tracker.widths(inputs, presented), None
 
-    def _learn(self, inputs, presented, choice, feedback):
-        gold = presented[gold_position(presented, feedback, self.name)]
+    def _learn(self, inputs, presented, choice, label):
         best = presented[int(np.argmax(pick(self.scores(inputs), presented)))]
-        if best != gold:
-            add_rows(self.theta, inputs, (gold, best), np.array([1.0, -1.0]))
+        if best != label.index:
+            add_rows(self.theta, inputs, (label.index, best), np.array([1.0, -1.0]))
         self._track(inputs, presented, choice)
         self.learned += 1
 

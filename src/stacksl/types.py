@@ -1,4 +1,4 @@
-"""The types that all parts share: items, decisions and feedback.
+"""The types that all parts share: items, labels and decisions.
 
 Indices (`choice`, `label`, `presented`) always refer to the item's full list of candidates, so an
 answer given after a restart, or outside the presented candidates, keeps its meaning.
@@ -32,16 +32,6 @@ class Label:
     """The gold answer: an index into the item's full list of candidates."""
 
     index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reward:
-    """A noisy score of the choice alone (the feedback of the paper's Assumption 2)."""
-
-    value: float
-
-
-Feedback = Label | Reward
 
 
 @dataclass(frozen=True, slots=True)

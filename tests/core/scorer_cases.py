@@ -9,7 +9,8 @@ import numpy as np
 from stacksl.core.blocks import Array, PairFeatures, SharedFeatures
 from stacksl.core.losses import softmax
 from stacksl.core.scorers import Bounds, ScorerSettings, make_scorer
-from stacksl.types import Label, Reward
+from stacksl.types import Label
+from stacksl_lab.rewards import Reward, RewardRidge
 
 ALL = (0, 1, 2, 3)
 
@@ -37,14 +38,18 @@ def fresh(name: str, *, dim: int = 5, classes: int | None = None, **settings: An
 def taught(name: str, classes: int | None = None, **settings: Any) -> tuple[Any, Array, Bounds]:
     """A scorer of 6 columns after nine answers, five rows of a tenth item, and its view of them."""
     generator = np.random.default_rng(4)
-    scorer = fresh(name, dim=6, classes=classes, **settings)
+    rewarded = name == "ridge" and classes is None
+    scorer: Any = fresh(name, dim=6, classes=classes, **settings)
+    if rewarded:
+        scorer = RewardRidge(6, ScorerSettings(**settings))
     for round in range(10):
         rows = generator.normal(size=(5, 6)) / 3.0
         inputs = PairFeatures(rows) if classes is None else SharedFeatures(rows[0], classes)
         if round < 9:
-            rewarded = name == "ridge" and classes is None
-            answer = Reward(float(generator.normal())) if rewarded else Label(round % 3)
-            scorer.step(inputs, tuple(range(classes or 5)), round % 2, answer)
+            if rewarded:
+                scorer.reward(inputs, round % 2, Reward(float(generator.normal())))
+            else:
+                scorer.step(inputs, tuple(range(classes or 5)), round % 2, Label(round % 3))
     return scorer, rows, scorer.bounds(inputs, tuple(range(classes or 5)))
 
 

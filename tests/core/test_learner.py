@@ -19,7 +19,7 @@ from stacksl.core.rng import uniforms
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
-from stacksl.types import Label, Reward
+from stacksl.types import Label
 
 from ..learners import LLFStackSL, StackSL
 
@@ -199,11 +199,9 @@ def test_a_label_is_learned_over_all_candidates_and_a_reward_of_the_choice() -> 
     [d] = decide(learner, shown=(1, 2))
     learner.learn(d, THREE, Label(2))
     learner.learn(d, THREE, Label(0))
-    learner.learn(d, THREE, Reward(0.5))
     assert scorer.diary == [
         ("step", ALL, 1, Label(2)),
         ("step", ALL, 1, Label(0)),
-        ("step", (1, 2), 1, Reward(0.5)),
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from stacksl.core.scorers.base import LEAST_RIDGE
 from stacksl.errors import FeatureError, SettingsError
 from stacksl.runs.settings.resolve import resolve
-from stacksl.types import Label, Reward
+from stacksl.types import Label
 
 from .scorer_cases import ALL, fresh, pair_inputs, shared_inputs
 
@@ -51,24 +51,6 @@ def test_settings_of_the_gradient_step_do_not_reach_the_others(
             scorer.step(inputs, ALL, 0, Label(1))
             scorer.step(inputs, ALL, 0, None)
     np.testing.assert_array_equal(plain.theta, other.theta)
-
-
-def test_feedback_that_a_scorer_cannot_learn_is_refused() -> None:
-    rng = np.random.default_rng(16)
-    shared, pairs = shared_inputs(rng), pair_inputs(rng)
-    for scorer, inputs in (
-        (fresh("ridge", classes=4), shared),
-        (fresh("newton", classes=4), shared),
-        (fresh("newton"), pairs),
-        (fresh("sgd"), pairs),
-    ):
-        with pytest.raises(SettingsError, match="reward"):
-            scorer.step(inputs, ALL, 0, Reward(1.0))
-        assert scorer.learned == 0
-    mixed = fresh("ridge")
-    mixed.step(pairs, ALL, 0, Reward(1.0))
-    with pytest.raises(SettingsError, match="got both"):
-        mixed.step(pairs, ALL, 0, Label(1))
 
 
 def test_a_state_of_another_dimension_is_refused() -> None:

@@ -18,11 +18,12 @@ from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
-from stacksl.types import Decision, Label, Reward
+from stacksl.types import Decision, Label
 from stacksl_lab.baselines import statistics
 from stacksl_lab.baselines.capacity import corpus_capacity, knowing
 from stacksl_lab.baselines.reserve import Reserve
 from stacksl_lab.learner import StudyLearner
+from stacksl_lab.rewards import Reward, RewardRidge
 from stacksl_lab.statistics.estimates import holds
 
 REST = (0.0, 0.0, 0.0)
@@ -115,7 +116,7 @@ def play(
     noise = 0.3
     numbers = ScorerSettings(ridge=ridge, noise=noise, norm_bound=float(np.linalg.norm(truth)))
     learner = StudyLearner(
-        scorer := make_scorer("ridge", dim=dim, classes=None, settings=numbers),
+        scorer := RewardRidge(dim, numbers),
         gate, asks_ucb=True, budget=budget, horizon=horizon,
     )  # fmt: skip
     most = statistics.capacity(budget, dim, 1.0 / math.sqrt(ridge))

@@ -12,7 +12,8 @@ from stacksl.core.blocks import PairFeatures, SharedFeatures
 from stacksl.core.confidence import radius
 from stacksl.core.losses import clip, cross_entropy, kl, softmax
 from stacksl.core.scorers import SCORERS, Scorer, ScorerSettings, make_scorer, tie_argmax, widened
-from stacksl.types import Label, Reward
+from stacksl.types import Label
+from stacksl_lab.rewards import Reward, RewardRidge
 from stacksl_lab.statistics.estimates import holds
 
 from .scorer_cases import ALL, fisher, fresh, kronecker, pair_inputs, shared_inputs
@@ -100,10 +101,10 @@ def test_quantile_clip_leaves_the_first_labels_alone_then_clips_a_few() -> None:
 
 def test_ridge_on_rewards_is_the_ridge_estimate() -> None:
     rng = np.random.default_rng(12)
-    scorer, rows, values = fresh("ridge", ridge=0.5), [], []
+    scorer, rows, values = RewardRidge(5, ScorerSettings(ridge=0.5)), [], []
     for _ in range(40):
         inputs, choice, value = pair_inputs(rng), int(rng.integers(4)), float(rng.normal())
-        scorer.step(inputs, ALL, choice, Reward(value))
+        scorer.reward(inputs, choice, Reward(value))
         rows.append(inputs.phi[choice])
         values.append(value)
     matrix, targets = np.array(rows), np.array(values)

@@ -11,13 +11,13 @@ import pytest
 from stacksl.core import Bounds, Clock
 from stacksl.core.blocks import PairFeatures, SharedFeatures
 from stacksl.core.gates.registry import Contested
-from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import SettingsError
-from stacksl.types import Reward
 from stacksl_lab.baselines import statistics
 from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Width
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.learner import StudyLearner, widest_of
+from stacksl_lab.rewards import Reward, RewardRidge
 
 from ..core.scorer_cases import taught
 
@@ -63,9 +63,9 @@ def test_width_asks_about_the_wider_end_by_hand() -> None:
     """V = diag(1, 4): of a = (.4, .1), b = (0, 1), c = (−.6, −.8) the pair of b and c has .36 +
     3.24/4, that of a and c 1 + .81/4, and b's score is the best; ‖a‖² = .1625 and ‖c‖² = .52.
     """
-    trained = make_scorer("ridge", dim=2, classes=None)
+    trained = RewardRidge(2, ScorerSettings())
     for _ in range(3):
-        trained.step(PairFeatures(np.array([[0.0, 1.0]])), (0,), 0, Reward(1.0))
+        trained.reward(PairFeatures(np.array([[0.0, 1.0]])), 0, Reward(1.0))
     inputs = PairFeatures(np.array([[0.4, 0.1], [0.0, 1.0], [-0.6, -0.8]]))
     view = trained.bounds(inputs, (0, 1, 2))
     assert view.choice == 1

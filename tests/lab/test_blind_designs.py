@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from stacksl.core.blocks import PairFeatures
-from stacksl.core.scorers import make_scorer
-from stacksl.types import Reward
+from stacksl.core.scorers import ScorerSettings
 from stacksl_lab.baselines.gates import Width
 from stacksl_lab.learner import StudyLearner
+from stacksl_lab.rewards import Reward, RewardRidge
 
 CANDIDATES, ROUNDS, BUDGET, DELTA, NOISE = 5, 200, 120, 0.05, 1.0
 
@@ -49,7 +49,7 @@ def blind_run(seed: int, dim: int, scale: float = math.sqrt(8.0), noise_seed: in
     truth /= np.linalg.norm(truth)
     phi = rng.normal(size=(ROUNDS, CANDIDATES, dim))
     phi /= np.linalg.norm(phi, axis=-1, keepdims=True)
-    scorer = make_scorer("ridge", dim=dim, classes=None)
+    scorer = RewardRidge(dim, ScorerSettings())
     gate = Width(scale=scale)
     learner = StudyLearner(scorer, gate, asks_ucb=True, budget=BUDGET, horizon=ROUNDS)
     first, second = np.triu_indices(CANDIDATES, 1)

@@ -13,10 +13,11 @@ from stacksl.core.gates.registry import Always, First
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
-from stacksl.types import Decision, Feedback, Label, Reward
+from stacksl.types import Decision, Label
 from stacksl_lab.drift import DriftGuard, label_surprise, reward_surprise, surprise
 from stacksl_lab.engines import StreamResult, run_stream
 from stacksl_lab.learner import StudyLearner
+from stacksl_lab.rewards import Feedback, Reward, RewardRidge
 
 ROUNDS, K, DIM = 2400, 6, 5
 
@@ -101,12 +102,12 @@ def test_the_sum_counts_only_what_is_known_well() -> None:
 def test_the_surprise_of_an_answer_is_taken_under_an_explicit_inverse() -> None:
     generator = np.random.default_rng(1)
     rows = PairFeatures(sphere(generator, K, DIM))
-    ridge = make_scorer("ridge", dim=DIM, classes=None, settings=ScorerSettings(noise=0.5))
+    ridge = RewardRidge(DIM, ScorerSettings(noise=0.5))
     newton = make_scorer("newton", dim=DIM, classes=None)
     gram, hessian = np.eye(DIM), np.eye(DIM)
     for seed in range(9):
         item = PairFeatures(sphere(np.random.default_rng([2, seed]), K, DIM))
-        ridge.step(item, tuple(range(K)), 2, Reward(1.0))
+        ridge.reward(item, 2, Reward(1.0))
         gram += np.outer(item.phi[2], item.phi[2])
         newton.step(item, tuple(range(K)), 2, Label(seed % K))
         hessian += information(newton.state()["theta"], item.phi)
@@ -186,7 +187,9 @@ def test_a_state_holds_the_guards_sum_bit_for_bit(scorer: str) -> None:
     stream = answers(4, labels=scorer != "ridge")
 
     def fresh() -> StudyLearner:
-        made = make_scorer(scorer, dim=DIM, classes=None, settings=ScorerSettings(noise=0.4))
+        numbers = ScorerSettings(noise=0.4)
+        made = make_scorer(scorer, dim=DIM, classes=None, settings=numbers)
+        made = RewardRidge(DIM, numbers) if scorer == "ridge" else made
         guard = DriftGuard(level=2.0, allowance=0.3, leverage=9.0, warm=1.0)
         return StudyLearner(made, Always(), budget=120, horizon=120, drift=guard)
 

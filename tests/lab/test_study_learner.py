@@ -13,15 +13,15 @@ from stacksl.core.gates.registry import First
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
-from stacksl.types import Reward
 from stacksl_lab.learner import StudyLearner
+from stacksl_lab.rewards import Reward, RewardRidge
 
 
 def test_asked_rounds_hope_where_a_reward_is_bought() -> None:
     """After φ = e₁ was rewarded once, e₁ has the largest score and e₂ the largest UCB."""
-    scorer = make_scorer("ridge", dim=2, classes=None)
+    scorer = RewardRidge(2, ScorerSettings())
     rows = PairFeatures(np.eye(2))
-    scorer.step(rows, (0, 1), 0, Reward(0.2))
+    scorer.reward(rows, 0, Reward(0.2))
     learner = StudyLearner(scorer, First(), asks_ucb=True, budget=1, horizon=2)
     wanted, skipped = learner.decide(["a", "b"], [rows] * 2, [(0, 1)] * 2, asked=0)
     assert (wanted.status, wanted.choice) == ("wanted", 1)

@@ -6,6 +6,7 @@ without a ledger: a want is granted while the budget lasts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +22,10 @@ from stacksl.core.gates.registry import LLF, Always, Contested
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
-from stacksl.types import Decision, Feedback, Label, Reward
+from stacksl.types import Decision, Label
 from stacksl_lab.baselines.registry import make_gate
+from stacksl_lab.learner import StudyLearner
+from stacksl_lab.rewards import Feedback, Reward, RewardRidge
 
 from ..learners import LLFStackSL, StackSL
 
@@ -47,7 +50,7 @@ def labels_of(rounds: int, seed: int) -> list[Label]:
     return [Label(int(index)) for index in drawn]
 
 
-def play(learner: Learner, stream: list, answers: list[Feedback], block: int = 1) -> list[Decision]:
+def play(learner: Any, stream: list, answers: Sequence[Feedback], block: int = 1) -> list[Decision]:
     """Every round of the stream, `block` rounds decided at a time, answers learned at once."""
     played: list[Decision] = []
     start = learner.round
@@ -127,12 +130,7 @@ def test_llf_with_c_0_is_always_under_rewards() -> None:
     answers = [Reward(float(x)) for x in np.random.default_rng(5).normal(size=40)]
     scorer_settings = ScorerSettings(action="ucb", noise=0.3)
     learners = [
-        Learner(
-            make_scorer("ridge", dim=DIM, classes=None, settings=scorer_settings),
-            gate,
-            budget=40,
-            horizon=40,
-        )
+        StudyLearner(RewardRidge(DIM, scorer_settings), gate, budget=40, horizon=40)
         for gate in (LLF(0.0), Always())
     ]
     choices = [[d.choice for d in play(learner, stream, answers)] for learner in learners]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures
 from stacksl.errors import SettingsError
-from stacksl.types import Feedback, Label
+from stacksl.types import Label
+from stacksl_lab.rewards import Feedback
 
 if TYPE_CHECKING:
     from stacksl.core.scorers import Scorer

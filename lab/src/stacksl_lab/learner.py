@@ -19,10 +19,11 @@ from stacksl.core.scorers.base import LinearScorer
 from stacksl.core.scorers.gradient import class_pair_widths
 from stacksl.core.scorers.rows import pick
 from stacksl.errors import SettingsError
-from stacksl.types import Decision, Feedback
+from stacksl.types import Decision, Label
 from stacksl_lab.baselines.gates import Width
 from stacksl_lab.baselines.statistics import widest_pair
 from stacksl_lab.drift import DriftGuard, alarmed, surprise
+from stacksl_lab.rewards import Feedback, RewardRidge
 
 
 class StudyLearner(Learner):
@@ -113,14 +114,18 @@ class StudyLearner(Learner):
             probability=float(view.probabilities[choice]),
         )
 
-    def learn(self, decision: Decision, inputs: Inputs, feedback: Feedback) -> None:
+    def learn(self, decision: Decision, inputs: Inputs, label: Feedback) -> None:
         """Learn an answer at the current θ, late or not, or start over where it is an alarm."""
-        if self.drift is not None and self._alarmed(self.drift, decision, inputs, feedback):
+        if self.drift is not None and self._alarmed(self.drift, decision, inputs, label):
             self.scorer.restore(self._fresh)
             self.suspicion = 0.0
             self.resets += 1
             return
-        super().learn(decision, inputs, feedback)
+        if isinstance(label, Label):
+            super().learn(decision, inputs, label)
+        else:
+            assert isinstance(self.scorer, RewardRidge)
+            self.scorer.reward(inputs, decision.choice, label)
 
     def close(self, inputs: Inputs) -> None:
         """Learn that an answer named none of the classes: its row enters V, at θ for `newton`.

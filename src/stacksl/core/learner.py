@@ -21,7 +21,7 @@ from stacksl.core.gates.registry import LLF, Gate, contested_score
 from stacksl.core.gates.rules import Clock, GateState, forced
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
-from stacksl.types import Decision, Feedback, Label
+from stacksl.types import Decision, Label
 
 if TYPE_CHECKING:
     from stacksl.core.blocks import Array, Inputs
@@ -235,18 +235,15 @@ class Learner:
         literal = isinstance(self.gate, LLF) and self.gate.literal
         return decision.asked is literal
 
-    def learn(self, decision: Decision, inputs: Inputs, feedback: Feedback) -> None:
+    def learn(self, decision: Decision, inputs: Inputs, label: Label) -> None:
         """Learn an answer at the current θ, late or not.
 
-        A label is learned over all candidates, presented or not: the labeler chose among
-        them all. A reward is of the choice alone.
+        It is learned over all candidates, presented or not: the labeler chose among them all.
 
         Source: Algorithm 1. Deviation: its C_t holds the gold by assumption; a loss over C_t and
         an outside gold would bias θ (`docs/paper.md`, D13).
         """
-        labeled = isinstance(feedback, Label)
-        presented = tuple(range(inputs.size)) if labeled else decision.presented
-        self.scorer.step(inputs, presented, decision.choice, feedback)
+        self.scorer.step(inputs, tuple(range(inputs.size)), decision.choice, label)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.followers import Given, Hard
 from stacksl.core.scorers import Scorer
-from stacksl.types import Decision, Feedback, Label, Reward
+from stacksl.types import Decision, Label
 from stacksl_lab.engines.arrays import Mark, Stream, StreamResult, expect_finite
 from stacksl_lab.engines.plan import Terms, by_widths
 from stacksl_lab.gradient import make_study_scorer
 from stacksl_lab.learner import StudyLearner
+from stacksl_lab.rewards import Feedback, Reward, RewardRidge
 
 
 def play(stream: Stream, terms: Terms) -> StreamResult:
@@ -45,11 +47,11 @@ def _inputs(stream: Stream, row: Array) -> Inputs:
 
 def _learner(stream: Stream, terms: Terms) -> StudyLearner:
     """The learner of these terms, before round 1."""
-    scorer = make_study_scorer(
-        terms.scorer,
-        dim=stream.dim,
-        classes=stream.classes,
-        settings=terms.settings,
+    kind: dict[str, Any] = {"dim": stream.dim, "settings": terms.settings}
+    scorer = (
+        RewardRidge(**kind)
+        if len(stream.rewards)
+        else make_study_scorer(terms.scorer, classes=stream.classes, **kind)
     )
     return StudyLearner(
         scorer,

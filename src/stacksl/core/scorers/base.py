@@ -18,7 +18,7 @@ from stacksl.core.losses import Reading
 from stacksl.core.scorers.bounds import Action, Bounds
 from stacksl.core.scorers.rows import all_scores, pick, restored
 from stacksl.errors import SettingsError
-from stacksl.types import Feedback
+from stacksl.types import Label
 
 Reference = Literal["frozen", "previous"]
 
@@ -152,17 +152,14 @@ class Scorer(ABC):
         )
 
     def step(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, label: Label | None
     ) -> None:
-        """Learn one feedback; `presented` is the loss set C_t ∪ {gold}, `choice` is x̂_t.
+        """Learn one label; `presented` is the loss set C_t ∪ {gold}, `choice` is x̂_t.
 
         None is the step on the KL term alone, which only `sgd` has.
-
-        Raises:
-            SettingsError: the scorer cannot learn such feedback.
         """
-        if feedback is not None:
-            self._learn(inputs, presented, choice, feedback)
+        if label is not None:
+            self._learn(inputs, presented, choice, label)
             self.rounds += 1
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
@@ -184,10 +181,8 @@ class Scorer(ABC):
         """The policy of the presented, whose scores are given, and their widths."""
 
     @abstractmethod
-    def _learn(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
-    ) -> None:
-        """Learn one feedback."""
+    def _learn(self, inputs: Inputs, presented: tuple[int, ...], choice: int, label: Label) -> None:
+        """Learn one label."""
 
     @abstractmethod
     def _track(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
@@ -228,7 +223,7 @@ class LinearScorer(Scorer):
 
     @property
     def learned(self) -> int:  # type: ignore[override]
-        """Labels (or rewards) that entered the matrix."""
+        """Labels that entered the matrix."""
         return self.confidence.learned
 
     @property

@@ -21,11 +21,10 @@ from stacksl.core.scorers.base import Pairs, Scorer, ScorerSettings, View
 from stacksl.core.scorers.rows import (
     add_rows,
     all_scores,
-    gold_position,
     pick,
     restored,
 )
-from stacksl.types import Feedback
+from stacksl.types import Label
 
 
 class GradientScorer(Scorer):
@@ -66,20 +65,18 @@ class GradientScorer(Scorer):
         return self.tracker.volume
 
     def step(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, label: Label | None
     ) -> None:
         """See `Scorer.step`: None is the step on the KL term alone."""
-        if feedback is None:
+        if label is None:
             self._descend(inputs, presented, None, self._level(), self._anchor())
-        super().step(inputs, presented, choice, feedback)
+        super().step(inputs, presented, choice, label)
 
     def _view(self, inputs: Inputs, presented: tuple[int, ...], scores: Array) -> View:
         return softmax(scores), *self.tracker.widths(inputs, presented), None
 
-    def _learn(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
-    ) -> None:
-        gold, level = gold_position(presented, feedback, self.name), self._level()
+    def _learn(self, inputs: Inputs, presented: tuple[int, ...], choice: int, label: Label) -> None:
+        gold, level = presented.index(label.index), self._level()
         loss = self._descend(inputs, presented, gold, level, self._anchor())
         self._losses[self.learned % WINDOW] = loss
         self.learned += 1

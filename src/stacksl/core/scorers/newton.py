@@ -12,11 +12,10 @@ from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.losses import cross_entropy, softmax
 from stacksl.core.scorers.base import LinearScorer, ScorerSettings, View
 from stacksl.core.scorers.rows import (
-    gold_position,
     pick,
     presented_scores,
 )
-from stacksl.types import Feedback
+from stacksl.types import Label
 
 
 class PairNewton(LinearScorer):
@@ -48,14 +47,11 @@ class PairNewton(LinearScorer):
         pairs = partial(pair_norms, rows, images)
         return policy, norms(rows, images), pairs, _information(rows, images, policy)
 
-    def _learn(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
-    ) -> None:
-        gold = gold_position(presented, feedback, self.name)
+    def _learn(self, inputs: Inputs, presented: tuple[int, ...], choice: int, label: Label) -> None:
         assert isinstance(inputs, PairFeatures)
         rows = pick(inputs.phi, presented)
         scores = presented_scores(self.theta, inputs, presented, rows)
-        slope = cross_entropy(scores, gold)[1]
+        slope = cross_entropy(scores, presented.index(label.index))[1]
         factors = self._factors(inputs, presented, rows)
         self.theta = self.theta - self._solve(factors, slope @ rows)
         self.confidence.update(self._factors(inputs, presented, rows))
@@ -129,12 +125,10 @@ class ClassNewton(LinearScorer):
         information = max(1.0 - float(policy @ policy), 0.0) * square
         return policy, np.full(len(presented), width), math.sqrt(2.0 * square), information
 
-    def _learn(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
-    ) -> None:
-        gold = gold_position(presented, feedback, self.name)
+    def _learn(self, inputs: Inputs, presented: tuple[int, ...], choice: int, label: Label) -> None:
         assert isinstance(inputs, SharedFeatures)
-        slope = cross_entropy(pick(self.scores(inputs), presented), gold)[1]
+        scores = pick(self.scores(inputs), presented)
+        slope = cross_entropy(scores, presented.index(label.index))[1]
         self._inform(inputs, labels=1)
         self.theta[list(presented)] -= slope[:, None] * (self.confidence.gram_inv @ inputs.h)
 

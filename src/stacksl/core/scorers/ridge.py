@@ -13,13 +13,9 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.rules import TIE
-from stacksl.core.losses import softmax
 from stacksl.core.scorers.base import LinearScorer, ScorerSettings, View
-from stacksl.core.scorers.rows import gold_position, pick, restored
-from stacksl.errors import SettingsError
-from stacksl.types import Feedback, Label
-
-_NOTHING, _LABELS, _REWARDS = 0, 1, 2
+from stacksl.core.scorers.rows import pick, restored
+from stacksl.types import Label
 
 
 def shares(scores: Array) -> Array:
@@ -42,10 +38,9 @@ class PairRidge(LinearScorer):
     """`ridge` on pair features: θ̂ = V⁻¹b with V = ridge·I + Σ φφᵀ and b = Σ y·φ, both (d,).
 
     A label puts every row of its loss set into V and b with its one-hot target (y = 1 for the
-    gold, 0 for the rest); a reward puts φ(z, x̂) with y the reward. The two are never mixed.
-    `track="all"` adds φ(z, x̂) to V, and not to b, on unasked rounds (the printed reading, whose
-    coverage falls: `docs/paper.md`, D2). The policy is `shares` of the scores under labels, their
-    softmax under rewards.
+    gold, 0 for the rest). `track="all"` adds φ(z, x̂) to V, and not to b, on unasked rounds (the
+    printed reading, whose coverage falls: `docs/paper.md`, D2). The policy is `shares` of the
+    scores.
 
     Source: paper, Section 5; Abbasi-Yadkori, Pal and Szepesvari (2011) for the radius.
     Deviation: the radius counts labels (`docs/paper.md`, D2), and under labels each brings a row
@@ -58,26 +53,17 @@ class PairRidge(LinearScorer):
     def __init__(self, dim: int, settings: ScorerSettings) -> None:
         super().__init__((dim,), settings)
         self.moment: Array = np.zeros(dim)
-        self._fed = _NOTHING
 
     def _view(self, inputs: Inputs, presented: tuple[int, ...], scores: Array) -> View:
         assert isinstance(inputs, PairFeatures)
         rows = pick(inputs.phi, presented)
         images = self.confidence.images(rows)
-        policy = softmax(scores) if self._fed == _REWARDS else shares(scores)
-        return policy, norms(rows, images), partial(pair_norms, rows, images), None
+        return shares(scores), norms(rows, images), partial(pair_norms, rows, images), None
 
-    def _learn(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
-    ) -> None:
+    def _learn(self, inputs: Inputs, presented: tuple[int, ...], choice: int, label: Label) -> None:
         assert isinstance(inputs, PairFeatures)
-        self._note(feedback)
-        if isinstance(feedback, Label):
-            rows = pick(inputs.phi, presented)
-            self.moment += rows[gold_position(presented, feedback, self.name)]
-        else:
-            rows = inputs.phi[choice : choice + 1]
-            self.moment += feedback.value * rows[0]
+        rows = pick(inputs.phi, presented)
+        self.moment += rows[presented.index(label.index)]
         self.confidence.update(rows)
         self.theta = self.confidence.gram_inv @ self.moment
 
@@ -88,24 +74,12 @@ class PairRidge(LinearScorer):
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
-        counts = np.array([self.learned, self.rounds, self._fed], dtype=np.int64)
-        return {**super().state(), "moment": self.moment.copy(), "counts": counts}
+        return {**super().state(), "moment": self.moment.copy()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`, bit for bit."""
         self.moment = restored(state, "moment", self.moment)
-        counts = restored(state, "counts", np.zeros(3, dtype=np.int64))
-        super().restore({**state, "counts": counts[:2]})
-        self._fed = int(counts[2])
-
-    def _note(self, feedback: Feedback) -> None:
-        kind = _LABELS if isinstance(feedback, Label) else _REWARDS
-        if self._fed not in (_NOTHING, kind):
-            raise SettingsError(
-                "a scorer learns from labels or from rewards, got both; "
-                "choose one feedback for the whole run"
-            )
-        self._fed = kind
+        super().restore(state)
 
 
 class ClassRidge(LinearScorer):
@@ -134,11 +108,8 @@ class ClassRidge(LinearScorer):
         widths = np.full(len(presented), math.sqrt(square))
         return shares(scores), widths, math.sqrt(2.0 * square), None
 
-    def _learn(
-        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback
-    ) -> None:
-        gold = presented[gold_position(presented, feedback, "ridge on class heads")]
-        self._regress(inputs, gold, labels=1)
+    def _learn(self, inputs: Inputs, presented: tuple[int, ...], choice: int, label: Label) -> None:
+        self._regress(inputs, label.index, labels=1)
 
     def _track(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
         self._regress(inputs, None, labels=0)

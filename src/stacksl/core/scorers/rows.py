@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures
-from stacksl.errors import FeatureError, SettingsError
-from stacksl.types import Feedback, Label
+from stacksl.errors import FeatureError
 
 
 def all_scores(theta: Array, inputs: Inputs) -> Array:
@@ -45,20 +44,6 @@ def add_rows(theta: Array, inputs: Inputs, presented: tuple[int, ...], coefficie
         theta += coefficients @ pick(inputs.phi, presented)
     else:
         theta[list(presented)] += coefficients[:, None] * inputs.h
-
-
-def gold_position(presented: tuple[int, ...], label: Feedback, scorer: str) -> int:
-    """The position of the gold candidate in the loss set `presented`, which has it.
-
-    Raises:
-        SettingsError: it is a reward, which `scorer` cannot learn from.
-    """
-    if not isinstance(label, Label):
-        raise SettingsError(
-            f"{scorer} learns from labels, got a reward; use scorer 'ridge' on pair features "
-            "for rewards"
-        )
-    return presented.index(label.index)
 
 
 def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -> NDArray[Any]:
