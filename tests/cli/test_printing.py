@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.cli.printing import as_json, dollars, gate, measured, quality
+from stacksl.cli.printing import as_json, gate, measured, quality
 from stacksl.cli.verbs import ls
 from stacksl.cli.verbs.dry_run import shown_forecast
+from stacksl.report.wording import money
 from stacksl.runs.finish.forecasting import EVERY
 
 
 @given(st.integers(0, 10**15))
 def test_money_is_shown_exactly(micro: int) -> None:
-    shown = dollars(micro)
+    shown = money(micro)
     whole, _, cents = shown.removeprefix("$").replace(",", "").partition(".")
     assert int(whole) * 1_000_000 + int(cents.ljust(6, "0")) == micro
     assert len(cents) >= 2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.api.labeling import write_labels
+from stacksl.api.labeling import bought_answers, export_rows
 from stacksl.data import read
 from stacksl.errors import SettingsError
 
@@ -44,6 +44,10 @@ def contents(path: Path) -> bytes:
     """Every byte of a file, or of all files of a folder, with their names."""
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     return b"".join(p.name.encode() + p.read_bytes() for p in files)
+
+
+def write_labels(made: Run, path: Path, *, names: bool = False) -> int:
+    return export_rows(made, path, lambda: bought_answers(made, names=names)[1]).left_out
 
 
 def test_who_when_and_price_are_in_every_format(done: Run, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stacksl.api import Run, prepare, run
-from stacksl.api.labeling import TO_PERSON, label_file, write_own
+from stacksl.api.labeling import TO_PERSON, export_rows, label_file, label_own
 from stacksl.cli.app import app
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
@@ -41,7 +41,7 @@ from .promise_cases import ANSWERS, ITEMS, PEOPLE, PLAN, THREE, copy_of, looks
 
 def wrong_rows(made: Run, path: Path) -> tuple[int, int]:
     """The wrong rows of the delivered table, and all of them."""
-    write_own(made, path)
+    export_rows(made, path, lambda: label_own(made))
     rows, gold = read_rows(path), {item.prompt: CLASSES[ANSWERS[item.id]] for item in ITEMS}
     return sum(row["label"] != gold[row["prompt"]] for row in rows), len(rows)
 
@@ -147,7 +147,8 @@ def test_rows_called_ambiguous_or_dropped_count_as_wrong(tmp_path: Path) -> None
     of_the_model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
     assert last["left"] == of_the_model + dropped + ambiguous
     assert last["of"] == 400
-    assert write_own(made, tmp_path / "t.csv") == (400, {"human: ambiguous": ambiguous})
+    table = export_rows(made, tmp_path / "t.csv", lambda: label_own(made))
+    assert (len(table.rows), table.blank) == (400, {"human: ambiguous": ambiguous})
     shown = CliRunner().invoke(app, ["export", str(made.path), "--table", str(tmp_path / "t.csv")])
     told = f"400 rows, {ambiguous} of them without a label: {ambiguous} human: ambiguous"
     assert told in shown.stdout

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stacksl.api import Run
-from stacksl.api.labeling import write_own
+from stacksl.api.labeling import export_rows, label_own
 from stacksl.cli.app import app
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import RunError
@@ -79,8 +79,8 @@ def test_a_run_that_goes_on_says_so_and_gives_the_table_of_its_last_end(
     monkeypatch.setattr(forecasting, "unpayable", lambda spec, game: False)
     (never, ended), made = three, copy_of(three[1], tmp_path)
     with pytest.raises(RunError, match="is waiting: its table can be written once it has ended"):
-        write_own(never, tmp_path / "never.csv")
-    write_own(made, tmp_path / "before.csv")
+        export_rows(never, tmp_path / "never.csv", lambda: label_own(never))
+    export_rows(made, tmp_path / "before.csv", lambda: label_own(made))
     assert never.status()["last_report"] is made.status()["last_report"] is None
     spent = made.status()["spent"]
     made.change(budget=790, stop_when="right=93%")
@@ -97,7 +97,7 @@ def test_a_run_that_goes_on_says_so_and_gives_the_table_of_its_last_end(
 
 
 def wrong_of(made: Run, path: Path, pool: Path) -> tuple[int, int]:
-    write_own(made, path)
+    export_rows(made, path, lambda: label_own(made))
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     texts = texts_of(pool)

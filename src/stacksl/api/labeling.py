@@ -370,35 +370,20 @@ def _prefix(names: Iterable[str], columns: Iterable[str], word: str) -> str:
 # Files ------------------------------------------------------------------------------------------
 
 
-def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
-    """Write the bought answers; how many purchases of the audit of a run that goes on are left out.
+def export_rows(run: Run, path: Path, rows: Callable[[], Labeled]) -> Labeled:
+    """Write the rows of a run that are made when it is clear that they can be; the rows.
 
-    The end of `path` says the format. People are numbered, or have their `names`.
-
-    Raises:
-        SettingsError: the name ends in no known kind, or is that of a file of the run.
-        DataError, RunError: it cannot be written.
-    """
-    kind_of_table(path)
-    expect_other(path, run.folder.resolved().get("files", {}))
-    _, answers = bought_answers(run, names=names)
-    write_table(path, COLUMNS, answers.rows)
-    return answers.left_out
-
-
-def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, Mapping[str, int]]:
-    """Write the rows of a finished run's own files; how many there are, and `Labeled.blank`.
+    The end of `path` says the format.
 
     Raises:
         SettingsError: the name ends in no known kind, or is that of a file of the run.
         DataError: it cannot be written.
-        RunError: the run has never finished.
     """
     kind_of_table(path)
     expect_other(path, run.folder.resolved().get("files", {}))
-    table = label_own(run, progress)
+    table = rows()
     write_table(path, table.columns, table.rows)
-    return len(table.rows), table.blank
+    return table
 
 
 def write_model(run: Run, out: Path) -> Path:

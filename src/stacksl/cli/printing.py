@@ -88,15 +88,6 @@ def share(value: float | None) -> str | None:
     return None if value is None or not math.isfinite(value) else f"{value:.3f}"
 
 
-def dollars(micro: int | None) -> str | None:
-    """Money held in millionths as the report writes it; None where there is none.
-
-    >>> dollars(2_500_000), dollars(1_500), dollars(None)
-    ('$2.50', '$0.0015', None)
-    """
-    return None if micro is None else money(micro)
-
-
 def spent(amounts: Mapping[str, float] | None) -> str | None:
     """What a run spent of its money, as `status` gives it; None where labels have no price."""
     if amounts is None:

@@ -12,11 +12,11 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import live
-from stacksl.cli.printing import as_json, dollars, facts, warn
+from stacksl.cli.printing import as_json, facts, warn
 from stacksl.cli.verbs.ls import by_file, status_facts
 from stacksl.cli.verbs.run import agree, setting_of, shown_run, word
 from stacksl.errors import SettingsError
-from stacksl.report.wording import MICRO, count, plural
+from stacksl.report.wording import MICRO, count, money, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
@@ -245,14 +245,14 @@ def _bought(offered: Outcome, changes: dict[str, Any]) -> list[str]:
     if offered.cost:
         amount = f"{plural(offered.more, 'more label')}, {count(offered.labels)}"
         labels = f"{amount if offered.more else plural(offered.labels, 'label')} in all"
-        bought.append(f"{labels}, for {dollars(offered.cost)} more at most")
+        bought.append(f"{labels}, for {money(offered.cost)} more at most")
     if changes["reopen"] and offered.again:
         bought.append(f"{_again(offered)} at most, within the budget")
     return bought
 
 
 def _again(outcome: Outcome) -> str:
-    cost = "" if outcome.cost_again is None else f" for {dollars(outcome.cost_again)}"
+    cost = "" if outcome.cost_again is None else f" for {money(outcome.cost_again)}"
     return f"{plural(len(outcome.again), 'more label')}{cost}"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stacksl.cli.printing import as_json, dollars, facts, gate, rejected, share, table, visible
-from stacksl.report.wording import MICRO, count, memory, plural
+from stacksl.cli.printing import as_json, facts, gate, rejected, share, table, visible
+from stacksl.report.wording import MICRO, count, memory, money, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan
@@ -148,14 +148,14 @@ def _planned(spec: RunSpec) -> str:
             f", of {plural(rows - excluded, 'row')}, without {plural(excluded, 'row')} with the"
             " text of an example of a class or of a label that you have"
         )
-    cost = None if spec.budget.cost is None else f"{dollars(spec.budget.cost)} at most"
+    cost = None if spec.budget.cost is None else f"{money(spec.budget.cost)} at most"
     column = spec.settings.column
     judged = f"the labels in '{column}' are judged"
     if spec.budget.labels > spec.audit + further:
         judged += ", and the most doubtful ones are asked about"
     if promised is None and spec.evaluates is None:
         judged += "; --stop-when right=97% in place of --audit promises that share of the table"
-    price = "" if cost is None else f" for {dollars(further * spec.budget.price)}"
+    price = "" if cost is None else f" for {money(further * spec.budget.price)}"
     second = f"{plural(further, 'label')}{price} at most, to ask further people about audited items"
     if spec.settings.annotators.count(",") == 1:  # what they differ on stays open
         second += "; with two people the interval is about twice as wide as with three"
@@ -206,7 +206,7 @@ def shown_forecast(forecast: dict[str, Any], how: str = "", measure: str = "Accu
         priced = forecast["expected"][0]["cost"] is not None
         rows = [
             [count(row["labels"]), count(row["more"]), share(row["accuracy"]), _between(row)]
-            + ([dollars(round(row["cost"] * MICRO))] if priced else [])
+            + ([money(round(row["cost"] * MICRO))] if priced else [])
             for row in forecast["expected"]
         ]
         lines.append(table(header + (["Cost"] if priced else []), rows))

@@ -87,7 +87,7 @@ def export(
     A task of lm-eval:
         stacksl export runs/first --task test.jsonl task
     """
-    from stacksl.api.labeling import write_labels, write_model, write_own
+    from stacksl.api.labeling import bought_answers, export_rows, label_own, write_model
     from stacksl.lm.export.folder import read_provenance
     from stacksl.runs.items.stored import differing
 
@@ -103,14 +103,15 @@ def export(
     about = None if task is None else read_provenance(opened.folder.model)
     if table is not None:
         with live(quiet=quiet or json) as show:
-            n, blank = write_own(opened, table, encoding(show))
+            own = export_rows(opened, table, lambda: label_own(opened, encoding(show)))
         changed = differing(opened.folder.resolved().get("files", {}))
         warn(f"{why.partition(';')[0]}: its rows have ids and texts alone" for why in changed)
-        status, total = opened.status(), {"rows": n, "blank": sum(blank.values())}
-        more = {"blank_by_source": dict(blank), "right": status["table"]}
+        status, total = opened.status(), {"rows": len(own.rows), "blank": sum(own.blank.values())}
+        more = {"blank_by_source": dict(own.blank), "right": status["table"]}
         result["table"] = {"file": table, **total, **more}
     if labels is not None:
-        result |= {"labels": labels, "left_out": write_labels(opened, labels, names=names)}
+        answers = export_rows(opened, labels, lambda: bought_answers(opened, names=names)[1])
+        result |= {"labels": labels, "left_out": answers.left_out}
     if model is not None:
         result["model"] = write_model(opened, model)
     if task is not None and about is not None:

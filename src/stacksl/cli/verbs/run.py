@@ -13,11 +13,11 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import Stopped, live, tracked
-from stacksl.cli.printing import as_json, dollars, facts, quality, spent, visible, warn
+from stacksl.cli.printing import as_json, facts, quality, spent, visible, warn
 from stacksl.cli.verbs.dry_run import audit_precision, data_facts, print_plan, understood
 from stacksl.engine import on_ray
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
-from stacksl.report.wording import change_call, count, plural, unasked
+from stacksl.report.wording import change_call, count, money, plural, unasked
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
@@ -142,7 +142,7 @@ def begin(
                 print(visible(line), file=sys.stderr)
     budget = plan.spec.budget
     if budget.cost is not None:
-        agree([f"{count(budget.labels)} labels for {dollars(budget.cost)} at most"], yes)
+        agree([f"{count(budget.labels)} labels for {money(budget.cost)} at most"], yes)
     plan = _with_consent(plan).claimed()
     try:
         with live(quiet=quiet) as bar, tracked(report_to, plan.out, bar) as progress:
