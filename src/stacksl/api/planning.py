@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -14,7 +15,6 @@ import numpy as np
 from stacksl.api.stored import PROGRESS, Run
 from stacksl.api.watching import not_of
 from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
-from stacksl.core.rng import unforeseen
 from stacksl.data import Classes, Dataset, as_written, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.errors import DataError, FeatureError, SettingsError, expect
@@ -153,7 +153,7 @@ def prepare(
     resolved = intake.with_features(resolved, without_data=data is None)
     if resolved.settings.labeler == "file":
         # who knew the seed and the size of the pool could name the items of the audit
-        resolved = resolved.with_defaults({"seed": unforeseen(32)}, "drawn")
+        resolved = resolved.with_defaults({"seed": secrets.randbits(32)}, "drawn")
     resolved = intake.absolute(resolved)
     place, test_place = _places(data, test, resolved.settings)
     _expect_source(resolved, data)

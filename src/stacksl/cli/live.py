@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
 
 
-class Stopped(KeyboardInterrupt):
-    """Ctrl-C, with a sentence such as the command that continues the run."""
-
-
 SETTLED = 3.0  # seconds of a phase before its pace is shown
 PHASES = {
     "features": "features",

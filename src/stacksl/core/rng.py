@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from hashlib import blake2b
 
 import numpy as np
@@ -19,11 +18,6 @@ def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     text = "\x1f".join([str(int(seed)), purpose, *(str(int(k)) for k in keys)])
     key = int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "little")
     return np.random.Generator(np.random.Philox(key=key))
-
-
-def unforeseen(bits: int) -> int:
-    """A whole number of so many bits from the operating system, which no seed foretells."""
-    return secrets.randbits(bits)
 
 
 def uniforms(seed: int, purpose: str, count: int) -> Array:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.live import Stopped
 from stacksl.cli.printing import as_json, table, warn
 from stacksl.errors import RunError, SettingsError
 
@@ -163,13 +162,13 @@ def measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:
     """The rows of a study over seeds 0 to `count` − 1, with a line of progress.
 
     Raises:
-        Stopped: Ctrl-C; what was measured is kept.
+        KeyboardInterrupt: Ctrl-C; what was measured is kept.
     """
     before = len(bench.store)
     try:
         return study.reproduce(bench, range(count), None if quiet else _tell)
     except KeyboardInterrupt as stop:
-        raise Stopped(
+        raise KeyboardInterrupt(
             f"stopped; {len(bench.store) - before} new measurements are kept in"
             f" {bench.store.path}: the same command continues"
         ) from stop

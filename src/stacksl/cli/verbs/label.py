@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.live import Stopped
 from stacksl.cli.printing import as_json, facts
 from stacksl.cli.verbs.run import run_facts, shown_run, word
 from stacksl.errors import SettingsError
@@ -88,7 +87,7 @@ def label(
         serve(opened.folder, ready, host=host, port=port, idle=limit, guidelines=text)
     if opened.status()["state"] != "finished":
         call = f"stacksl label {word(run)}"
-        raise Stopped(f"the page is closed, and answers are kept: `{call}` continues")
+        raise KeyboardInterrupt(f"the page is closed, and answers are kept: `{call}` continues")
     print(as_json(run_facts(opened)) if json else shown_run(opened))
 
 

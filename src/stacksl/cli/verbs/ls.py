@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, as_toml, facts, gate, measured, quality, spent, table
+from stacksl.cli.printing import as_json, as_toml, facts, gate, measured, table
 from stacksl.cli.verbs.dry_run import shown_forecast
-from stacksl.cli.verbs.run import labels_so_far, more_for_money, notices, sheet_lines
+from stacksl.cli.verbs.run import described, labels_so_far, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import count
 
@@ -140,12 +140,8 @@ def _summary(run: Run, result: Mapping[str, Any]) -> str:
             ("Run", result["run"]),
             ("State", result["state"]),
             ("Rounds", count(result["rounds"]) if result["mode"] == "stream" else None),
-            ("Labels", _labels(result)),
-            ("Cost", spent(result["money"])),
-            ("Money left buys more", more_for_money(run, result)),
-            *notices(result),
+            *described(run, result, _labels(result)),
             ("Gate", gate(run.folder.resolved())),
-            *quality(result),
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),
             ("Go on with", result.get("resume")),

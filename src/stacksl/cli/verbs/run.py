@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.live import Stopped, live, tracked
+from stacksl.cli.live import live, tracked
 from stacksl.cli.printing import as_json, facts, quality, spent, visible, warn
 from stacksl.cli.verbs.dry_run import audit_precision, data_facts, print_plan, understood
 from stacksl.engine import on_ray
@@ -242,12 +242,12 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _stopped(folder: Path) -> Stopped:
+def _stopped(folder: Path) -> KeyboardInterrupt:
     from stacksl.runs.storage.folder import DATABASE
 
     if (folder / DATABASE).exists():
-        return Stopped(f"stopped; continue with: stacksl resume {word(folder)}")
-    return Stopped("stopped before the run began; nothing was bought")
+        return KeyboardInterrupt(f"stopped; continue with: stacksl resume {word(folder)}")
+    return KeyboardInterrupt("stopped before the run began; nothing was bought")
 
 
 def run_facts(run: Run, status: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -278,32 +278,30 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
     result = run_facts(run, status)
     if result["state"] == "finished":
         return _summary(run, result)
-    return _waiting(run, result) if result["state"] == "waiting" else _unfinished(result)
-
-
-def _unfinished(result: dict[str, Any], suffix: str = "") -> str:
-    """A run without a report, such as one that a page plays on."""
-    return facts(
+    path, waits = word(run.path), result["state"] == "waiting"
+    lines = facts(
         [
-            ("Run", f"{result['run']}, {result['state']}{suffix}"),
-            ("Labels", labels_so_far(result)),
-            ("Cost", spent(result["money"])),
-            *notices(result),
-            ("Stop rule", result["stopped"] or None),
-            ("Rest", result["rest"]),
+            ("Run", f"{result['run']}, {result['state']}{' for answers' * waits}"),
+            *described(run, result, labels_so_far(result)),
             *sheet_lines(result),
-            ("Go on with", None if suffix else result["resume"]),
+            ("Go on with", None if waits else result["resume"]),
         ]
     )
-
-
-def _waiting(run: Run, result: dict[str, Any]) -> str:
-    path = word(run.path)
-    lines = _unfinished(result, " for answers")
-    if result["labeler"] == "file":
+    if waits and result["labeler"] == "file":
         lines += f"\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
         return f"{lines}\nOr answer in the browser:\n  stacksl label {path}"
-    return f"{lines}\n\nTo continue:\n  {result['resume']}"
+    return f"{lines}\n\nTo continue:\n  {result['resume']}" if waits else lines
+
+
+def described(run: Run, result: Mapping[str, Any], labels: str) -> list[tuple[str, object]]:
+    """The labels of a run, its money, what its owner can do, and how good its results are."""
+    return [
+        ("Labels", labels),
+        ("Cost", spent(result["money"])),
+        ("Money left buys more", more_for_money(run, result)),
+        *notices(result),
+        *quality(result),
+    ]
 
 
 def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
@@ -355,19 +353,13 @@ def _summary(run: Run, result: dict[str, Any]) -> str:
 
     path, measuring = word(run.path), result["measuring"]
     stream = result["mode"] == "stream"  # the questions of a pool are counted as labels already
+    labels = f"{count(result['spent'])} of {count(result['budget'])} bought"
+    labels += f" in {count(result['rounds'])} rounds" * stream
+    labels += f", {count(measuring)} of them only to measure" * bool(measuring)
     lines = facts(
         [
             ("Run", f"{result['run']}, {result['state']}"),
-            (
-                "Labels",
-                f"{count(result['spent'])} of {count(result['budget'])} bought"
-                + f" in {count(result['rounds'])} rounds" * stream
-                + f", {count(measuring)} of them only to measure" * bool(measuring),
-            ),
-            ("Cost", spent(result["money"])),
-            ("Money left buys more", more_for_money(run, result)),
-            *notices(result),
-            *quality(result),
+            *described(run, result, labels),
             ("Report", result["report"]),
             ("Model", result["model"] if result["stated"] is None else None),
         ]

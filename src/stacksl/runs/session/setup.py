@@ -5,6 +5,7 @@ Each function loads its part from the run's folder, or makes it where the folder
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 
 from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
-from stacksl.core.rng import generator, unforeseen
+from stacksl.core.rng import generator
 from stacksl.data import expect_classes
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap, GivenFeatures, make_features
@@ -199,7 +200,7 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
     `labeler` is the Python object that answers, if the settings name none.
     """
     classes, short = spec.sources.classes, before_a_look(spec, spec.budget.labels)
-    own = {SECRET: Setting(f"{unforeseen(128):032x}")}
+    own = {SECRET: Setting(f"{secrets.randbits(128):032x}")}
     if classes is not None:
         own[CLASSES] = class_setting(classes)
     # said by a run that is cut early
