@@ -1,9 +1,7 @@
-"""Threads of the numerical libraries: how many, and how they wait."""
+"""Threads of the numerical libraries."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,14 +21,3 @@ def one_thread() -> Iterator[None]:
 
     with threadpool_limits(1, "blas"):
         yield
-
-
-def waits_asleep() -> bool:
-    """Let torch's threads sleep while they wait for each other; False where torch runs already.
-
-    OpenMP reads the variable once, when torch loads it. By default a waiting thread spins, which
-    on a busy machine keeps the core from the thread that is waited for (`docs/features.md`).
-    """
-    if "torch" not in sys.modules:
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    return os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE"

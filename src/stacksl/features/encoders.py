@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError
-
-_Length = TypeVar("_Length", int, "int | None")
 
 Progress: TypeAlias = Callable[[int, int], None]
 Vectors: TypeAlias = NDArray[np.float32]
@@ -72,9 +70,7 @@ def unit(rows: NDArray[np.float64]) -> Vectors:
     return vectors
 
 
-def in_batches(
-    lengths: Sequence[_Length], rows: Callable[[_Length], int]
-) -> list[tuple[_Length, list[int]]]:
+def in_batches(lengths: Sequence[int], rows: Callable[[int], int]) -> list[tuple[int, list[int]]]:
     """Batches of texts of one length, as the places of their texts.
 
     Lengths alternate in their proportion, so that the pace so far is the pace to expect.
@@ -85,7 +81,7 @@ def in_batches(
     >>> in_batches([5, 9, 5, 5], lambda length: 2)
     [(5, [0, 2]), (9, [1]), (5, [3])]
     """
-    by_length: dict[_Length, list[int]] = {}
+    by_length: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
         by_length.setdefault(length, []).append(place)
     batches = []
@@ -93,7 +89,7 @@ def in_batches(
         size = max(1, rows(length))
         for start in range(0, len(places), size):
             batches.append((start / len(places), length, places[start : start + size]))
-    batches.sort(key=lambda batch: (batch[0], batch[1] or 0))
+    batches.sort(key=lambda batch: batch[:2])
     return [(length, places) for _, length, places in batches]
 
 

@@ -6,6 +6,8 @@ The one module of the package that imports torch, and only when a text has to be
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core.threads import waits_asleep
 from stacksl.errors import FeatureError
 from stacksl.features.cache import CachedEncoder, Entry
 from stacksl.features.encoders import Vectors, encoder_threads, in_batches, unit
@@ -62,29 +63,27 @@ class SentenceEncoder(CachedEncoder):
     @cached_property
     def dim(self) -> int:
         """The columns of a vector; from the cache if it is there, so that nothing is loaded."""
-        return self._cache.dim() or len(self._run([""], self._padded(*self._lengths([""])))[0])
+        return self._cache.dim() or len(next(self.vectors([""]))[0][1][0])
 
     def vectors(self, texts: Sequence[str]) -> Iterator[list[tuple[int, Entry]]]:
         """The place of each text with its vector and whether it was cut, batch by batch."""
+        if self._tokenizer is None:
+            for place, text in enumerate(texts):
+                yield [(place, (self._run([text])[0], False))]
+            return
         lengths = self._lengths(list(texts))
-
-        def rows(padded: int | None) -> int:
-            return 1 if padded is None else _ROWS - 1
-
-        for padded, places in in_batches([self._padded(n) for n in lengths], rows):
+        for padded, places in in_batches(list(map(self._padded, lengths)), lambda _: _ROWS - 1):
             encoded = self._run([texts[place] for place in places], padded)
             yield [
-                (place, (row, (lengths[place] or 0) > (self._longest or np.inf)))
+                (place, (row, lengths[place] > self._longest))
                 for place, row in zip(places, encoded, strict=True)
             ]
 
-    def _padded(self, length: int | None) -> int | None:
+    def _padded(self, length: int) -> int:
         """The padded length of a text of `length` tokens."""
-        if length is None:
-            return None
-        length = min(length, self._longest or length)
+        length = min(length, self._longest)
         bucket = next((fixed for fixed in _LENGTHS if fixed >= length), length)
-        return min(bucket, self._longest or bucket)
+        return min(bucket, self._longest)
 
     def _run(self, texts: list[str], padded: int | None = None) -> Vectors:
         """Unit vectors (n, d) of `texts` in one batch of the fixed shape for `padded` tokens."""
@@ -110,32 +109,26 @@ class SentenceEncoder(CachedEncoder):
             while low < high:
                 middle = (low + high) // 2
                 (length,) = self._lengths(["a " * middle])
-                if length is not None and length >= padded:
+                if length >= padded:
                     high = middle
                 else:
                     low = middle + 1
             self._fillers[padded] = "a " * low
         return self._fillers[padded]
 
-    def _lengths(self, texts: list[str]) -> list[int | None]:
-        """Tokens of each text, special ones and the prompt included.
-
-        None where the encoder has no tokenizer of the usual kind: such texts are run one by one.
-        """
-        tokenizer = self._tokenizer
-        if tokenizer is None or not texts:
-            return [None] * len(texts)
+    def _lengths(self, texts: list[str]) -> list[int]:
+        """Tokens of each text, special ones and the prompt included."""
         prompt = self._prompt
         if prompt is None:
             prompt = self._model.prompts.get(self._model.default_prompt_name or "", "") or ""
-        tokens = tokenizer([prompt + text for text in texts], truncation=False, verbose=False)
+        tokens = self._tokenizer([prompt + text for text in texts], truncation=False, verbose=False)
         return [len(ids) for ids in tokens["input_ids"]]
 
     @cached_property
-    def _longest(self) -> int | None:
-        """The most tokens that the encoder reads, None where there is no bound."""
+    def _longest(self) -> int:
+        """The most tokens that the encoder reads; the largest integer where there is no bound."""
         most = self._model.max_seq_length
-        return most if self._tokenizer is not None and most and most < 10**6 else None
+        return most if most and most < 10**6 else sys.maxsize
 
     @cached_property
     def _prompt(self) -> str | None:
@@ -144,6 +137,7 @@ class SentenceEncoder(CachedEncoder):
 
     @cached_property
     def _tokenizer(self) -> Any:
+        """The tokenizer, None where it is of another kind: texts are run one by one then."""
         from transformers import PreTrainedTokenizerBase
 
         tokenizer = getattr(self._model, "tokenizer", None)
@@ -165,12 +159,17 @@ class SentenceEncoder(CachedEncoder):
 
 
 def _threads() -> int:
-    """The threads of torch by default.
+    """The threads of torch by default: two that sleep while they wait for each other, else one.
 
-    300 questions on two busy cores took 68 s with two spinning threads, 13.5 s with one, and 9.2 s
-    with two that sleep while they wait; the bits are the same.
+    OpenMP reads its variable once, when torch loads it, and waiting threads spin by default. 300
+    questions on two busy cores took 68 s with two spinning threads, 13.5 s with one, and 9.2 s with
+    two that sleep; the bits are the same.
     """
-    return encoder_threads() or (2 if waits_asleep() else 1)
+    if (named := encoder_threads()) is not None:
+        return named
+    if "torch" not in sys.modules:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    return 2 if os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE" else 1
 
 
 @contextmanager
