@@ -62,8 +62,6 @@ def test_radius_is_the_papers_formula():
     # 20·ln(101) = 92.3024, 2·ln(20) = 5.9915, their root 9.9143, ·0.3 + 4 = 6.9743.
     assert radius(0.3, 20, 2000, 1.0, 0.05, 4.0) == pytest.approx(6.9743, abs=5e-5)
     assert radius(1.0, 20, 0, 4.0, 1.0, 3.0) == 6.0
-    wider = radius(1.0, 5, 10, 1.0, 0.05, 1.0, feature_norm=2.0)
-    assert wider == pytest.approx(radius(1.0, 5, 40, 1.0, 0.05, 1.0))
 
 
 def test_ridge_set_covers_the_truth():

@@ -43,7 +43,6 @@ def settings_of(draw: st.DrawFn, scorer: str) -> StudySettings:
         "delta": draw(st.sampled_from([0.05, 0.9])),
         "noise": draw(st.sampled_from([0.3, 1.0])),
         "norm_bound": draw(st.sampled_from([0.0, 1.0, 30.0])),
-        "feature_norm": draw(st.sampled_from([1.0, 2.0])),
     }
     return StudySettings(**common, **(draw(descents()) if scorer == "sgd" else {}))
 

@@ -97,19 +97,14 @@ def pair_norms(rows: Array, images: Array, choice: int) -> Array:
 
 
 def radius(
-    noise: float,
-    dim: int,
-    count: int,
-    ridge: float,
-    delta: float,
-    norm_bound: float,
-    feature_norm: float = 1.0,
+    noise: float, dim: int, count: int, ridge: float, delta: float, norm_bound: float
 ) -> float:
-    """β_n = σ·sqrt(d·log(1 + n·L²/(λd)) + 2·log(1/δ)) + sqrt(λ)·S, in score units.
+    """β_n = σ·sqrt(d·log(1 + n/(λd)) + 2·log(1/δ)) + sqrt(λ)·S of rows of norm at most 1, in score
+    units.
 
     Proved for ridge on rewards; under labels the ellipsoid it makes is false in general
     (`docs/theory.md`, section 4). σ is `noise`, d is `dim`, n is `count`, λ is `ridge`, δ is
-    `delta`, S is `norm_bound` and L is `feature_norm`.
+    `delta` and S is `norm_bound`.
 
     Source: paper, Section 5, the confidence radius. Deviation: n counts labels, not rounds, unless
     a setting says otherwise (`docs/paper.md`, D2).
@@ -117,7 +112,7 @@ def radius(
     >>> radius(1.0, dim=20, count=0, ridge=1.0, delta=1.0, norm_bound=3.0)
     3.0
     """
-    volume = dim * math.log1p(count * feature_norm**2 / (ridge * dim))
+    volume = dim * math.log1p(count / (ridge * dim))
     return noise * math.sqrt(volume + 2.0 * math.log(1.0 / delta)) + math.sqrt(ridge) * norm_bound
 
 

@@ -99,5 +99,5 @@ def knowing(gate: Reserve, block: Block, labels: int, scorer: Scorer) -> Reserve
         gate,
         capacity=corpus_capacity(entering, labels, scorer.settings.ridge),
         counted=max(1, labels),
-        reach=longest / scorer.settings.feature_norm,
+        reach=longest,
     )

@@ -54,9 +54,7 @@ LUCB, WIDTH, ENTROPY, AVOIDED, INFORMATION, DGS, RESERVE = 7, 8, 9, 10, 11, 12, 
 def reach_of(plan: Plan, memory: Memory) -> float:
     """The radius now (score units)."""
     count = memory.counts[ROUNDS] if plan.by_rounds else memory.counts[LEARNED]
-    return _radius(
-        plan.noise, plan.dim, count, plan.ridge, plan.delta, plan.norm_bound, plan.feature_norm
-    )
+    return _radius(plan.noise, plan.dim, count, plan.ridge, plan.delta, plan.norm_bound)
 
 
 @compiled

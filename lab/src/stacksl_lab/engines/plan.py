@@ -116,7 +116,6 @@ class Plan(NamedTuple):
     delta: float
     noise: float
     norm_bound: float
-    feature_norm: float
     prior_width: float  # the largest width before any label
     learning_rate: float
     kl_target: float  # NaN: the weight stays
@@ -169,7 +168,7 @@ class Plan(NamedTuple):
 def make_plan(terms: Terms, dim: int, horizon: int) -> Plan:
     """The plan of a run under `terms` of so many rounds, in `dim` columns of φ or of h."""
     settings, reserve = terms.settings, _reserve_of(terms.gate)
-    prior_width = float(settings.feature_norm) / math.sqrt(settings.ridge)
+    prior_width = 1.0 / math.sqrt(settings.ridge)
     return Plan(
         scorer=("sgd", "ridge", "newton").index(terms.scorer),
         dim=int(dim),
@@ -194,7 +193,6 @@ def _scorer_numbers(settings: StudySettings) -> dict[str, Any]:
         "delta": float(settings.delta),
         "noise": float(settings.noise),
         "norm_bound": float(settings.norm_bound),
-        "feature_norm": float(settings.feature_norm),
         "learning_rate": float(settings.learning_rate),
         "kl_weight": float(settings.kl_weight),
         "kl_target": _or_nan(settings.kl_target),

@@ -44,7 +44,6 @@ class ScorerSettings:
         delta: δ; the confidence set is to hold with probability 1 − δ.
         noise: σ, the sub-Gaussian scale of the feedback; 1 for labels.
         norm_bound: S, a bound on ‖θ*‖.
-        feature_norm: L, a bound on ‖φ‖.
         learning_rate: η of the gradient step; `sgd` alone.
         kl_weight: λ of the term λ·KL(π_θ ‖ π_ref); `sgd` alone.
         reference: π_ref: the starting policy, or the policy at the beginning of the step (whose
@@ -60,7 +59,6 @@ class ScorerSettings:
     delta: float = 0.05
     noise: float = 1.0
     norm_bound: float = 1.0
-    feature_norm: float = 1.0
     learning_rate: float = 0.1
     kl_weight: float = 0.1
     reference: Reference = "frozen"
@@ -130,7 +128,6 @@ class Scorer(ABC):
             settings.ridge,
             settings.delta,
             settings.norm_bound,
-            settings.feature_norm,
         )
         reach = reached * widths
         scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
@@ -148,7 +145,7 @@ class Scorer(ABC):
             choice,
             float(widths[choice]) ** 2 if information is None else information,
             self.volume,
-            settings.feature_norm / math.sqrt(settings.ridge),
+            1.0 / math.sqrt(settings.ridge),
         )
 
     def step(

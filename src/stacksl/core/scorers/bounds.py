@@ -30,7 +30,7 @@ class Bounds:
             that keep no Fisher information the choice's width squared, that of a reward. NaN where
             no matrix is kept.
         volume: log det(V/λI) (nats), 0 before any label; NaN where no matrix is kept.
-        prior_width: L/√λ, the largest ‖φ‖ in V⁻¹ before any label.
+        prior_width: 1/√λ, the largest ‖φ‖ in V⁻¹ before any label.
     """
 
     presented: tuple[int, ...]
