@@ -116,12 +116,12 @@ def test_every_setting_is_described_and_listed(stacksl) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--follower", "hard"], "--follower is not an option: give --set follower=hard"),
+        (["--follower", "hard"], "--follower is not an option: give --set follower=VALUE"),
         (
             ["--max-len-prompt=9"],
-            "--max-len-prompt is not an option: give --set lm.max_len_prompt=9",
+            "--max-len-prompt is not an option: give --set lm.max_len_prompt=VALUE",
         ),
-        (["--reading", "literal"], "--reading is not an option: give --set gate.reading=literal"),
+        (["--reading", "literal"], "--reading is not an option: give --set gate.reading=VALUE"),
         (["--batch", "3"], "--batch is not an option: it is called --open-questions"),
         (["--budget"], "option '--budget' requires an argument; see `stacksl --help`"),
         (["--kappa"], "--kappa is not an option: give --set gate.kappa=VALUE"),

@@ -8,7 +8,7 @@ import pytest
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import FeatureError
 from stacksl.features import FEATURES, FeatureMap, TextMap, make_features
-from stacksl.features.weights import minilm_is_here
+from stacksl.features.weights import minilm_lacks
 from stacksl.testing import check_features
 from stacksl.testing.features import table
 from stacksl.types import Item
@@ -46,7 +46,7 @@ OWN = [(spec, True) for spec in SPECS if not spec.endswith("+tokens")]
 @pytest.fixture(params=[*((spec, False) for spec in SPECS), *OWN], ids=str)
 def made(request: pytest.FixtureRequest) -> tuple[str, tuple[str, ...] | None, list[Item]]:
     spec, own = request.param
-    if "minilm" in spec and not minilm_is_here():
+    if "minilm" in spec and minilm_lacks():
         pytest.skip("the extra 'minilm' or its weights are not installed")
     return (spec, None, pair_items()) if own else (spec, CLASSES, class_items())
 

@@ -13,14 +13,14 @@ import pytest
 
 import stacksl
 from stacksl.api.labeling import write_model
-from stacksl.features.weights import minilm_is_here
+from stacksl.features.weights import minilm_lacks
 
 from .pages_cases import BLOCK, PAGES, ROOT, rows_under
 
 pytest.importorskip("fastapi", reason="fastapi is not installed (the extra 'label')")
 pytest.importorskip("onnx", reason="the extra 'minilm' is not installed")
 needs_weights = pytest.mark.skipif(
-    not minilm_is_here(), reason="the weights of 'minilm' are not installed"
+    minilm_lacks(), reason="the weights of 'minilm' are not installed"
 )
 CLIENTS = {"1": "1 client", "16": "16 clients"}
 TEXTS = ["the wave and the tide", "bread dough"]

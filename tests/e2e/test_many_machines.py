@@ -22,7 +22,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed (the extra ray)")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("default"),
-    pytest.mark.skipif(not weights.minilm_is_here(), reason="the extra minilm is not installed"),
+    pytest.mark.skipif(weights.minilm_lacks(), reason="the extra minilm is not installed"),
 ]
 ABOUT = {"card": "my card number {} has not arrived", "cash": "the machine kept cash, {} in all"}
 TEXTS = [

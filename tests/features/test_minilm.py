@@ -27,7 +27,7 @@ TEXTS = (
     ),
 )
 
-if not weights.minilm_is_here():
+if weights.minilm_lacks():
     pytest.skip("the extra 'minilm' or its weights are not installed", allow_module_level=True)
 
 

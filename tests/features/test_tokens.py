@@ -11,7 +11,7 @@ from stacksl.features.tokens import DIM, SHARE, STEP, WithTokens
 
 pytest.importorskip("onnxruntime", reason="the extra 'minilm' is not installed")
 pytestmark = pytest.mark.skipif(
-    not weights.minilm_is_here(), reason="the weights of 'minilm' are not installed"
+    weights.minilm_lacks(), reason="the weights of 'minilm' are not installed"
 )
 TEXTS = [f"{start} {end}" for start in ("the card", "my transfer") for end in "abcdefghij"]
 

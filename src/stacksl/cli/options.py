@@ -142,13 +142,12 @@ class SettingsCommand(TyperCommand):
         Raises:
             SettingsError: an option that would be a setting's, if that had one.
         """
-        words = list(args)
         try:
             return super().parse_args(ctx, args)
         except _UsageError as fault:
             option = getattr(fault, "option_name", None)
             if option is not None and any(parameter.name == "set_" for parameter in self.params):
-                _refuse_setting(option, words)
+                _refuse_setting(option)
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -209,7 +208,7 @@ def _place(parameter: Any) -> int:
     return PANELS.index(panel) if panel in PANELS else -1
 
 
-def _refuse_setting(option: str, words: list[str]) -> None:
+def _refuse_setting(option: str) -> None:
     """The message for a setting that was typed as an `option` but has none."""
     from stacksl.runs.settings.resolve import named
 
@@ -218,11 +217,7 @@ def _refuse_setting(option: str, words: list[str]) -> None:
         return
     if name in FLAGS:
         raise SettingsError(f"{option} is not an option: it is called --{FLAGS[name].word}")
-    typed = next((word for word in words if word.partition("=")[0] == option), option)
-    after = [typed.partition("=")[2], *words[words.index(typed) + 1 :]] if typed in words else []
-    value = next((word for word in after[:2] if word), "VALUE")
-    value = "VALUE" if value.startswith("-") else value
-    raise SettingsError(f"{option} is not an option: give --set {name}={value}")
+    raise SettingsError(f"{option} is not an option: give --set {name}=VALUE")
 
 
 def reading(context: typer.Context) -> dict[str, str]:

@@ -39,14 +39,11 @@ _TABLE = """CREATE TABLE IF NOT EXISTS vectors (
 _SELECT = "SELECT key, vector, cut, digest FROM vectors"
 
 
-def cache_folder(*, although_off: bool = False) -> Path | None:
+def cache_folder() -> Path | None:
     """Where vectors are kept: `$XDG_CACHE_HOME/stacksl`, else `~/.cache/stacksl`.
 
-    None where there is no home folder, or where `STACKSL_NO_CACHE=1` turns the cache off, unless
-    the folder is wanted `although_off`.
+    None where there is no home folder.
     """
-    if os.environ.get("STACKSL_NO_CACHE", "0") not in ("", "0") and not although_off:
-        return None
     root = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(root):  # the XDG rule: a relative path is to be ignored
         return Path(root) / "stacksl"
@@ -65,11 +62,12 @@ class VectorCache:
     """The vectors of one encoder, in one SQLite file named by the encoder's identity.
 
     A cache that cannot be used (read-only folder, full disk, damaged file) gives one warning and
-    is then empty: the run continues without it.
+    is then empty: the run continues without it. `STACKSL_NO_CACHE=1` turns it off.
     """
 
     def __init__(self, identity: str) -> None:
-        folder = cache_folder()
+        off = os.environ.get("STACKSL_NO_CACHE", "0") not in ("", "0")
+        folder = None if off else cache_folder()
         self.path = None if folder is None else folder / FOLDER / f"{identity}.sqlite"
 
     def dim(self) -> int | None:
@@ -132,7 +130,7 @@ def erase_keys(keys: Iterable[bytes]) -> int:
     Raises:
         FeatureError: a file of the cache cannot be written; deleting it is safe.
     """
-    folder = cache_folder(although_off=True)
+    folder = cache_folder()
     files = [] if folder is None else sorted((folder / FOLDER).glob("*.sqlite"))
     rows = [(key,) for key in keys]
     return sum(_erase(path, rows) for path in files)

@@ -88,11 +88,6 @@ def minilm_lacks() -> list[str]:
     return missing if _minilm_here() else [*missing, WEIGHTS]
 
 
-def minilm_is_here() -> bool:
-    """Whether `sentences:minilm` needs no download and no installation."""
-    return not minilm_lacks()
-
-
 def _minilm_here() -> Path | None:
     """The folder of the package, installed in any way, or of the hub's cache."""
     spec = find_spec(_MINILM_PACKAGE)

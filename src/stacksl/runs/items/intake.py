@@ -83,14 +83,14 @@ def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
     where it is installed with its weights (nothing is downloaded for a default); and they are
     recorded, so that a run keeps them on every machine. The built-in sample keeps `hashing`.
     """
-    from stacksl.features.weights import WITH_TOKENS, minilm_is_here
+    from stacksl.features.weights import WITH_TOKENS, minilm_lacks
 
     if resolved.settings.adapts:
         return for_model(resolved, without_data=without_data)
     if without_data:
         return resolved
     named = os.environ.get("STACKSL_FEATURES")
-    features = named or (f"sentences:{WITH_TOKENS}" if minilm_is_here() else "hashing")
+    features = named or ("hashing" if minilm_lacks() else f"sentences:{WITH_TOKENS}")
     return resolved.with_defaults({"features": features}, "environment" if named else "installed")
 
 
