@@ -13,12 +13,13 @@ from scipy.stats import binom, norm
 from stacksl.core import Gate
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.confidence import radius
-from stacksl.core.gates.registry import LLF, Always, Contested, First
+from stacksl.core.gates.registry import LLF, Always, First
 from stacksl.core.gates.rules import Clock
 from stacksl.core.losses import clip, cross_entropy, kl, softmax
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Label
+from stacksl_lab.baselines.gates import Contested
 from stacksl_lab.learner import StudyLearner
 from stacksl_lab.likelihood import LikelihoodSet, label_loss, mixture_loss
 from stacksl_lab.rewards import Feedback, Reward, RewardRidge

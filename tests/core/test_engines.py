@@ -13,10 +13,11 @@ import pytest
 
 from stacksl.core import Margin
 from stacksl.core.confidence import radius
-from stacksl.core.gates.registry import Contested, First
+from stacksl.core.gates.registry import First
 from stacksl.core.scorers import gradient
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import FeatureError, SettingsError
+from stacksl_lab.baselines.gates import Contested
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import run_stream

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from stacksl.core import GATES, Bounds, Clock, Margin
-from stacksl.core.gates.registry import LLF, Contested, contested_score, require_ranking
+from stacksl.core.gates.registry import LLF, contested_score, require_ranking
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines.adpo import ADPO
+from stacksl_lab.baselines.gates import Contested
 from stacksl_lab.baselines.registry import make_gate
 
 REST = (0.0, 0.0, 0.0, 0.0)

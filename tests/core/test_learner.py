@@ -12,7 +12,7 @@ import pytest
 from stacksl.core import Bounds, Margin
 from stacksl.core.blocks import PairFeatures, SharedFeatures
 from stacksl.core.followers import Given, Hard
-from stacksl.core.gates.registry import LLF, Always, Contested, First, make_gate
+from stacksl.core.gates.registry import LLF, Always, First, make_gate
 from stacksl.core.gates.rules import Clock
 from stacksl.core.learner import Learner
 from stacksl.core.rng import uniforms
@@ -20,6 +20,7 @@ from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl.types import Label
+from stacksl_lab.baselines.gates import Contested
 
 from ..learners import LLFStackSL, StackSL
 

@@ -209,7 +209,7 @@ class Kind:
 
 KINDS: dict[str, dict[str, Any]] = {
     "classes-stream": {"budget": 16, "mode": "stream", "checkpoint_every": 16},
-    "pairs-stream": {"budget": 14, "checkpoint_every": 16, "gate": "contested", "price": "0.25"},
+    "pairs-stream": {"budget": 14, "checkpoint_every": 16, "gate": "information", "price": "0.25"},
     "classes-covering": {"budget": 56, "mode": "stream", "checkpoint_every": 32},
     "classes-pool": {"budget": 20, "mode": "pool", "open_questions": 4, "checkpoint_every": 8},
     "classes-looks": {

@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--prompt-column", "txt"], "text"),
         (["good.csv", "--budget", "61"], "above the 60 usable items"),
         (
-            ["good.csv", "--gate", "contested", "--set", "gate.width_scale=0"],
+            ["good.csv", "--gate", "margin", "--set", "gate.width_scale=0"],
             "must be greater than 0",
         ),
         (["good.csv", "--gate", "margn"], "did you mean 'margin'"),

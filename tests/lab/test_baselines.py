@@ -10,11 +10,10 @@ import pytest
 
 from stacksl.core import Bounds, Clock
 from stacksl.core.blocks import PairFeatures, SharedFeatures
-from stacksl.core.gates.registry import Contested
 from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines import statistics
-from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Width
+from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Contested, Entropy, Width
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.learner import StudyLearner, widest_of
 from stacksl_lab.rewards import Reward, RewardRidge

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from stacksl.core import GATES, Bounds, Margin
 from stacksl.core.blocks import PairFeatures, SharedFeatures
 from stacksl.core.followers import Hard
-from stacksl.core.gates.registry import LLF, Always, Contested
+from stacksl.core.gates.registry import LLF, Always
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Label
+from stacksl_lab.baselines.gates import Contested
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.learner import StudyLearner
 from stacksl_lab.rewards import Feedback, Reward, RewardRidge

@@ -143,7 +143,7 @@ def test_a_pool_at_random_draws_by_the_seed_whatever_the_order(tmp_path) -> None
 
 
 @pytest.mark.parametrize(
-    ("make", "gate"), [(class_items, "contested"), (pair_items, "margin"), (pair_items, "random")]
+    ("make", "gate"), [(class_items, "information"), (pair_items, "margin"), (pair_items, "random")]
 )
 def test_a_pool_runs_on_either_kind_of_item(tmp_path, gate, make) -> None:
     items, answers = make(30)

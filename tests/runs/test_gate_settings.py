@@ -20,16 +20,16 @@ from .conftest import class_items, pair_items
     ("given", "sentence"),
     [
         ({"gate.reading": "else"}, "reading belongs to the gate 'llf', which was not chosen"),
-        ({"gate": "contested", "gate.floor": "high"}, "floor must be a valid number, not 'high'"),
+        ({"gate": "information", "gate.floor": "high"}, "floor must be a valid number, not 'high'"),
         (
-            {"gate": "contested", "flooor": 1},
+            {"gate": "information", "flooor": 1},
             "unknown setting 'flooor': did you mean 'gate.floor'?",
         ),
         (
             {"gate": "llf", "gate.reading": "both"},
             "reading must be 'else' or 'literal', not 'both'",
         ),
-        ({"gate": "contested", "gate.floor": 2}, r"needs a reserve in \(0, 1\] and a floor in"),
+        ({"gate": "information", "gate.floor": 2}, r"needs a reserve in \(0, 1\] and a floor in"),
         (
             {"gate": "margin", "gate.kappa": 1},
             "kappa belongs to the gate 'llf', which was not chosen",
@@ -91,7 +91,7 @@ def test_coverage_is_refused_where_it_cannot_be(make, given: dict[str, Any]) -> 
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_settings_that_move_a_threshold_are_warned_of_in_a_pool(mode: str) -> None:
     items, answers = class_items(20)
-    wanted = {"mode": mode, "gate": "contested", "gate.reserve": 0.3, "budget": "5"}
+    wanted = {"mode": mode, "gate": "information", "gate.reserve": 0.3, "budget": "5"}
     warnings = prepare(items, answers, settings=wanted).warnings
-    told = "the statistic of 'contested' and has no threshold: gate.reserve has an effect"
+    told = "the statistic of 'information' and has no threshold: gate.reserve has an effect"
     assert any(told in each for each in warnings) == (mode == "pool")

@@ -1,6 +1,7 @@
-"""Gates to compare with: `uniform`, `lucb`, `dgs`, `width`, `entropy`, and `avoided`, ours.
+"""Gates to compare with: `uniform`, `lucb`, `dgs`, `width`, `entropy`, and ours.
 
-At its defaults none has clearly less regret than `information` in any cell of the study `gates`.
+`contested` and `avoided` are ours. At their defaults none of these, `contested` left out, has
+clearly less regret than `information` in any cell of the study `gates`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
+from stacksl.core.gates import rules
 from stacksl.core.gates.registry import Gate, Priced
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.errors import SettingsError
@@ -18,6 +20,8 @@ from stacksl_lab.baselines import statistics
 
 if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
+
+WIDEST = 2.0  # ‖φ_x − φ_y‖ in V⁻¹ of rows of norm 1 at λ = 1: more would set the price for good
 
 
 @final
@@ -35,6 +39,48 @@ class Uniform(Gate):
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """0: one label owed is enough."""
         return 0.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Contested(Priced):
+    """Priced pair-LUCB: ask if the contested score exceeds a price.
+
+    g = max over x ≠ x̂ of s_x − s_x̂ + α·min(‖φ_x − φ_x̂‖, 2) in V⁻¹, under the price of `Priced`.
+
+    Args:
+        width_scale: α > 0 (score units); None is √d, which is σ√d with noise σ = 1.
+        reserve: f in (0, 1], how far ahead of an even schedule spending may run.
+        floor: r in (0, 1), the price on schedule as a share of the largest statistic so far.
+
+    Raises:
+        SettingsError: a parameter is outside its range; α = 0 would never ask, since then g ≤ 0.
+
+    Source: ours (D8); the pair bound is that of Theorem A, `docs/theory.md`.
+    """
+
+    width_scale: float | None = None
+    reserve: float = 0.7
+    floor: float = 0.01
+    name: ClassVar[str] = "contested"
+
+    def __post_init__(self) -> None:
+        if self.width_scale is not None and not 0.0 < self.width_scale < math.inf:
+            raise SettingsError(
+                f"the gate 'contested' needs a width_scale above 0, got {self.width_scale}: with 0 "
+                "its statistic is never positive and it would not ask; leave it out for σ√d"
+            )
+        Priced.__post_init__(self)
+
+    @classmethod
+    def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
+        """α = σ√d for d columns of φ and noise σ."""
+        return {"width_scale": noise * math.sqrt(dim)}
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """The contested score g (score units)."""
+        alpha = math.sqrt(view.dim) if self.width_scale is None else self.width_scale
+        return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha, WIDEST)
 
 
 @final

@@ -13,7 +13,6 @@ from stacksl.core.gates import registry
 from stacksl.core.gates.registry import (
     LLF,
     Always,
-    Contested,
     First,
     Gate,
     Information,
@@ -22,10 +21,11 @@ from stacksl.core.gates.registry import (
 )
 from stacksl.errors import SettingsError, unknown_name
 from stacksl_lab.baselines.adpo import ADPO
-from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Uniform, Width
+from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Contested, Entropy, Uniform, Width
 from stacksl_lab.baselines.reserve import Reserve
 
 BASELINES: Mapping[str, type[Any]] = {
+    "contested": Contested,
     "lucb": LUCB,
     "width": Width,
     "entropy": Entropy,

@@ -13,9 +13,9 @@ import numpy as np
 from stacksl.core import confidence
 from stacksl.core.blocks import Array
 from stacksl.core.gates import rules
-from stacksl.core.gates.registry import WIDEST
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl_lab.baselines import statistics
+from stacksl_lab.baselines.gates import WIDEST
 from stacksl_lab.engines.algebra import all_pair_norms
 from stacksl_lab.engines.compiling import allocating, compiled, inlined
 from stacksl_lab.engines.loop_state import LEARNED, ROUNDS, Certificates, Memory, Space

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stacksl.core.gates.registry import LLF, Always, Contested, First, Gate, Margin, Random
+from stacksl.core.gates.registry import LLF, Always, First, Gate, Margin, Random
 from stacksl.core.scorers import make_scorer
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines.adpo import ADPO
-from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Uniform
+from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Contested, Entropy, Uniform
 from stacksl_lab.baselines.registry import CODES
 from stacksl_lab.baselines.reserve import Reserve
 from stacksl_lab.drift import DriftGuard

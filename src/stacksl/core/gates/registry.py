@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from stacksl.core.blocks import Array
     from stacksl.core.scorers.bounds import Bounds
 
-WIDEST = 2.0  # ‖φ_x − φ_y‖ in V⁻¹ of rows of norm 1 at λ = 1: more would set the price for good
 ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
 """`margin`'s parameters on one-hot ridge scores, measured on Banking77 (`docs/paper.md`, D8)."""
 
@@ -276,55 +275,13 @@ class Priced(Gate):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Contested(Priced):
-    """Priced pair-LUCB: ask if the contested score exceeds a price.
-
-    g = max over x ≠ x̂ of s_x − s_x̂ + α·min(‖φ_x − φ_x̂‖, 2) in V⁻¹, under the price of `Priced`.
-
-    Args:
-        width_scale: α > 0 (score units); None is √d, which is σ√d with noise σ = 1.
-        reserve: f in (0, 1], how far ahead of an even schedule spending may run.
-        floor: r in (0, 1), the price on schedule as a share of the largest statistic so far.
-
-    Raises:
-        SettingsError: a parameter is outside its range; α = 0 would never ask, since then g ≤ 0.
-
-    Source: ours (D8); the pair bound is that of Theorem A, `docs/theory.md`.
-    """
-
-    width_scale: float | None = None
-    reserve: float = 0.7
-    floor: float = 0.01
-    name: ClassVar[str] = "contested"
-
-    def __post_init__(self) -> None:
-        if self.width_scale is not None and not 0.0 < self.width_scale < math.inf:
-            raise SettingsError(
-                f"the gate 'contested' needs a width_scale above 0, got {self.width_scale}: with 0 "
-                "its statistic is never positive and it would not ask; leave it out for σ√d"
-            )
-        Priced.__post_init__(self)
-
-    @classmethod
-    def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
-        """α = σ√d for d columns of φ and noise σ."""
-        return {"width_scale": noise * math.sqrt(dim)}
-
-    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The contested score g (score units)."""
-        alpha = math.sqrt(view.dim) if self.width_scale is None else self.width_scale
-        return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha, WIDEST)
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class Information(Priced):
     """The information of a label: ask where, under a price, most is learned.
 
     g = tr(F H⁻¹), at most 1, the mutual information of label and θ to first order (nats), with F
     the Fisher information of the round's label at θ. For scorers that keep no Fisher information
     it is ‖φ(z, x̂)‖² in V⁻¹, the information of a reward of the choice (`Bounds.information`).
-    Price and state are as in `Contested`; the defaults were chosen on pilot seeds of the study
+    Price and state are as in `Priced`; the defaults were chosen on pilot seeds of the study
     `gates` (`docs/decisions.md`).
 
     Args:
@@ -363,7 +320,6 @@ GATES: dict[str, type[Any]] = {
     "random": Random,
     "llf": LLF,
     "margin": Margin,
-    "contested": Contested,
     "information": Information,
 }
 
@@ -382,7 +338,7 @@ def make_gate(name: str, **parameters: Any) -> Gate:
     Raises:
         SettingsError: no such gate, no such parameter, or a value outside its range.
 
-    >>> make_gate("contested", reserve=0.5).reserve
+    >>> make_gate("information", reserve=0.5).reserve
     0.5
     """
     if name not in GATES:

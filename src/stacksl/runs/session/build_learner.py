@@ -76,7 +76,7 @@ def build_learner(
         seed=settings.seed,
         follower=follower,
         kl_on_skips=settings.update.kl_on_skips,
-        width_scale=settings.gate.width_scale  # α of `contested` and of the gate score (D8)
+        width_scale=settings.gate.width_scale  # α of the gate score (D8)
         or settings.scorer.noise * math.sqrt(block.dim),
     )
     prime(learner, block, order, budget)
