@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from stacksl.core import Scorer
-from stacksl.core.gates.registry import LLF, Always
+from stacksl.core.gates.registry import Always
 from stacksl.core.learner import Learner
+from stacksl_lab.baselines.gates import StudyLLF
+from stacksl_lab.learner import StudyLearner
 
 
 def StackSL(scorer: Scorer, *, horizon: int, budget: int | None = None, **options: Any) -> Learner:
@@ -25,4 +27,5 @@ def LLFStackSL(
     **options: Any,
 ) -> Learner:
     """Algorithm 2: a learner with the gate `llf`."""
-    return Learner(scorer, LLF(gate_scale, reading), budget=budget, horizon=horizon, **options)
+    gate = StudyLLF(gate_scale, reading)
+    return StudyLearner(scorer, gate, budget=budget, horizon=horizon, **options)

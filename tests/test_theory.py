@@ -19,7 +19,7 @@ from stacksl.core.losses import clip, cross_entropy, kl, softmax
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Label
-from stacksl_lab.baselines.gates import Contested
+from stacksl_lab.baselines.gates import Contested, StudyLLF
 from stacksl_lab.learner import StudyLearner
 from stacksl_lab.likelihood import LikelihoodSet, label_loss, mixture_loss
 from stacksl_lab.rewards import Feedback, Reward, RewardRidge
@@ -150,7 +150,7 @@ def test_when_the_papers_gate_is_first_and_when_it_never_asks(
     settings = ScorerSettings(noise=0.3, ridge=ridge, action="ucb", radius_counts=counts)  # type: ignore[arg-type]
 
     def asked(scale: float, reading: str = reading) -> list[bool]:
-        gate = LLF(gate_scale=scale, reading=reading)  # type: ignore[arg-type]
+        gate = StudyLLF(gate_scale=scale, reading=reading)  # type: ignore[arg-type]
         return [d.asked for d in play(gate, phi, truth, settings, budget, 9)]
 
     def spreads(scale: float) -> np.ndarray:

@@ -109,7 +109,7 @@ def test_every_setting_is_described_and_listed(stacksl) -> None:
     rows = {row["name"]: row["about"] for row in stacksl.told("ls", "settings")}
     assert set(rows) == set(known_settings())
     assert all(rows.values())
-    assert rows["gate.reading"].endswith("(gate llf)")
+    assert rows["gate.gate_scale"].endswith("(gate llf)")
     assert set(FLAGS) <= set(rows)
 
 
@@ -121,7 +121,6 @@ def test_every_setting_is_described_and_listed(stacksl) -> None:
             ["--max-len-prompt=9"],
             "--max-len-prompt is not an option: give --set lm.max_len_prompt=VALUE",
         ),
-        (["--reading", "literal"], "--reading is not an option: give --set gate.reading=VALUE"),
         (["--batch", "3"], "--batch is not an option: it is called --open-questions"),
         (["--budget"], "option '--budget' requires an argument; see `stacksl --help`"),
         (["--kappa"], "--kappa is not an option: give --set gate.kappa=VALUE"),

@@ -15,7 +15,7 @@ from stacksl.core.gates.registry import LLF, contested_score, require_ranking
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines.adpo import ADPO
-from stacksl_lab.baselines.gates import Contested
+from stacksl_lab.baselines.gates import Contested, StudyLLF
 from stacksl_lab.baselines.registry import make_gate
 
 REST = (0.0, 0.0, 0.0, 0.0)
@@ -77,7 +77,7 @@ def test_llf_compares_the_spread_with_c_over_the_root() -> None:
     gate = LLF(6.0)
     assert gate.statistic(view, Clock(3, 9, 5, 9), REST) == 10.0 == view.spread
     assert gate.threshold(10.0, 0.0, Clock(3, 9, 5, 9), REST) == 3.0
-    literal = LLF(6.0, "literal")
+    literal = StudyLLF(6.0, "literal")
     assert literal.statistic(view, Clock(3, 9, 5, 9), REST) == -10.0
     threshold = literal.threshold(-10.0, 0.0, Clock(3, 9, 5, 9), REST)
     assert -3.0 > threshold == math.nextafter(-3.0, -math.inf)

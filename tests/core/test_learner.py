@@ -32,6 +32,7 @@ class Noting:
     name: str = "noting"
     learned: int = 0
     diary: list[tuple[Any, ...]] = field(default_factory=list)
+    settings: ScorerSettings = field(default_factory=ScorerSettings)
 
     def scores(self, inputs: PairFeatures) -> np.ndarray:
         return inputs.phi[:, 0]
@@ -46,8 +47,8 @@ class Noting:
         policy = np.exp(scores) / np.exp(scores).sum()
         return Bounds(presented, scores, policy, widths, pairs, 2.0, 9, choice)
 
-    def step(self, inputs: PairFeatures, presented, choice, feedback) -> None:
-        self.diary.append(("step", presented, choice, feedback))
+    def step(self, inputs: PairFeatures, presented, choice, label) -> None:
+        self.diary.append(("step", presented, choice, label))
 
     def skip(self, inputs: PairFeatures, presented, choice) -> None:
         self.diary.append(("skip", presented, choice))
@@ -194,7 +195,7 @@ def test_in_the_literal_reading_the_kl_step_goes_with_the_purchase() -> None:
     assert scorer.diary == [("skip", ALL, 1)]
 
 
-def test_a_label_is_learned_over_all_candidates_and_a_reward_of_the_choice() -> None:
+def test_a_label_is_learned_over_all_candidates() -> None:
     scorer = Noting()
     learner = StackSL(scorer, horizon=4, follower=Hard(1))
     [d] = decide(learner, shown=(1, 2))

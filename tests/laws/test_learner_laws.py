@@ -23,7 +23,7 @@ from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Label
-from stacksl_lab.baselines.gates import Contested
+from stacksl_lab.baselines.gates import Contested, StudyLLF
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.learner import StudyLearner
 from stacksl_lab.rewards import Feedback, Reward, RewardRidge
@@ -406,7 +406,7 @@ def test_a_spread_that_equals_the_threshold_asks_in_the_literal_reading_alone() 
     view = Told().bounds(PairFeatures(np.array([[0.0, 0.0], [1.0, 1.0]])), (0, 1))
     assert view.spread == 2.0
     for reading, asks in (("literal", True), ("else", False)):
-        learner = Learner(Told(), LLF(2.0, reading), budget=5, horizon=10)
+        learner = Learner(Told(), StudyLLF(2.0, reading), budget=5, horizon=10)
         stream = [PairFeatures(np.array([[0.0, 0.0], [1.0, 1.0]]))]
         [decision] = learner.decide(["a"], stream, [(0, 1)], asked=0)
         assert (decision.status == "wanted") is asks

@@ -19,15 +19,11 @@ from .conftest import class_items, pair_items
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"gate.reading": "else"}, "reading belongs to the gate 'llf', which was not chosen"),
+        ({"gate.gate_scale": 1}, "gate_scale belongs to the gate 'llf', which was not chosen"),
         ({"gate": "information", "gate.floor": "high"}, "floor must be a valid number, not 'high'"),
         (
             {"gate": "information", "flooor": 1},
             "unknown setting 'flooor': did you mean 'gate.floor'?",
-        ),
-        (
-            {"gate": "llf", "gate.reading": "both"},
-            "reading must be 'else' or 'literal', not 'both'",
         ),
         ({"gate": "information", "gate.floor": 2}, r"needs a reserve in \(0, 1\] and a floor in"),
         (

@@ -20,7 +20,7 @@ from stacksl.core.scorers.gradient import class_pair_widths
 from stacksl.core.scorers.rows import pick
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Label
-from stacksl_lab.baselines.gates import Width
+from stacksl_lab.baselines.gates import StudyLLF, Width
 from stacksl_lab.baselines.statistics import widest_pair
 from stacksl_lab.drift import DriftGuard, alarmed, surprise
 from stacksl_lab.rewards import Feedback, RewardRidge
@@ -126,6 +126,15 @@ class StudyLearner(Learner):
         else:
             assert isinstance(self.scorer, RewardRidge)
             self.scorer.reward(inputs, decision.choice, label)
+
+    def _takes_kl_step(self, decision: Decision, out_of_labels: bool) -> bool:
+        """See `Learner`; in the literal reading of `llf` it runs where a label is asked.
+
+        There the purchase is nested inside the KL-only branch, and the other rounds run nothing.
+        """
+        if isinstance(self.gate, StudyLLF) and self.gate.literal:
+            return self.kl_on_skips and decision.asked and not out_of_labels
+        return super()._takes_kl_step(decision, out_of_labels)
 
     def close(self, inputs: Inputs) -> None:
         """Learn that an answer named none of the classes: its row enters V, at θ for `newton`.

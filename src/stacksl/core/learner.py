@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.followers import Follower, Given
-from stacksl.core.gates.registry import LLF, Gate, contested_score
+from stacksl.core.gates.registry import Gate, contested_score
 from stacksl.core.gates.rules import Clock, GateState, forced
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
@@ -225,15 +225,9 @@ class Learner:
         self.gate_state = state
 
     def _takes_kl_step(self, decision: Decision, out_of_labels: bool) -> bool:
-        """Whether the KL-only step runs: on unasked rounds, or where printed Algorithm 2 has it.
-
-        In the literal reading the purchase is nested inside the KL-only branch, so that asked
-        rounds run the step and the others run nothing.
-        """
-        if not self.kl_on_skips or out_of_labels or decision.reason == "spent":
-            return False
-        literal = isinstance(self.gate, LLF) and self.gate.literal
-        return decision.asked is literal
+        """Whether the KL-only step runs: on unasked rounds while a label is left."""
+        spent = out_of_labels or decision.reason == "spent"
+        return self.kl_on_skips and not spent and not decision.asked
 
     def learn(self, decision: Decision, inputs: Inputs, label: Label) -> None:
         """Learn an answer at the current θ, late or not.

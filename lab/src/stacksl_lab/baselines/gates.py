@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
 
 from stacksl.core.gates import rules
-from stacksl.core.gates.registry import Gate, Priced
+from stacksl.core.gates.registry import LLF, Gate, Priced
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.errors import SettingsError
+from stacksl.errors import SettingsError, unknown_name
 from stacksl_lab.baselines import statistics
 
 if TYPE_CHECKING:
@@ -39,6 +39,42 @@ class Uniform(Gate):
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """0: one label owed is enough."""
         return 0.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StudyLLF(LLF):
+    """`llf` in either reading of the paper (D1).
+
+    Args:
+        reading: 'else' as in the paper's text: a wide spread asks. 'literal' as in Algorithm 2 (its
+            ELSE is commented out): a spread ≤ ε asks, and statistic and threshold change sign.
+
+    Raises:
+        SettingsError: c is negative or not finite, or the reading is unknown.
+    """
+
+    reading: Literal["else", "literal"] = "else"
+
+    def __post_init__(self) -> None:
+        LLF.__post_init__(self)
+        if self.reading not in ("else", "literal"):
+            raise unknown_name("reading", self.reading, ["else", "literal"])
+
+    @property
+    def literal(self) -> bool:
+        """Whether Algorithm 2 is followed as printed."""
+        return self.reading == "literal"
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """The spread Δ (score units); its negative in the literal reading."""
+        spread = LLF.statistic(self, view, clock, state)
+        return -spread if self.literal else spread
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """ε = c/√(1 + q); in the literal reading just below −ε, so that a spread of ε asks."""
+        level = LLF.threshold(self, g, u, clock, state)
+        return math.nextafter(-level, -math.inf) if self.literal else level
 
 
 @final

@@ -21,7 +21,16 @@ from stacksl.core.gates.registry import (
 )
 from stacksl.errors import SettingsError, unknown_name
 from stacksl_lab.baselines.adpo import ADPO
-from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Contested, Entropy, Uniform, Width
+from stacksl_lab.baselines.gates import (
+    DGS,
+    LUCB,
+    Avoided,
+    Contested,
+    Entropy,
+    StudyLLF,
+    Uniform,
+    Width,
+)
 from stacksl_lab.baselines.reserve import Reserve
 
 BASELINES: Mapping[str, type[Any]] = {
@@ -36,7 +45,7 @@ BASELINES: Mapping[str, type[Any]] = {
     "reserve": Reserve,
 }
 
-GATES: Mapping[str, type[Any]] = {**registry.GATES, **BASELINES}
+GATES: Mapping[str, type[Any]] = {**registry.GATES, "llf": StudyLLF, **BASELINES}
 
 CODES: Mapping[type[Any], int] = {
     Always: 0,
@@ -44,6 +53,7 @@ CODES: Mapping[type[Any], int] = {
     Random: 1,
     Uniform: 2,
     LLF: 3,
+    StudyLLF: 3,
     Margin: 4,
     Contested: 5,
     ADPO: 6,
@@ -69,11 +79,11 @@ def make_gate(name: str, **parameters: Any) -> Gate:
     """
     if name not in GATES:
         raise unknown_name("gate", name, GATES)
-    if name not in BASELINES:
+    if GATES[name] is registry.GATES.get(name):
         return registry.make_gate(name, **parameters)
-    known = {field.name for field in fields(BASELINES[name])}
+    known = {field.name for field in fields(GATES[name])}
     for parameter in parameters.keys() - known:
         takes = ", ".join(sorted(known))
         raise SettingsError(f"the gate '{name}' has no parameter '{parameter}': it takes {takes}")
-    gate: Gate = BASELINES[name](**parameters)
+    gate: Gate = GATES[name](**parameters)
     return gate

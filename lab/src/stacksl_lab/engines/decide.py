@@ -208,7 +208,8 @@ def statistic(
     if plan.gate == UNIFORM:
         return _uniform_statistic(clock)
     if plan.gate == LLF:
-        return _llf_statistic(scores, widths, radius, plan.literal)
+        spread = _llf_statistic(scores, widths, radius)
+        return -spread if plan.literal else spread
     if plan.gate == MARGIN:
         return _margin_statistic(scores)
     if plan.gate == CONTESTED:
@@ -296,7 +297,8 @@ def _threshold(plan: Plan, g: float, u: float, clock: Clock, state: GateState) -
     if plan.gate == RANDOM:
         return u
     if plan.gate == LLF:
-        return _llf_threshold(clock, plan.gate_scale, plan.literal)
+        level = _llf_threshold(clock, plan.gate_scale)
+        return np.nextafter(-level, -np.inf) if plan.literal else level
     if plan.gate == MARGIN:
         return state[0]
     if np.isnan(g):

@@ -10,7 +10,7 @@ from stacksl.core.gates.registry import LLF, Always, First, Gate, Margin, Random
 from stacksl.core.scorers import make_scorer
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines.adpo import ADPO
-from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Contested, Entropy, Uniform
+from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Contested, Entropy, StudyLLF, Uniform
 from stacksl_lab.baselines.registry import CODES
 from stacksl_lab.baselines.reserve import Reserve
 from stacksl_lab.drift import DriftGuard
@@ -230,7 +230,7 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
         "by_widths": by_widths(gate),
         "by_pairs": isinstance(gate, (Contested, ADPO, Avoided, DGS, Reserve)),
         "exact_spend": bool(gate.exact_spend),
-        "literal": llf.literal,
+        "literal": isinstance(gate, StudyLLF) and gate.literal,
         "gate_scale": float(llf.gate_scale),
         "pace": float(gate.pace if isinstance(gate, ADPO) else margin.pace),
         "adaptive": bool(margin.adaptive),

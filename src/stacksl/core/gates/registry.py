@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
 
 import numpy as np
 
@@ -116,7 +116,6 @@ class Random(Gate):
         return u
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class LLF(Gate):
     """The paper's gate: ask if the spread max UCB − min LCB exceeds ε = c/√(1 + q).
@@ -129,17 +128,14 @@ class LLF(Gate):
     Args:
         gate_scale: c ≥ 0: the gate asks if the spread exceeds c/√(1 + labels asked), in score
             units; calibrated if absent.
-        reading: 'else' as in the paper's text: a wide spread asks. 'literal' as in Algorithm 2 (its
-            ELSE is commented out): a spread ≤ ε asks, and statistic and threshold change sign.
 
     Raises:
-        SettingsError: c is negative or not finite, or the reading is unknown.
+        SettingsError: c is negative or not finite.
 
-    Source: paper, Algorithm 2 and eq. for Δ_t. Deviation: the default reading is the text's (D1).
+    Source: paper, Algorithm 2 and eq. for Δ_t. Deviation: the reading is the text's (D1).
     """
 
     gate_scale: float = 1.0
-    reading: Literal["else", "literal"] = "else"
     name: ClassVar[str] = "llf"
     ranks: ClassVar[bool] = False
     exact_spend: ClassVar[bool] = False
@@ -150,21 +146,14 @@ class LLF(Gate):
                 f"the gate 'llf' needs a gate_scale c of at least 0, got {self.gate_scale}: "
                 "set it in score units, or leave it out to have it calibrated"
             )
-        if self.reading not in ("else", "literal"):
-            raise unknown_name("reading", self.reading, ["else", "literal"])
-
-    @property
-    def literal(self) -> bool:
-        """Whether Algorithm 2 is followed as printed."""
-        return self.reading == "literal"
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The spread Δ (score units); its negative in the literal reading."""
-        return rules.llf_statistic(view.scores, view.widths, view.radius, self.literal)
+        """The spread Δ (score units)."""
+        return rules.llf_statistic(view.scores, view.widths, view.radius)
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
-        """ε = c/√(1 + q); just below its negative in the literal reading."""
-        return rules.llf_threshold(clock, self.gate_scale, self.literal)
+        """ε = c/√(1 + q)."""
+        return rules.llf_threshold(clock, self.gate_scale)
 
 
 @final

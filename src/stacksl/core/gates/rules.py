@@ -57,16 +57,14 @@ def random_statistic(clock: Clock) -> float:
     return (clock.budget - clock.asked) / (clock.horizon - clock.round + 1)
 
 
-def llf_statistic(scores: Array, widths: Array, radius: float, literal: bool) -> float:
-    """The paper's spread, max UCB − min LCB (score units); its negative in the literal reading."""
-    spread = np.max(scores + radius * widths) - np.min(scores - radius * widths)
-    return float(-spread) if literal else float(spread)
+def llf_statistic(scores: Array, widths: Array, radius: float) -> float:
+    """The paper's spread, max UCB − min LCB (score units)."""
+    return float(np.max(scores + radius * widths) - np.min(scores - radius * widths))
 
 
-def llf_threshold(clock: Clock, gate_scale: float, literal: bool) -> float:
-    """ε = c/√(1 + q); in the literal reading the float just below −ε, so that spread = ε asks."""
-    level = gate_scale / math.sqrt(1.0 + clock.asked)
-    return float(np.nextafter(-level, -np.inf)) if literal else level
+def llf_threshold(clock: Clock, gate_scale: float) -> float:
+    """ε = c/√(1 + q)."""
+    return gate_scale / math.sqrt(1.0 + clock.asked)
 
 
 def margin_statistic(scores: Array) -> float:
