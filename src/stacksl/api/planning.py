@@ -129,11 +129,8 @@ def prepare(
     """The plan of a run over `data`; writes nothing.
 
     Args:
-        data: as `items` of `run`; or a `Dataset`, or the spec of another run, whose items are
-            taken as they are.
-        answers: as for `run`.
-        test: as for `run`.
-        out: as for `run`.
+        data, answers, test, out: as for `run`; or `data` is a `Dataset`, or the spec of another
+            run, whose items are taken as they are.
         settings: the result of `resolve`, or a mapping of settings.
         labeler: a labeler in place of the one that the settings name.
         classes: the names in their order, for texts and frames.

@@ -21,7 +21,6 @@ from stacksl.report.wording import count, excerpt, percent, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.api.labeling import Labeled
     from stacksl.data import Dataset
 
 PredictOut = Annotated[
@@ -251,29 +250,23 @@ def _predict(
             for row in opened.predict(dataset, progress=encoding(show), right=right):
                 print(as_json(row))
             return
-        from stacksl.api.labeling import label_file, threshold_of
+        from stacksl.api.labeling import TO_PERSON, label_file, threshold_of
+        from stacksl.data import TABLES, write_table
 
         least = None if right is None else threshold_of(opened, right)
         table = label_file(opened.model, path, dataset, encoding(show), least)
-    kind = dataset.format.partition(":")[0].replace("lines", "csv")
-    _put_out(table, out, kind, {"run": opened.path, "rejected": rejected(dataset)}, json)
-
-
-def _put_out(table: Labeled, out: str, kind: str, about: dict[str, Any], json: bool) -> None:
-    """Write a table to stdout (`-`), where it is of the kind `kind`, or to a file."""
-    from stacksl.api.labeling import TO_PERSON
-    from stacksl.data import TABLES, write_table
-
     if out == "-":
+        kind = dataset.format.partition(":")[0].replace("lines", "csv")
         payload = TABLES[kind if kind in TABLES else "jsonl"](table.columns, table.rows)
         sys.stdout.flush()
         sys.stdout.buffer.write(payload)
         return
     write_table(out, table.columns, table.rows)
-    n, blank = len(table.rows), sum(TO_PERSON in row.values() for row in table.rows)
-    result = {**about, "file": out, "n": n, "columns": table.columns}
+    n, blank = len(table.rows), table.blank.get(TO_PERSON, 0)
+    result = {"run": opened.path, "rejected": rejected(dataset), "file": out, "n": n}
     left = f", {count(blank)} of them blank, {TO_PERSON}" * bool(blank)
-    print(as_json(result) if json else f"{plural(n, 'row')} with labels in {out}{left}")
+    shown = as_json({**result, "columns": table.columns})
+    print(shown if json else f"{plural(n, 'row')} with labels in {out}{left}")
 
 
 VERBS = (evaluate, predict)
