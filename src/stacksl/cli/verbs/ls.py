@@ -42,7 +42,10 @@ Plugins = Annotated[
 ]
 
 NoText = Annotated[
-    bool, typer.Option("--no-text", help="Leave out all texts of the data, to forward the report.")
+    bool,
+    typer.Option(
+        "--no-text", help="Leave out all names and texts of the data, to forward the report."
+    ),
 ]
 STEPS = " so far. It moves in steps of 25, because smaller steps would name the audit's answers."
 
@@ -179,7 +182,7 @@ def report(
 
     Write the report again and print its path:
         stacksl report runs/first
-    One to forward, without texts:
+    One to forward, without names:
         stacksl report runs/first --no-text
     The path as JSON:
         stacksl report runs/first --json
