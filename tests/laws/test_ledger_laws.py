@@ -30,6 +30,7 @@ from stacksl.ledger.purchases import Answer, ItemRecord, Purchase
 from stacksl.types import Decision
 
 from ..charges import charge
+from ..ledger.conftest import sums
 
 ITEMS, SIZE, PRICE = 12, 3, 4
 AUDITS = [f"a{i}" for i in range(4)]
@@ -167,21 +168,10 @@ class Buying(RuleBasedStateMachine):
     @rule(index=st.integers(0, SIZE - 1))
     def own(self, index):
         item = self.owned.pop()
-        sums = (
-            self.ledger.accounts.asked,
-            self.ledger.accounts.spent,
-            self.ledger.accounts.spent_money,
-            self.ledger.accounts.left,
-        )
+        before = sums(self.ledger, "asked", "spent", "spent_money", "left")
         ((made, label),) = self.ledger.own([(item, index)], "held before")
         self.lessons.append((made.item, label.index))
-        now = (
-            self.ledger.accounts.asked,
-            self.ledger.accounts.spent,
-            self.ledger.accounts.spent_money,
-            self.ledger.accounts.left,
-        )
-        assert sums == now
+        assert sums(self.ledger, "asked", "spent", "spent_money", "left") == before
 
     @rule(labels=st.integers(0, 12), money=st.none() | st.integers(0, 8 * PRICE))
     def change_the_budget(self, labels, money):
@@ -299,12 +289,8 @@ class Buying(RuleBasedStateMachine):
     @rule()
     def the_counters_are_what_the_rows_say(self):
         ledger = self.ledger
-        before = (
-            ledger.accounts.spent,
-            ledger.accounts.spent_money,
-            len(ledger.accounts.learned_labels),
-            ledger.accounts.asked,
-        )
+        counted = ("spent", "spent_money", "learned", "asked")
+        before = sums(ledger, *counted)
         open_before = [(p.item, p.slot) for p in self.ledger.open_purchases()]
         rows = list(self.ledger.rows())
         spent, money, learned, open_now, asked = count(rows)
@@ -312,18 +298,10 @@ class Buying(RuleBasedStateMachine):
         assert set(open_before) == open_now
         assert sum(charge(row) for row in rows) == spent
         with Ledger.open(self.path, readonly=True) as again:
-            assert (
-                again.accounts.spent,
-                again.accounts.spent_money,
-                len(again.accounts.learned_labels),
-                again.accounts.asked,
-            ) == before
-            assert (again.accounts.budget, again.accounts.money) == (
-                ledger.accounts.budget,
-                ledger.accounts.money,
-            )
+            assert sums(again, *counted) == before
+            for name in ("budget", "money", "further"):
+                assert getattr(again.accounts, name) == getattr(ledger.accounts, name)
             assert again.counts_by_kind() == ledger.counts_by_kind()
-            assert again.accounts.further == ledger.accounts.further
             assert again.audited_by_all() == ledger.audited_by_all()
             assert again.uncharged() == ledger.uncharged()
             assert again.open_purchases() == self.ledger.open_purchases()

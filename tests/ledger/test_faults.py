@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from stacksl.ledger.store.schema import FORMAT, TEST
 from stacksl.ledger.store.settings import Setting
 
 from ..saved_arrays import edit
-from .conftest import chain_of
+from .conftest import chain_of, lessons
 from .fault_cases import fill, state
 
 
@@ -38,8 +39,6 @@ def read_given(path):
 
 
 def test_a_full_disk_changes_nothing_and_the_run_goes_on(book, decision, path):
-    from dataclasses import replace
-
     ledger = book(budget=5)
     ledger.post([decision(1)])
     ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False)
@@ -57,6 +56,34 @@ def test_a_full_disk_changes_nothing_and_the_run_goes_on(book, decision, path):
     with Ledger.open(path) as again:
         again.verify()
         assert (again.accounts.spent, len(again.accounts.learned_labels)) == (3, 1)
+
+
+def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):
+    """Texts, names and handed rows are in the transaction of the answers, or nowhere."""
+    ledger = book(budget=9)
+    ledger.post([decision(1), decision(2)])
+    long = "x" * 100_000
+    said = Answer("q0", 0, 1, None, "Ann", said="none", text=long)
+    handed = [Handed("k", "q0", 0, 1, "Ann" + long, 1, (0,))]
+    before = state(ledger)
+    fill(ledger)
+    for attempt in (
+        lambda: ledger.take([Answer("q1", 0, 1, 2, "Ann"), said]),
+        lambda: ledger.hand_out(handed),
+        lambda: ledger.own([("q9", 1)], long),
+        lambda: ledger.set_budget(12, None, {"why": long}),
+        lambda: ledger.add_items([ItemRecord(long, "")]),
+    ):
+        with pytest.raises(LedgerError, match="disk is full"):
+            attempt()
+        assert (state(ledger), ledger.texts(), ledger.private.handed()) == (before, [], [])
+    fill(ledger, full=False)
+    assert len(lessons(ledger.take([Answer("q1", 0, 1, 2, "Ann"), said]))) == 1
+    ledger.hand_out(handed)
+    ledger.close()
+    with Ledger.open(path) as again:
+        again.verify()
+        assert (again.texts(), again.private.handed()) == ([said], handed)
 
 
 def test_a_commit_that_fails_changes_nothing(book, decision, path, monkeypatch):
@@ -139,8 +166,6 @@ def test_missing_foreign_and_empty_files(tmp_path: Path):
 
 @pytest.mark.parametrize("share", [0.05, 0.6, 0.99])
 def test_a_truncated_file_is_one_sentence(path, decision, records, share):
-    from dataclasses import replace
-
     with Ledger.create(path, run="r", budget=30, items=records) as ledger:
         for round in range(1, 31):
             ledger.post([replace(decision(round), presented=tuple(range(400, 0, -1)))])

@@ -150,12 +150,7 @@ def test_a_correction_to_a_candidate_is_learned_once(book, decision, path):
     assert ledger.correct("q0", 1, "mapped") is None
     again = ["corrected", "relabeled"]
     assert events(ledger)[-6:] == [*again, "corrected", "learned", *again]
-    accounts = ledger.accounts
-    assert (accounts.spent, len(accounts.learned_labels), ledger.counts_by_kind()["label"]) == (
-        2,
-        2,
-        2,
-    )
+    assert (*sums(ledger, "spent", "learned"), ledger.counts_by_kind()["label"]) == (2, 2, 2)
     ledger.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})

@@ -75,11 +75,7 @@ def test_a_lease_of_an_audit_is_given_up_and_taken_again(book):
     assert (again.purpose, again.round, again.token) == ("audit", 0, 2)
     ledger.take([Answer("q5", 0, 1, 2, "me")])
     assert ledger.audited()["q5"].token == 1
-    assert (ledger.accounts.spent, ledger.accounts.asked, len(ledger.accounts.learned_labels)) == (
-        1,
-        0,
-        0,
-    )
+    assert sums(ledger, "spent", "asked", "learned") == (1, 0, 0)
 
 
 def test_owned_labels_cost_nothing_and_are_learned(book, decision, path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from stacksl.ledger.store.settings import (
 )
 
 from ..charges import charge
-from ..saved_arrays import edit
+from ..saved_arrays import edit, written
 from .fault_cases import fill
 
 GIVEN = {"budget": Setting("40", "flag"), "seed": Setting(0, "default"), "data": Setting("a.csv")}
@@ -180,7 +179,7 @@ def test_every_byte_of_these_tables_is_found_or_harmless(ledger, path) -> None:
     """SQLite has no digest of its pages, so what they say is compared with the chain."""
     ledger.close()
     same, data, refused = found(path), path.read_bytes(), 0
-    for place in places(path):
+    for place in written(path, ("settings", "state")):
         damaged = bytearray(data)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
@@ -197,16 +196,3 @@ def sentence(path: Path, same: object) -> str:
     except LedgerError as fault:
         return str(fault)
     return ""
-
-
-def places(path: Path) -> list[int]:
-    """Where the pages of the two tables and of their indices hold something."""
-    names = "('settings', 'state')"
-    with sqlite3.connect(path) as connection:
-        roots = f"SELECT rootpage FROM sqlite_master WHERE tbl_name IN {names} AND rootpage > 0"
-        pages = [page for (page,) in connection.execute(roots)]
-        (size,) = next(connection.execute("PRAGMA page_size"))
-    connection.close()
-    data = path.read_bytes()
-    inside = (place for page in pages for place in range((page - 1) * size, page * size))
-    return [place for place in inside if data[place]]

@@ -1,10 +1,12 @@
-"""The budget, the items and the classes may change on the way; what is spent stays spent."""
+"""Budget, items, classes and epoch may change on the way; what is spent stays spent."""
 
 from __future__ import annotations
 
 import pytest
 
 from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
+from stacksl.ledger.accounts import Accounts
+from stacksl.ledger.events import Entry
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.ledger.store.database import opened
@@ -12,6 +14,7 @@ from stacksl.ledger.store.rows import RejectedRow, read_rejected
 from stacksl.types import Label
 
 from ..charges import charge
+from ..saved_arrays import edit
 from .conftest import commits_of, lessons, stored, sums
 
 
@@ -48,9 +51,6 @@ def test_a_budget_is_never_below_what_is_spent(book, decision):
 
 
 def test_an_overspending_budget_row_is_found(book, decision, path):
-    from stacksl.ledger.accounts import Accounts
-    from stacksl.ledger.events import Entry
-
     ledger = book()
     ledger.post([decision(1), decision(2)])
     accounts: Accounts = ledger.accounts
@@ -190,3 +190,35 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
         again.verify({"a file": again.head})
         assert "n1" in again.items
         assert [p.item for p in again.open_purchases()] == ["q0", "q3"]
+
+
+def test_renewed_features_begin_an_epoch_after_the_rows_that_waited(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1, "skipped"), decision(2)])
+    ledger.note_refreshed(1, {"refit": 1})
+    ledger.post([decision(3, "skipped")])  # may wait
+    ledger.note_refreshed(2, {"refit": 2})
+    assert [row.event for row in ledger.rows()][-3:] == ["refreshed", "round", "refreshed"]
+    ledger.post([decision(4, "skipped")])
+    assert ledger.accounts.epoch == 2
+    rows = [row for row in ledger.rows() if row.event == "refreshed"]
+    assert [(row.number, row.item, charge(row), dict(row.payload)) for row in rows] == [
+        (1, None, 0, {"labels": 1, "refit": 1}),
+        (2, None, 0, {"labels": 2, "refit": 2}),
+    ]
+    ledger.close()
+    with Ledger.open(path) as again:
+        assert again.accounts.epoch == 2
+        again.note_refreshed(4, {})
+        assert again.accounts.epoch == 3
+        again.verify({"a file": again.head})
+
+
+@pytest.mark.parametrize("number", [2, 0, None])
+def test_an_epoch_that_does_not_follow_is_found(book, path, number):
+    ledger = book()
+    ledger.note_refreshed(1, {})
+    ledger.close()
+    edit(path, "UPDATE events SET number = ? WHERE seq = 1", number)
+    with pytest.raises(LedgerCorrupt, match="its epoch does not follow the last one"):
+        Ledger.open(path)
