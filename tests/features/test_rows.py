@@ -65,13 +65,6 @@ def test_no_row_is_longer_than_one(encoded: int, seed: int, nearness: float) -> 
         assert norms.min() > 0.0
 
 
-def test_bits_of_a_row_do_not_depend_on_the_block() -> None:
-    p, c = directions(37, 384, 0), directions(37, 384, 1)
-    whole = pair_rows(p, c)
-    for i in range(37):
-        np.testing.assert_array_equal(pair_rows(p[i : i + 1], c[i : i + 1])[0], whole[i])
-
-
 def test_candidates_keep_their_items_where_k_differs() -> None:
     vectors = directions(5, 8, 0)
     items = [Item("a", "0", ("1", "2", "3")), Item("b", "4", ("1",)), Item("c", "3", ("2", "0"))]

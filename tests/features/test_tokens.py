@@ -66,9 +66,3 @@ def test_neither_order_nor_company_matters(encoder, fitted) -> None:
     assert all(np.array_equal(other.state()[k], fitted.state()[k]) for k in fitted.state())
     alone = np.concatenate([fitted.encode([text]) for text in TEXTS[:3]])
     assert np.array_equal(fitted.encode(TEXTS)[:3], alone)
-
-
-def test_a_restored_map_gives_the_same_rows(encoder, fitted) -> None:
-    restored = WithTokens(encoder)
-    restored.restore(fitted.state())
-    assert np.array_equal(restored.encode(["the card", "\ud800"]), fitted.encode(["the card", "?"]))

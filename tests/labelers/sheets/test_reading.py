@@ -52,15 +52,6 @@ def test_every_way_a_program_saves_it(
     assert sheet.empty == 0
 
 
-def test_cp1252(tmp_path: Path) -> None:
-    row = SheetRow("k2k2-h", "Größe – wie viel?", ("groß", "klein €", "œ"))
-    write_sheet(tmp_path / "a.csv", [row])
-    text = (tmp_path / "a.csv").read_text(encoding="utf-8-sig").replace(",,", ",klein €,süß")
-    (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
-    (reply,) = read_sheet(tmp_path / "a.csv", {row.key: row}).replies
-    assert (reply.position, reply.note) == (1, "süß")
-
-
 def test_rows_and_columns_in_any_order(desk: Desk) -> None:
     header, *rows = desk.filled(GIVEN)
     rows = [[*row[:4], "'-5?"] for row in reversed(rows)]
