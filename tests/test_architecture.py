@@ -8,32 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "stacksl"
-HEAVY = (
-    "accelerate",
-    "alembic",
-    "datasets",
-    "jinja2",
-    "joblib",
-    "matplotlib",
-    "numba",
-    "peft",
-    "pyarrow",
-    "safetensors",
-    "scipy",
-    "sentence_transformers",
-    "onnx",
-    "onnxruntime",
-    "sklearn",
-    "torch",
-    "transformers",
-)
 
 
 def floors() -> dict[str, int]:
@@ -171,20 +151,3 @@ def test_torch_and_onnx_stay_where_models_are_run() -> None:
         wrong = (everywhere - allowed | at_load) & (torch | onnx)
         found |= {(module, name) for name in wrong}
     assert not found
-
-
-def test_heavy_libraries_are_not_loaded_at_the_start() -> None:
-    """Follows module-level imports from what `import stacksl` and `stacksl --help` load."""
-    waiting = ["stacksl", "stacksl.cli.app", "stacksl.cli.entry", "stacksl.__main__"]
-    reached: dict[str, str] = {}
-    while waiting:
-        module = waiting.pop()
-        for name in module_level(MODULES[module]):
-            root = name.split(".")[0]
-            assert root not in HEAVY, f"{module} loads {root}, reached from {reached.get(module)}"
-            for parent in (name, name.rpartition(".")[0]):
-                if parent in MODULES and parent not in reached:
-                    reached[parent] = module
-                    waiting.append(parent)
-    assert any(name.startswith("stacksl.cli.") for name in reached)
-    assert not set(HEAVY) & set(sys.stdlib_module_names)

@@ -14,12 +14,10 @@ from stacksl.core import Gate
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.confidence import radius
 from stacksl.core.gates.registry import LLF, Always, First
-from stacksl.core.gates.rules import Clock
-from stacksl.core.losses import clip, cross_entropy, kl, softmax
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Label
-from stacksl_lab.baselines.gates import Contested, StudyLLF
+from stacksl_lab.baselines.gates import StudyLLF
 from stacksl_lab.learner import StudyLearner
 from stacksl_lab.likelihood import LikelihoodSet, label_loss, mixture_loss
 from stacksl_lab.rewards import Feedback, Reward, RewardRidge
@@ -235,45 +233,6 @@ def test_greedy_under_rewards_can_stay_wrong_for_ever(action: str, stuck: bool) 
 
 
 # Confidence sets, losses and prices of docs/theory.md by numbers --------------------------------
-
-
-def test_the_kl_term_is_flat_at_its_reference_and_a_fisher_metric_around_it() -> None:
-    rng = np.random.default_rng(6)
-    scores, way = rng.normal(size=6), rng.normal(size=6)
-    value, gradient = kl(scores, scores)
-    assert value == pytest.approx(0.0, abs=1e-15)
-    assert np.abs(gradient).max() < 1e-15
-    policy, small = softmax(scores), 1e-3
-    fisher = policy @ way**2 - (policy @ way) ** 2
-    near, _ = kl(scores + small * way, scores)
-    assert near == pytest.approx(0.5 * small**2 * fisher, rel=1e-2)
-    assert np.abs(kl(scores + way, scores)[1]).max() > 1e-2
-
-
-@pytest.mark.parametrize(("candidates", "learns"), [(148, True), (149, False)])
-def test_literal_clipping_at_five_learns_nothing_from_149_candidates_on(
-    candidates: int, learns: bool
-) -> None:
-    loss, gradient = cross_entropy(np.zeros(candidates), 0)
-    assert loss == pytest.approx(math.log(candidates))
-    _, clipped = clip(loss, gradient, 5.0, "literal")
-    assert bool(np.abs(clipped).max() > 0) is learns
-    assert np.abs(clip(loss, gradient, 5.0, "scale")[1]).max() > 0
-
-
-def test_the_price_of_contested_keeps_its_spending_bound() -> None:
-    """q ≤ B(f + (1 − f)t/T) + 1 for a statistic that is at its peak U on every round."""
-    horizon, budget, reserve, asked, highest = 400, 60, 0.3, 0, -math.inf
-    gate = Contested(reserve=reserve, floor=0.01)
-    state = gate.start()
-    for t in range(1, horizon + 1):
-        clock = Clock(round=t, horizon=horizon, asked=asked, budget=budget)
-        took = asked < budget and gate.threshold(1.0, 0.5, clock, state) < 1.0
-        state = gate.advance(1.0, took, clock, state)
-        asked += took
-        assert asked <= budget * (reserve + (1.0 - reserve) * t / horizon) + 1
-        highest = max(highest, asked - budget * t / horizon)
-    assert highest > 0.9 * reserve * budget, "the bound is nearly met: it says something"
 
 
 @pytest.mark.parametrize(("norm", "held"), [(2.0, True), (9.6, True), (9.8, False), (40.0, False)])

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, Inputs, PairBlock, PairFeatures, SharedBlock, SharedFeatures
-from stacksl.core.heads.linear import refit
+from stacksl.core.blocks import Inputs, PairFeatures, SharedFeatures
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.types import Label
 
@@ -119,16 +118,6 @@ def expect_inputs_are_never_changed(name: str, classes: bool, settings: ScorerSe
     np.testing.assert_array_equal(array, kept)
 
 
-def expect_learned_counts_labels_alone(name: str, classes: bool, settings: ScorerSettings) -> None:
-    """`learned` counts labels alone."""
-    scorer, inputs = _make(name, classes, settings), _inputs(np.random.default_rng(6), classes)
-    scorer.skip(inputs, ALL, 0)
-    scorer.step(inputs, ALL, 0, None)
-    assert scorer.learned == 0
-    scorer.step(inputs, ALL, 0, Label(1))
-    assert scorer.learned == 1
-
-
 def expect_zero_rows_and_a_single_candidate_are_free_of_nan(
     name: str, classes: bool, settings: ScorerSettings
 ) -> None:
@@ -194,34 +183,13 @@ def expect_items_may_differ_in_their_number_of_candidates(
     assert scorer.learned == 5
 
 
-def expect_refit_gives_a_head_or_none(name: str, classes: bool, settings: ScorerSettings) -> None:
-    """A refit gives a head of probabilities, or None, and changes no state."""
-    scorer, rng = _make(name, classes), np.random.default_rng(11)
-    labels = rng.integers(COUNT, size=30)
-    block: Block
-    if classes:
-        block = SharedBlock(rng.normal(size=(30, DIM)).astype(np.float32), COUNT)
-        assert refit(block, np.zeros(30, dtype=np.int64), scorer.theta, 5) is None
-    else:
-        block = PairBlock(rng.normal(size=(120, DIM)), np.arange(0, 121, 4))
-    before = scorer.state()
-    head = refit(block, labels, scorer.theta, 5)
-    _same(before, scorer.state())
-    assert head is not None
-    for row in head.probabilities(block):
-        assert row.shape == (COUNT,)
-        assert abs(row.sum() - 1.0) < 1e-6
-
-
 LAWS: tuple[Law, ...] = (
     expect_state_comes_back_bit_for_bit_and_the_run_goes_on_alike,
     expect_state_is_a_copy,
     expect_looking_changes_nothing,
     expect_inputs_are_never_changed,
-    expect_learned_counts_labels_alone,
     expect_zero_rows_and_a_single_candidate_are_free_of_nan,
     expect_presented_restricts_the_same_numbers,
     expect_labels_teach,
     expect_items_may_differ_in_their_number_of_candidates,
-    expect_refit_gives_a_head_or_none,
 )

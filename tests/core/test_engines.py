@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from stacksl.core import Margin
-from stacksl.core.confidence import radius
 from stacksl.core.gates.registry import First
 from stacksl.core.scorers import gradient
 from stacksl.core.scorers.base import ScorerSettings
@@ -22,7 +21,6 @@ from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import run_stream
 from stacksl_lab.engines.loop_state import WINDOW
-from stacksl_lab.gradient import StudySettings
 
 ROUNDS, K, DIM = 80, 4, 6
 
@@ -34,53 +32,6 @@ def pairs(seed: int, rounds: int = ROUNDS, candidates: int = K, dim: int = DIM) 
 
 def golds(seed: int, rounds: int = ROUNDS, candidates: int = K) -> np.ndarray:
     return np.random.default_rng([seed, 1]).integers(candidates, size=rounds)
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    weights = np.exp(scores - scores.max())
-    return weights / weights.sum()
-
-
-def naive_sgd(
-    phi: np.ndarray, labels: np.ndarray, settings: StudySettings
-) -> tuple[np.ndarray, list[int]]:
-    """Algorithm 1 as printed, the UCB action under an explicit inverse of V in every round."""
-    theta, reference = np.zeros(phi.shape[2]), np.zeros(phi.shape[2])
-    gram = settings.ridge * np.eye(phi.shape[2])
-    choices = []
-    for t, (rows, gold) in enumerate(zip(phi, labels, strict=True)):
-        inverse = np.linalg.inv(gram)
-        reach = radius(
-            settings.noise, len(theta), t, settings.ridge, settings.delta, settings.norm_bound
-        )
-        widths = np.sqrt([row @ inverse @ row for row in rows])
-        best = int(np.argmax(rows @ theta + reach * widths))
-        choices.append(best)
-        policy, anchor = softmax(rows @ theta), softmax(rows @ reference)
-        slope = policy - np.eye(len(rows))[gold]
-        if -math.log(policy[gold]) > settings.clip_level:
-            slope *= 0.0
-        ratio = np.log(policy / anchor)
-        slope += settings.kl_weight * policy * (ratio - policy @ ratio)
-        theta = theta - settings.learning_rate * slope @ rows
-        reference = settings.ema_decay * reference + (1 - settings.ema_decay) * theta
-        gram += np.outer(rows[best], rows[best])
-    return theta, choices
-
-
-def test_sgd_is_the_naive_algorithm() -> None:
-    settings = StudySettings(
-        action="ucb", reference="ema", ema_decay=0.9, clip="literal", clip_level=1.5, kl_weight=0.5,
-        learning_rate=0.7, ridge=0.5,
-    )  # fmt: skip
-    phi, labels = pairs(0), golds(0)
-    theta, choices = naive_sgd(phi, labels, settings)
-    played = run_stream(
-        "sgd", phi, labels=labels, gate=First(), budget=ROUNDS, settings=settings, engine="fused"
-    )
-    np.testing.assert_allclose(played.theta, theta, atol=1e-10)
-    assert played.choices.tolist() == choices
-    assert 0 < played.clipped < ROUNDS
 
 
 @pytest.mark.parametrize("engine", ["fused", "loop"])

@@ -19,7 +19,7 @@ from stacksl.core.heads import spreading
 from stacksl.core.heads.abstaining import FEWEST, auroc, best_threshold, stands_for
 from stacksl.core.heads.linear import FLOOR, mixture_weights, refit, tempered
 from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength
-from stacksl.core.heads.spreading import Graph, neighbor_graph, smoothed, spread
+from stacksl.core.heads.spreading import neighbor_graph, smoothed, spread
 from stacksl.core.scorers import ScorerSettings, make_scorer, restore_head
 from stacksl.errors import FeatureError
 
@@ -276,16 +276,6 @@ def test_rows_without_a_direction_and_tiny_graphs_are_left_alone():
     for count in (0, 1):
         lone = neighbor_graph(h[1 : 1 + count])
         assert spread(lone, np.arange(count), np.zeros(count, np.int64), 2).shape == (count, 2)
-
-
-def test_equal_rows_find_each_other_and_never_themselves():
-    h = np.repeat(np.eye(3, dtype=np.float32), 5, axis=0)
-    graph = neighbor_graph(h, neighbors=2)
-    dense = graph.similarity.toarray()
-    assert np.diag(dense).max() == 0.0
-    assert np.isfinite(dense).all()
-    assert (np.count_nonzero(dense, axis=1) >= 2).all()
-    assert isinstance(graph, Graph)
 
 
 def test_many_equal_rows_are_joined_as_closely_as_can_be():

@@ -8,10 +8,14 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from stacksl.core import Bounds, Clock
+from stacksl.core import Bounds, Clock, SharedBlock
 from stacksl.core.blocks import PairFeatures, SharedFeatures
+from stacksl.core.confidence import radius
+from stacksl.core.gates.registry import First
 from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import SettingsError
+from stacksl.runs.session.build_learner import build_learner
+from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.baselines import statistics
 from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Contested, Entropy, Width
 from stacksl_lab.baselines.registry import make_gate
@@ -216,11 +220,32 @@ def test_unknown_names_are_those_of_no_gate_at_all() -> None:
 
 @pytest.mark.parametrize(("labeler", "pending"), [("oracle", 0), ("file", 6)])
 def test_a_run_sets_the_labels_that_may_be_open_from_its_batch(labeler: str, pending: int) -> None:
-    from stacksl.core import SharedBlock
-    from stacksl.runs.session.build_learner import build_learner
-    from stacksl.runs.settings.resolve import resolve
-
     given = {"gate": "reserve", "labeler": labeler, "open_questions": 7, "mode": "stream",
              "plugins": "stacksl_lab.baselines.plugin"}  # fmt: skip
     learner, _ = build_learner(resolve(given).settings, SharedBlock(np.eye(4), 3), range(4), 2)
     assert (learner.gate.pending, learner.gate.reach) == (pending, 2.0**0.5)
+
+
+# Optimism in asked rounds alone ------------------------------------------------------------------
+
+
+def test_asked_rounds_hope_where_a_reward_is_bought() -> None:
+    """After φ = e₁ was rewarded once, e₁ has the largest score and e₂ the largest UCB."""
+    scorer = RewardRidge(2, ScorerSettings())
+    rows = PairFeatures(np.eye(2))
+    scorer.reward(rows, 0, Reward(0.2))
+    learner = StudyLearner(scorer, First(), asks_ucb=True, budget=1, horizon=2)
+    wanted, skipped = learner.decide(["a", "b"], [rows] * 2, [(0, 1)] * 2, asked=0)
+    assert (wanted.status, wanted.choice) == ("wanted", 1)
+    assert (skipped.status, skipped.choice) == ("skipped", 0)
+    reach = radius(1.0, 2, 1, 1.0, 0.05, 1.0)
+    assert (wanted.score, wanted.upper) == pytest.approx((0.0, reach))
+    assert (skipped.score, skipped.upper) == pytest.approx((0.1, 0.1 + reach * math.sqrt(0.5)))
+    # The gate score is the greedy action's in both: −0.1 + √2·sqrt(1/2 + 1).
+    assert wanted.gate_score == skipped.gate_score == pytest.approx(-0.1 + math.sqrt(3.0))
+
+
+def test_optimism_in_asked_rounds_needs_a_greedy_action() -> None:
+    scorer = make_scorer("ridge", dim=2, classes=None, settings=ScorerSettings(action="ucb"))
+    with pytest.raises(SettingsError, match="asks_ucb"):
+        StudyLearner(scorer, First(), asks_ucb=True, budget=1, horizon=2)

@@ -1,14 +1,16 @@
-"""The pages of the studies: one each, their tables made from the records that are kept."""
+"""The pages of the studies: one each, made from the records; the paper's numbers are the paper's."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from stacksl.errors import DataError
+from stacksl_lab import pages as headline
 from stacksl_lab.language.paper import CANNOT, NUMBERS
 from stacksl_lab.language.studies import LanguageBench
 from stacksl_lab.pages import HEADLINE, refreshed
@@ -47,6 +49,12 @@ def test_its_tables_are_the_records(page: str) -> None:
 def test_a_link_leads_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", PAGES[page]):
         assert (FOLDER / target).exists(), target
+
+
+@pytest.mark.parametrize("name", list(LABORATORY))
+def test_the_figures_of_its_page_are_drawn_from_its_record(name: str) -> None:
+    shown = re.findall(rf"\.\./images/({name}(?:-\w+)?)\.svg", PAGES[name])
+    assert set(LABORATORY[name].figures(RECORDS[name])) == set(shown)
 
 
 @pytest.mark.parametrize("name", [n for n in RECORDS if n in LABORATORY])
@@ -126,3 +134,74 @@ def test_a_record_says_how_it_was_made(bench: LanguageBench) -> None:
     made = record(LANGUAGE["kl"], bench, 2, [])
     assert made["command"] == "stacksl-lab reproduce kl --seeds 2 --json"
     assert set(made) == {"study", "version", "command", "model", "seeds", "rows"}
+
+
+# The table of the paper's claims is made from the records, or not at all ------------------------
+
+
+def test_a_number_stands_with_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = headline.Claim(
+        "it rises", "by {toy|a, b / c|height|2}, from {toy|a|height}", "yes", "toy"
+    )
+    monkeypatch.setattr(headline, "CLAIMS", (claim,))
+    rows = [Row("toy", "a, b / c", "height", 1.234, 0.1, 5), Row("toy", "a", "height", 0.5)]
+    line = headline.headline({"toy": rows}).splitlines()[-1]
+    # t(4) at 97.5% is 2.776.
+    assert line == "| it rises | by 1.23 ± 0.28, from 0.5000 ([toy](toy.md)) | yes |"
+
+
+@pytest.mark.parametrize(
+    "rows", [[], [Row("toy", "a", "height", None)], [Row("toy", "b", "height", 1)]]
+)
+def test_a_number_that_is_not_there_is_named(rows: list[Row], monkeypatch) -> None:
+    monkeypatch.setattr(headline, "CLAIMS", (headline.Claim("", "{toy|a|height}", "", "toy"),))
+    with pytest.raises(DataError, match="'toy' has no number 'height' of the row 'a'"):
+        headline.headline({"toy": rows})
+
+
+def test_each_claim_leads_to_a_study() -> None:
+    assert {claim.study for claim in headline.CLAIMS} <= set(LABORATORY)
+
+
+# The paper's numbers are the paper's ------------------------------------------------------------
+
+
+LABELS = {
+    "label-efficiency": "tab:label_efficiency",
+    "kl": "tab:kl_sweep",
+    "hard-negatives": "tab:hardneg_sweep",
+    "objectives": "tab:qwen4b_results",
+    "medqa": "tab:mc_results",
+    "mmlu": "tab:subject_results",
+    "clipping-lm": "tab:clipping",
+}
+
+
+def table(label: str) -> list[float]:
+    """The numbers of a table of the paper, in its order."""
+    named = os.environ.get("STACKSL_DATA")
+    shared = Path(named).parent if named else FOLDER.parents[2] / "shared"
+    source = shared / "paper" / "paper.tex"
+    if not source.is_file():
+        pytest.skip(f"the paper is not at {source} (set STACKSL_DATA)")
+    text = re.sub(r"(?<!\\)%.*", "", source.read_text(encoding="utf-8"))
+    tables = re.findall(r"\\begin\{table\*?\}.*?\\end\{table\*?\}", text, re.DOTALL)
+    [mine] = [each for each in tables if f"\\label{{{label}}}" in each]
+    body = mine.partition("\\midrule")[2].partition("\\bottomrule")[0]
+    return [float(each) for each in re.findall(r"\d+\.\d+", body)]
+
+
+@pytest.mark.parametrize("study", list(LANGUAGE))
+def test_every_number_is_that_of_the_table(study: str) -> None:
+    printed = table(LABELS[study])
+    mine = [value for numbers in NUMBERS[study].values() for value in numbers.values()]
+    if study == "label-efficiency":  # β, used fraction, accuracy, % of full
+        rows = [printed[n : n + 4] for n in range(0, len(printed), 4)]
+        mine = [v for row in NUMBERS[study].values() for v in row.values()]
+        assert mine == [v for _, used, acc, full in rows for v in (acc, used, full)]
+    elif study == "kl":
+        assert printed == [
+            v for w, v in zip((0.3, 0.5, 0.7, 0.9), mine, strict=True) for v in (w, v)
+        ]
+    else:
+        assert printed == mine

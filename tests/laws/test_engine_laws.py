@@ -261,28 +261,6 @@ def test_a_clip_level_of_zero_lets_nothing_through() -> None:
         )
 
 
-@given(data=st.data(), scorer=st.sampled_from(["sgd", "newton"]), seed=st.integers(0, 99))
-@settings(max_examples=10)
-def test_certificates_change_no_decision(data, scorer, seed) -> None:
-    setting = data.draw(settings_of(scorer))
-    options = {
-        "gate": make_gate("contested" if seed % 2 else "llf"),
-        "labels": np.random.default_rng([seed, 1]).integers(4, size=60),
-        "budget": 20,
-        "settings": setting,
-        "asks_ucb": hopes(data, setting),
-    }
-    rows = rows_of((60, 4, 5), seed, "plain" if seed % 3 else "few")
-    full = run_stream(scorer, rows, **options, engine="fused")
-    bare = run_stream(scorer, rows, **options, engine="fused", certificates=False)
-    np.testing.assert_array_equal(full.choices, bare.choices)
-    np.testing.assert_array_equal(full.asked, bare.asked)
-    np.testing.assert_allclose(full.theta, bare.theta, atol=1e-12)
-    np.testing.assert_allclose(full.gram_inv, bare.gram_inv, atol=1e-12)
-    assert np.isfinite(full.gate_scores).all()
-    assert np.isnan(bare.gate_scores).all()
-
-
 @st.composite
 def guards(draw: st.DrawFn) -> DriftGuard:
     """Guards that alarm now and then within some dozens of labels of noise."""

@@ -23,7 +23,7 @@ from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Label
-from stacksl_lab.baselines.gates import Contested, StudyLLF
+from stacksl_lab.baselines.gates import Contested
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.learner import StudyLearner
 from stacksl_lab.rewards import Feedback, Reward, RewardRidge
@@ -340,39 +340,6 @@ def test_contested_never_spends_ahead_of_schedule(widths, budget, reserve, floor
         assert asked <= budget * gone + 1 + 1e-9
 
 
-@given(games(), st.data())
-@settings(max_examples=60, deadline=None)
-def test_a_refused_want_leaves_the_state_of_a_skip(game, data) -> None:
-    """Refused anywhere in a block: that round's state is its skip's, and the clock goes on."""
-    name, budget, horizon, _, seed, _ = game
-    learner = Learner(
-        make_scorer("ridge", dim=DIM, classes=None),
-        gate_named(name),
-        budget=budget,
-        horizon=horizon,
-        seed=seed,
-    )
-    stream = pair_stream(horizon, seed)
-    granted = data.draw(st.integers(0, budget))
-    shown = [tuple(range(CANDIDATES))] * horizon
-    decided = learner.decide([str(t) for t in range(horizon)], stream, shown, asked=0)
-    posted, left = [], granted
-    for d in decided:
-        if d.status == "wanted":
-            d, left = (d.reserved(), left - 1) if left else (d.refused(), 0)
-        posted.append(d)
-    learner.adopt(posted, stream)
-    refused = [d for d in posted if d.status == "refused"]
-    if not refused:
-        assert learner.gate_state == decided[-1].state
-    elif refused[0].round == horizon:
-        assert learner.gate_state == refused[0].skip_state
-    elif name == "margin":
-        # no label is left after a refusal, so the threshold stands where the refusal left it
-        assert learner.gate_state[0] == pytest.approx(refused[0].skip_state[0])
-    assert learner.round == horizon
-
-
 def test_the_literal_reading_asks_where_the_spread_is_narrow() -> None:
     """Algorithm 2 as printed: a label is bought iff spread <= c/sqrt(1 + q) and q < B."""
     horizon, budget, scale = 200, 30, 4.0
@@ -400,16 +367,6 @@ def test_the_literal_reading_asks_where_the_spread_is_narrow() -> None:
     assert [d.asked for d in play(text, pair_stream(horizon, 2), labels_of(horizon, 2))] == (
         [True] * budget + [False] * (horizon - budget)
     )
-
-
-def test_a_spread_that_equals_the_threshold_asks_in_the_literal_reading_alone() -> None:
-    view = Told().bounds(PairFeatures(np.array([[0.0, 0.0], [1.0, 1.0]])), (0, 1))
-    assert view.spread == 2.0
-    for reading, asks in (("literal", True), ("else", False)):
-        learner = Learner(Told(), StudyLLF(2.0, reading), budget=5, horizon=10)
-        stream = [PairFeatures(np.array([[0.0, 0.0], [1.0, 1.0]]))]
-        [decision] = learner.decide(["a"], stream, [(0, 1)], asked=0)
-        assert (decision.status == "wanted") is asks
 
 
 def test_the_paced_margin_keeps_its_recursion() -> None:

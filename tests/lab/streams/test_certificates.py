@@ -1,4 +1,4 @@
-"""`certificates`: many runs at once against the scorer, one by one; shares and their page."""
+"""`certificates`: many runs at once against the scorer, one by one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_runs_at_once_are_runs_of_the_scorer(
         assert (newton.lost_ellipsoid[run], newton.lost_plug_in[run]) == (outside, beyond)
 
 
-def test_a_seed_has_numbers_for_every_line_and_a_page() -> None:
+def test_a_seed_has_numbers_for_every_line() -> None:
     trials = CERTIFICATES.trials(True)
     assert len([line for trial in CERTIFICATES.trials(False) for line in trial.lines]) == 60
     assert {trial.source["runs"] for trial in CERTIFICATES.trials(False)} == {100}
@@ -75,10 +75,6 @@ def test_a_seed_has_numbers_for_every_line_and_a_page() -> None:
         numbers = played(*how) if known else made_up
         for line, each in zip(trial.lines, numbers, strict=False):
             found[line.row] = [each, each]
-    rows = CERTIFICATES.rows_from(found, quick=True)
-    text = CERTIFICATES.shown(rows)
-    assert "| margin, d = 5, S = 40 |  |  | 0.250 [0.032, 0.651] |  |" in text, "2 of 8 runs"
+    assert len(CERTIFICATES.rows_from(found, quick=True)) > len(found)
     first = found["first, d = 1, S = 2, λ = 0.1"][0]
-    assert f"{first['width']:.3g} ± 0" in text
     assert set(first) | {"radius", "radius_mixture"} == set(CERTIFICATES.metrics)
-    assert set(CERTIFICATES.figures(rows)) == {"certificates"}

@@ -81,10 +81,3 @@ def test_changes_are_paired_by_seed() -> None:
     assert (changes["accuracy_change"].value, changes["accuracy_change"].se) == (1.0, 0.0)
     assert (changes["max_loss_change"].value, changes["max_loss_change"].se) == (0.0, 0.0)
     assert changes["max_loss"].value == 1.0
-    text = CLIPPING.shown(rows)
-    assert "accuracy of the last θ: clipping raises it in 36, lowers it in 0" in text
-    assert (
-        "largest loss, not cut: clipping raises it in 0, lowers it in 0, no effect seen in 36"
-        in text
-    )
-    assert set(CLIPPING.figures(rows)) == {"clipping"}

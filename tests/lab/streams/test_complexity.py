@@ -18,7 +18,6 @@ from stacksl_lab.streams.complexity import (
 )
 from stacksl_lab.streams.trial import Samples
 from stacksl_lab.study.bench import Bench
-from stacksl_lab.study.rows import KEYS
 from stacksl_lab.study.store import Store
 
 
@@ -65,14 +64,11 @@ def test_slopes_of_made_up_times() -> None:
     assert both.paper == pytest.approx(1.0)
 
 
-def test_it_runs_and_gives_the_machine() -> None:
+def test_it_runs() -> None:
     rows = COMPLEXITY.reproduce(Bench(Store(), quick=True), range(2))
-    assert all(tuple(row.to_json()) == KEYS for row in rows)
     plain = {(row.row, row.metric): row for row in rows}
     assert all((row.value or 0.0) > 0 for row in rows if "slope" not in row.metric)
     small = plain["first, greedy, T = 200", "peak_mib"].value or 0.0
     large = plain["first, greedy, T = 400", "peak_mib"].value or 0.0
     assert large - small >= 200 * 5 * 8 / 2**20, "a round leaves at least five numbers"
     assert {row.asked_fraction for row in rows if row.row.endswith("B = 40")} == {0.2}
-    assert "cores" in COMPLEXITY.shown(rows)
-    assert set(COMPLEXITY.figures(rows)) == {"complexity"}

@@ -12,7 +12,6 @@ from stacksl.core.gates.registry import make_gate
 from stacksl_lab.engines import run_stream
 from stacksl_lab.statistics.estimates import estimates, holds, radii
 from stacksl_lab.statistics.intervals import clopper_pearson, held
-from stacksl_lab.streams.coverage import COVERAGE
 from stacksl_lab.study.rows import Row
 from stacksl_lab.synthetic.streams import make_stream
 
@@ -94,24 +93,3 @@ def test_radii_are_those_of_the_confidence_set() -> None:
     found = radii(np.array([0, 3, 3, 10]), **KNOWN)
     expected = [radius(0.3, 6, n, 1.0, 0.05, 2.0) for n in (0, 3, 3, 10)]
     assert found.tolist() == expected
-
-
-def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
-    rounds = {trial.source["kind"] for trial in COVERAGE.trials(True)}
-    assert rounds == {"iid", "shift-2"}
-    made = {
-        line.row: [{"covered": float(s > 0 or line.settings["gate"] == "random"),
-                    "covered_rounds": 1.0, "covered_time": 1.0,
-                    "radius_ratio": 2.0 + s, "least_radius_ratio": 1.0, "certified": 1.0,
-                    "certified_rounds": 1.0, "certificate_ratio": 3.0 + s,
-                    "regret_per_round": 0.1} for s in range(4)]
-        for trial in COVERAGE.trials(True) for line in trial.lines
-    }  # fmt: skip
-    rows = COVERAGE.rows_from(made, quick=True)
-    assert len({row.row for row in rows}) == 88
-    text = COVERAGE.shown(rows)
-    assert "0.75 [0.19, 0.99]" in text, "3 of 4 runs"
-    assert "| ridge, V on labeled rounds, shift, contested |" in text
-    assert "| sgd, η = 0.1, V on labeled rounds | 0 / 0 / 8 | 0 / 0 / 8 | 0 / 0 / 8 |" in text
-    assert "bounds the regret:** 1.00 [0.40, 1.00] in each of 88 settings." in text
-    assert set(COVERAGE.figures(rows)) == {"coverage"}

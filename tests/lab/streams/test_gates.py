@@ -162,14 +162,10 @@ def _small() -> StreamStudy:
     )
 
 
-def test_a_small_battery_gives_rows_tables_and_figures() -> None:
+def test_a_small_battery_gives_rows_and_a_summary() -> None:
     study = _small()
     found = measured(study, measure)
     rows = study.rows_from(found)
     assert {row.metric for row in rows} >= {"regret_per_round", "final_regret", "worst"}
     assert all(row.study == "gates" and row.seeds == 2 for row in rows)
-    text = study.shown(rows)
-    assert "**Regret a round on the way, × 1000: softmax, budget 0.02**" in text
-    assert text.count("| margin, reset |") == 5, "the summary and two metrics by two budgets"
-    assert set(study.figures(rows)) == {"gates", "gates-final", "gates-summary"}
     assert len(summary(samples(found))) == 8

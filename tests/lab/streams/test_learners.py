@@ -1,4 +1,4 @@
-"""`learners`: the exact fit against its own definition, ratios by hand, rows of the schema."""
+"""`learners`: the exact fit against its own definition, ratios by hand."""
 
 from __future__ import annotations
 
@@ -94,13 +94,11 @@ def test_steps_in_full_are_those_of_the_engine() -> None:
     assert theta == pytest.approx(played.theta)
 
 
-def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
+def test_a_small_study_gives_rows() -> None:
     study = shrunk(LEARNERS, rounds=100, dim=6)
     rows = study.rows_from(measured(study, measure))
     assert len({row.row for row in rows if not row.row.endswith("/ newton")}) == 34
     assert all(row.study == "learners" and row.value is not None for row in rows)
-    assert "| exact maximum likelihood |" in study.shown(rows)
-    assert set(study.figures(rows)) == {"learners"}
 
 
 def test_loss_sets_by_hand() -> None:

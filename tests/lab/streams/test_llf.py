@@ -1,4 +1,4 @@
-"""`llf`: its cells, the map, the tuned entry, its tables and figure."""
+"""`llf`: its cells, the map and the tuned entry."""
 
 from __future__ import annotations
 
@@ -13,17 +13,10 @@ import pytest
 from stacksl_lab.streams.llf import pilot
 from stacksl_lab.streams.llf import study as llf
 from stacksl_lab.study.bench import Bench
-from stacksl_lab.study.rows import KEYS, Row
 from stacksl_lab.study.store import Store
 from stacksl_lab.synthetic.streams import make_stream
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def rows() -> dict[tuple[str, str], Row]:
-    found = llf.LLF_STUDY.reproduce(Bench(Store(), quick=True), range(2))
-    return {(row.row, row.metric): row for row in found}
 
 
 def test_the_first_spread_by_hand() -> None:
@@ -69,12 +62,6 @@ def test_the_tuned_entry_is_the_best_of_the_pilot_under_rewards() -> None:
         assert best(feedback)[feedback]["over_first"] == 1.0
 
 
-def test_the_tables_and_the_figure_hold_every_entry(rows: dict[tuple[str, str], Row]) -> None:
-    assert all(tuple(row.to_json()) == KEYS for row in rows.values())
-    shown = llf.LLF_STUDY.shown(list(rows.values()))
-    for counts, kappas in llf.KAPPAS.items():
-        head = "|  | " + " | ".join(f"κ = {kappa:g}" for kappa in kappas) + " |"
-        assert shown.count(head) == 2, counts
-    for entry in llf.PLAYED:
-        assert shown.count(f"| {entry.name} |") == 3 + 4, "three summaries, four tables of cells"
-    assert set(llf.LLF_STUDY.figures(list(rows.values()))) == {"llf"}
+def test_it_runs() -> None:
+    rows = llf.LLF_STUDY.reproduce(Bench(Store(), quick=True), range(2))
+    assert {row.row for row in rows} >= {entry.name for entry in llf.PLAYED}

@@ -1,4 +1,4 @@
-"""`regret`: its rows, the step in c, the ratios, its table and figures."""
+"""`regret`: its rows, the step in c and the ratios."""
 
 from __future__ import annotations
 
@@ -8,22 +8,15 @@ import numpy as np
 import pytest
 
 from stacksl_lab.statistics.intervals import bootstrapped, ratio, slope_over
-from stacksl_lab.streams.regret import PAPER, REGRET, derive, first_spread, lines
+from stacksl_lab.streams.regret import PAPER, REGRET, derive, lines
 from stacksl_lab.streams.trial import Samples
 from stacksl_lab.study.bench import Bench
-from stacksl_lab.study.rows import KEYS, Row
 from stacksl_lab.study.store import Store
-from stacksl_lab.synthetic.streams import make_stream
 
 
-@pytest.fixture(scope="module")
-def rows() -> dict[tuple[str, str], Row]:
+def test_rows_stand_beside_the_papers() -> None:
     found = REGRET.reproduce(Bench(Store(), quick=True), range(2))
-    return {(row.row, row.metric): row for row in found}
-
-
-def test_rows_have_the_schema(rows: dict[tuple[str, str], Row]) -> None:
-    assert all(tuple(row.to_json()) == KEYS for row in rows.values())
+    rows = {(row.row, row.metric): row for row in found}
     for name, _, budget, printed in PAPER:
         row = rows[name, "regret_per_round"]
         assert (row.paper, row.budget_fraction, row.seeds) == (printed, budget, 2)
@@ -31,12 +24,6 @@ def test_rows_have_the_schema(rows: dict[tuple[str, str], Row]) -> None:
         assert rows[f"{name} / paper", "over_paper"].value == pytest.approx(
             (row.value or 0.0) / printed
         )
-
-
-def test_the_first_spread_by_hand() -> None:
-    source = make_stream("iid", "scalar", 3, rounds=5, dim=4)
-    wanted = 2 * (0.3 * math.sqrt(2 * math.log(20)) + np.linalg.norm(source.truth))
-    assert first_spread(source) == pytest.approx(wanted)
 
 
 def test_ratios_of_made_up_samples() -> None:
@@ -51,13 +38,6 @@ def test_ratios_of_made_up_samples() -> None:
         else:
             assert row.value == pytest.approx(times * 2.0 / printed[name])
             assert row.se == pytest.approx(times * 1.0 / printed[name])
-
-
-def test_the_table_has_a_line_a_row_and_the_figures_draw(rows: dict[tuple[str, str], Row]) -> None:
-    table = REGRET.shown(list(rows.values())).splitlines()
-    assert sum(line.startswith("| ") for line in table) == len(lines()) + 1
-    assert "0.00244" in next(line for line in table if line.startswith("| LLF, β = 0.1 |"))
-    assert set(REGRET.figures(list(rows.values()))) == {"regret", "regret-switch"}
 
 
 def test_the_bootstrap_gives_a_means_own_error() -> None:
