@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 from stacksl.core import GATES, Bounds, Clock, Margin
-from stacksl.core.gates.registry import LLF, contested_score, require_ranking
+from stacksl.core.blocks import PairFeatures
+from stacksl.core.gates.registry import LLF, Information, contested_score, require_ranking
 from stacksl.errors import SettingsError
+from stacksl_lab.baselines import statistics
 from stacksl_lab.baselines.adpo import ADPO
 from stacksl_lab.baselines.gates import Contested, StudyLLF
 from stacksl_lab.baselines.registry import make_gate
+
+from .scorer_cases import taught
 
 REST = (0.0, 0.0, 0.0, 0.0)
 
@@ -233,3 +237,47 @@ def test_a_small_ridge_counts_as_1() -> None:
     told = replace(view, information=900.0)
     assert make_gate("information").statistic(told, clock, REST) == 1.0
     assert make_gate("information").statistic(replace(told, information=0.4), clock, REST) == 0.4
+
+
+# What a scorer says of information and widths, each against a second computation -----------------
+
+
+def test_the_information_of_newton_is_to_first_order_the_growth_of_log_det_h() -> None:
+    scorer, rows, view = taught("newton")
+    policy = view.probabilities
+    mean = policy @ rows
+    fisher = sum(p * np.outer(r - mean, r - mean) for p, r in zip(policy, rows, strict=True))
+    growth = np.linalg.slogdet(np.eye(6) + 1e-4 * fisher @ scorer.confidence.gram_inv)[1]
+    assert growth == pytest.approx(
+        1e-4 * Information().statistic(view, Clock(3, 20, 7, 90), REST), rel=1e-3
+    )
+
+
+def test_rows_that_coincide_tell_exactly_nothing() -> None:
+    scorer, rows, _ = taught("newton")
+    alike = PairFeatures(np.repeat(rows[:1], 5, axis=0))
+    assert scorer.bounds(alike, tuple(range(5))).information == 0.0
+    assert scorer.bounds(PairFeatures(rows), (3,)).information == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "settings"),
+    [
+        ("ridge", None, {}),
+        ("ridge", None, {"action": "ucb"}),
+        ("sgd", None, {}),
+        ("ridge", 4, {}),
+        ("sgd", 4, {}),
+    ],
+)
+def test_without_fisher_information_it_is_the_width_of_the_choice(name, classes, settings) -> None:
+    _, _, view = taught(name, classes, **settings)
+    assert view.information == pytest.approx(view.widths[view.choice] ** 2)
+    assert view.information > 0.0
+
+
+def test_scores_that_cancelled_tie_for_the_second_best() -> None:
+    """They are rounding beside the bounds, though not beside each other."""
+    pairs = np.array([0.0, 0.2, 0.9])
+    assert statistics.adpo_statistic(np.array([0.0, 1e-17, 0.0]), pairs, 0) == 0.9
+    assert statistics.adpo_statistic(np.array([0.0, 1e-3, 0.0]), pairs, 0) == 0.2

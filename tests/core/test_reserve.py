@@ -236,44 +236,58 @@ def rules_level(most: float, budget: int, gate: Reserve) -> float:
     return 2.0 * math.sqrt(statistics.reserve_square(most, budget, gate.share, gate.pending))
 
 
+def growths(
+    learner: Learner,
+    items: np.ndarray,
+    classes: int,
+    most: float,
+    widest: float,
+    seed: int,
+    nobody: float = 0.0,
+) -> list[float]:
+    """By how much each forced label grew the volume; every round leaves the reserve whole.
+
+    A share `nobody` of the answers names none of the classes.
+    """
+    head, gate, budget, shown = learner.scorer, learner.gate, learner.budget, tuple(range(classes))
+    rng, asked, found = np.random.default_rng(seed), 0, []
+    for t, h in enumerate(items):
+        inputs = SharedFeatures(h, classes)
+        [decision] = learner.decide([str(t)], [inputs], [shown], asked=asked)
+        if decision.reason == "must":
+            break
+        before = head.confidence.volume
+        held = held_by(gate, before, most, budget, widest)
+        assert held > 0.0 or before >= most
+        assert budget - asked >= held - 1e-9
+        view = head.bounds(inputs, shown)
+        gap = rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
+        forced = gap > rules_level(most, budget, gate) * view.radius * (1 + 1e-9)
+        assert decision.status == "wanted" or not forced
+        if decision.status == "wanted":
+            decision, asked = decision.reserved(), asked + 1
+        learner.adopt([decision], [inputs])
+        if decision.asked and rng.random() < nobody:
+            learner.close(inputs)
+        elif decision.asked:
+            learner.learn(decision, inputs, Label(int(rng.integers(classes))))
+        found += [head.confidence.volume - before] if forced else []
+    return found
+
+
 @pytest.mark.parametrize("scorer", ["ridge", "newton"])
 @pytest.mark.parametrize("nobody", [0.0, 0.4])
 def test_class_heads_keep_the_reserve_under_labels(scorer: str, nobody: float) -> None:
     """Also where a share of the answers names none of the classes, and is learned as that."""
-    rng = np.random.default_rng(5)
-    gate, budget, dim, asked = Reserve(share=0.7, floor=1e-6), 30, 3, 0
-    widest = 2.0 / math.sqrt(0.1)
+    gate, budget, dim = Reserve(share=0.7, floor=1e-6), 30, 3
+    h = np.eye(dim)[np.arange(300) // 100] + 0.1 * np.random.default_rng(7).normal(size=(300, dim))
+    h /= np.linalg.norm(h, axis=1, keepdims=True)
     head = make_scorer(scorer, dim=dim, classes=4, settings=ScorerSettings(ridge=0.1))
     learner = StudyLearner(head, gate, budget=budget, horizon=300)
     most = statistics.capacity(budget, dim, 1.0 / math.sqrt(0.1))
-    forced = 0
-    for t in range(300):
-        h = np.eye(dim)[min(t // 100, dim - 1)] + 0.1 * rng.normal(size=dim)
-        inputs = SharedFeatures(h / np.linalg.norm(h), 4)
-        [decision] = learner.decide([str(t)], [inputs], [(0, 1, 2, 3)], asked=asked)
-        if decision.reason == "must":
-            break
-        before = head.confidence.volume
-        assert budget - asked >= held_by(gate, before, most, budget, widest) - 1e-9
-        level = rules_level(most, budget, gate)
-        view = head.bounds(inputs, (0, 1, 2, 3))
-        is_forced = decision.gate_score > -math.inf and (
-            rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
-            > level * view.radius
-        )
-        if decision.status == "wanted":
-            decision, asked = decision.reserved(), asked + 1
-        learner.adopt([decision], [inputs])
-        if decision.asked:
-            if rng.random() < nobody:
-                learner.close(inputs)
-            else:
-                learner.learn(decision, inputs, Label(int(rng.integers(4))))
-            if is_forced:
-                forced += 1
-                assert head.confidence.volume - before > most / (gate.share * budget)
-        assert decision.asked or not is_forced
-    assert forced >= 3, "each direction is forced at least once"
+    found = growths(learner, h, 4, most, 2.0 / math.sqrt(0.1), 5, nobody)
+    assert min(found) > most / (gate.share * budget)
+    assert len(found) >= 3, "each direction is forced at least once"
 
 
 def test_the_volume_is_the_log_determinant_and_is_kept_in_checkpoints() -> None:
@@ -381,7 +395,7 @@ def test_a_known_corpus_lowers_the_level_and_keeps_the_reserve(scorer: str) -> N
     rng = np.random.default_rng(11)
     h = rng.normal(size=(400, 8)) * np.array([1.0, 1.0, *np.full(6, 0.02)])
     h /= np.linalg.norm(h, axis=1, keepdims=True)
-    budget, asked, forced = 30, 0, 0
+    budget = 30
     head = make_scorer(scorer, dim=8, classes=3, settings=ScorerSettings(ridge=0.2))
     plain = Reserve(share=0.8, floor=1e-6, reach=math.sqrt(2.0))
     gate = knowing(plain, SharedBlock(h, 3), budget, head)
@@ -394,26 +408,7 @@ def test_a_known_corpus_lowers_the_level_and_keeps_the_reserve(scorer: str) -> N
     assert gate.most(budget // 2, 8, prior) == pytest.approx(most)
     assert gate.reach == pytest.approx(math.sqrt(2.0))
     learner = Learner(head, gate, budget=budget, horizon=400)
-    level = rules_level(most, budget, gate)
-    for t in range(400):
-        inputs = SharedFeatures(h[t], 3)
-        [decision] = learner.decide([str(t)], [inputs], [(0, 1, 2)], asked=asked)
-        if decision.reason == "must":
-            break
-        held = held_by(gate, head.confidence.volume, most, budget, gate.reach * prior)
-        assert held > 0.0 or head.confidence.volume >= most
-        assert budget - asked >= held - 1e-9
-        view = head.bounds(inputs, (0, 1, 2))
-        gap = rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
-        if gap > level * view.radius * (1 + 1e-9):
-            forced += 1
-            assert decision.status == "wanted"
-        if decision.status == "wanted":
-            decision, asked = decision.reserved(), asked + 1
-        learner.adopt([decision], [inputs])
-        if decision.asked:
-            learner.learn(decision, inputs, Label(int(rng.integers(3))))
-    assert forced >= 2
+    assert len(growths(learner, h, 3, most, gate.reach * prior, 11)) >= 2
 
 
 def test_nothing_is_held_where_no_round_can_be_forced() -> None:

@@ -234,17 +234,19 @@ def test_engine_and_loop_agree_on_classes(gate, part) -> None:
     settings(max_examples=int(200 * part))(CLASSES(agree_on_classes))(gate=gate)
 
 
-def test_the_clip_level_follows_a_window_that_slides() -> None:
+@pytest.mark.parametrize("clip", ["literal", "scale"])
+def test_the_clip_level_follows_a_window_that_slides(clip) -> None:
     """More labels than the window of losses holds, so that losses leave it again."""
     generator = np.random.default_rng(0)
-    both(
+    played = both(
         "sgd",
         rows_of((450, 4, 3), 0, "plain"),
         labels=generator.integers(4, size=450),
         gate=make_gate("always"),
         budget=450,
-        settings=StudySettings(learning_rate=3.0),
+        settings=StudySettings(learning_rate=3.0, clip=clip),
     )
+    assert 0 < played.clipped < 450
 
 
 def test_a_clip_level_of_zero_lets_nothing_through() -> None:

@@ -18,15 +18,13 @@ from hypothesis import strategies as st
 from stacksl.core import GATES, Bounds, Margin
 from stacksl.core.blocks import PairFeatures, SharedFeatures
 from stacksl.core.followers import Hard
-from stacksl.core.gates.registry import LLF, Always
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Label
 from stacksl_lab.baselines.gates import Contested
 from stacksl_lab.baselines.registry import make_gate
-from stacksl_lab.learner import StudyLearner
-from stacksl_lab.rewards import Feedback, Reward, RewardRidge
+from stacksl_lab.rewards import Feedback
 
 from ..learners import LLFStackSL, StackSL
 
@@ -124,19 +122,6 @@ def test_llf_with_c_0_and_a_full_budget_is_always(setting, kl_on_skips, classes,
     assert all(d.asked for d in ours)
     same_state(one.state(), other.state())
     assert np.abs(one.scorer.state()["theta"]).max() > 0
-
-
-def test_llf_with_c_0_is_always_under_rewards() -> None:
-    stream = pair_stream(40, 5)
-    answers = [Reward(float(x)) for x in np.random.default_rng(5).normal(size=40)]
-    scorer_settings = ScorerSettings(action="ucb", noise=0.3)
-    learners = [
-        StudyLearner(RewardRidge(DIM, scorer_settings), gate, budget=40, horizon=40)
-        for gate in (LLF(0.0), Always())
-    ]
-    choices = [[d.choice for d in play(learner, stream, answers)] for learner in learners]
-    assert choices[0] == choices[1]
-    same_state(learners[0].state(), learners[1].state())
 
 
 def gate_named(name: str) -> Any:
@@ -338,35 +323,6 @@ def test_contested_never_spends_ahead_of_schedule(widths, budget, reserve, floor
         asked += d.asked
         gone = reserve + (1.0 - reserve) * d.round / horizon
         assert asked <= budget * gone + 1 + 1e-9
-
-
-def test_the_literal_reading_asks_where_the_spread_is_narrow() -> None:
-    """Algorithm 2 as printed: a label is bought iff spread <= c/sqrt(1 + q) and q < B."""
-    horizon, budget, scale = 200, 30, 4.0
-    scorer_settings = ScorerSettings(track="all")
-    learner = LLFStackSL(
-        make_scorer("sgd", dim=DIM, classes=None, settings=scorer_settings),
-        budget=budget,
-        horizon=horizon,
-        gate_scale=scale,
-        reading="literal",
-    )
-    played = play(learner, pair_stream(horizon, 2), labels_of(horizon, 2))
-    asked = 0
-    for d in played:
-        narrow = -d.statistic <= scale / np.sqrt(1 + asked)
-        assert d.asked == (narrow and asked < budget)
-        asked += d.asked
-    assert 0 < asked < budget  # it stops by itself: as q grows the threshold falls below the spread
-    text = LLFStackSL(
-        make_scorer("sgd", dim=DIM, classes=None, settings=scorer_settings),
-        budget=budget,
-        horizon=horizon,
-        gate_scale=0.5,
-    )
-    assert [d.asked for d in play(text, pair_stream(horizon, 2), labels_of(horizon, 2))] == (
-        [True] * budget + [False] * (horizon - budget)
-    )
 
 
 def test_the_paced_margin_keeps_its_recursion() -> None:

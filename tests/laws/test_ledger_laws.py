@@ -29,8 +29,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord, Purchase
 from stacksl.types import Decision
 
-from ..charges import charge
-from ..ledger.conftest import sums
+from ..ledger.conftest import charge, sums
 
 ITEMS, SIZE, PRICE = 12, 3, 4
 AUDITS = [f"a{i}" for i in range(4)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stacksl.labelers.protocol import Labeler, Pending
+from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord, Purchase, Receipt
 from stacksl.ledger.store.database import opened
@@ -125,6 +126,19 @@ def chain_of(path: Path, table: str = "events") -> str:
     """All that stands in the rows of the chain, or of another table."""
     with closing(sqlite3.connect(path)) as database:
         return repr(database.execute(f"SELECT * FROM {table}").fetchall())
+
+
+def charge(row: Row) -> int:
+    """How many labels the row adds to what is spent: +1, −1 or 0.
+
+    A reservation adds one and its release subtracts it; its answer only turns the reservation into
+    a payment, but an answer after the release is charged anew. An owned label adds nothing.
+    """
+    if row.purpose == "owned":
+        return 0
+    if row.event == "answered":
+        return int(bool(row.payload.get("unleased")))
+    return {"reserved": 1, "released": -1}.get(row.event, 0)
 
 
 @pytest.fixture

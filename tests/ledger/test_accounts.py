@@ -12,7 +12,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.accounts import Accounts
 from stacksl.ledger.events import Entry
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer, Handed, ItemRecord
+from stacksl.ledger.purchases import Answer, ItemRecord
 
 from .conftest import sums
 
@@ -220,12 +220,3 @@ def test_items_with_a_second_slot_are_counted_once(book, decision, path):
     ledger.close()
     with Ledger.open(path, readonly=True) as again:
         assert again.accounts.doubled == 2
-
-
-def test_rows_that_were_handed_out_are_found_by_their_keys(book, decision):
-    ledger = book(budget=9)
-    ledger.post([decision(1), decision(2), decision(3)])
-    rows = [Handed(f"k{9 - n}", f"q{n}", 0, 1, "Ann", 1, (0, 1, 2, 3)) for n in range(3)]
-    ledger.hand_out(rows)
-    assert ledger.private.handed() == rows
-    assert [ledger.private.handed(key) for key in ("k8", "k1")] == [[rows[1]], []]

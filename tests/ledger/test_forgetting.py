@@ -19,8 +19,7 @@ from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
 from stacksl.ledger.store.schema import TEST as TEST_TABLE
 from stacksl.ledger.store.stored import read_requests, write_request
 
-from ..charges import charge
-from .conftest import stored, sums
+from .conftest import charge, stored, sums
 
 ID, TEXT, NOTE, KEY = "canary-id-4711", "canary right text", "canary note", "canary-key"
 PROMPT, OPTION, OTHER, ANSWER = "canary prompt", "canary option", "canary unknown", "canary said"

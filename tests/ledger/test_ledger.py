@@ -13,8 +13,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.types import Label
 
-from ..charges import charge
-from .conftest import commits_of, events, lessons, sums
+from .conftest import charge, commits_of, events, lessons, sums
 
 
 def test_a_label_is_reserved_answered_and_learned(book, decision):

@@ -28,20 +28,17 @@ def asked(book, decision):
 
 def test_what_was_handed_out_comes_back(asked, path):
     asked.hand_out(ROWS)
+    with Ledger.open(path, readonly=True) as other:
+        assert other.private.handed() == ROWS, "it is on disk at once"
     third = Handed("a-0", "q2", 0, 1, "Ann Example", 2, (3,))
     asked.hand_out([third])
     asked.hand_out([])
     assert asked.private.handed() == [*ROWS, third]
+    assert [asked.private.handed(key) for key in ("k7f4-r", "k1")] == [[ROWS[1]], []]
     assert [row.event for row in asked.rows()] == ["round", "reserved"] * 3 + ["stored"] * 2
     asked.close()
     with Ledger.open(path, readonly=True) as again:
         assert again.private.handed() == [*ROWS, third]
-
-
-def test_it_is_on_disk_before_hand_out_returns(asked, path):
-    asked.hand_out(ROWS)
-    with Ledger.open(path, readonly=True) as other:
-        assert other.private.handed() == ROWS
 
 
 @pytest.mark.parametrize(
@@ -53,14 +50,10 @@ def test_a_row_that_cannot_be_is_refused_with_all_others(asked, changes, words):
     with pytest.raises(LedgerError, match=words):
         asked.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,)), replace(ROWS[1], **changes)])
     assert asked.private.handed() == ROWS[:1]
+    with pytest.raises(LedgerError, match="handed.key.*recorded twice"):
+        asked.hand_out([Handed("new", f"q{n}", 0, 1, "Cy", 2, (0,)) for n in (1, 2)])
     asked.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,))])
     assert [row.annotator for row in asked.private.handed()] == ["Ann Example", "Cy"]
-
-
-def test_a_key_comes_once_in_one_call(asked):
-    with pytest.raises(LedgerError, match="handed.key.*recorded twice"):
-        asked.hand_out([ROWS[0], replace(ROWS[1], key=ROWS[0].key)])
-    assert asked.private.handed() == []
 
 
 def test_the_chain_holds_codes_of_people(asked, path):

@@ -12,8 +12,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.types import Label
 
-from ..charges import charge
-from .conftest import chain_of, events, lessons, sums
+from .conftest import chain_of, charge, events, lessons, sums
 
 
 def test_an_audit_is_charged_and_never_asked_or_learned(book, decision, path):

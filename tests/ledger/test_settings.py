@@ -17,8 +17,8 @@ from stacksl.ledger.store.settings import (
     read_state,
 )
 
-from ..charges import charge
 from ..saved_arrays import edit, written
+from .conftest import charge
 from .fault_cases import fill
 
 GIVEN = {"budget": Setting("40", "flag"), "seed": Setting(0, "default"), "data": Setting("a.csv")}

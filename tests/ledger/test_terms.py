@@ -13,9 +13,8 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.rows import RejectedRow, read_rejected
 from stacksl.types import Label
 
-from ..charges import charge
 from ..saved_arrays import edit
-from .conftest import commits_of, lessons, stored, sums
+from .conftest import charge, commits_of, lessons, stored, sums
 
 
 def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
