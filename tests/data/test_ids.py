@@ -1,4 +1,4 @@
-"""The column of the ids: found by its name and its values, or named."""
+"""The column of the ids, found or named; tables given in Python, and names of files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stacksl.data import Dataset, read, table_of
+from stacksl.data.files import stem
 from stacksl.errors import DataError
 
 Make = Callable[[str, str | bytes], Path]
@@ -163,3 +164,29 @@ def test_the_columns_of_an_earlier_file_need_no_ids(make: Make) -> None:
         csv(make, "id,text,note", rows), usual={**usual, "id": "id"}, columns={"label": "note"}
     )
     assert (ids(data)[1], data.classes) == ("1", ("x", "y"))
+
+
+def test_class_numbers_become_names() -> None:
+    datasets = pytest.importorskip("datasets", reason="needs datasets")
+    named = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
+    )
+    columns = {"text": [f"t{n}" for n in range(8)], "label": [*(n % 2 for n in range(7)), -1]}
+    table = table_of(datasets.Dataset.from_dict(columns, features=named))
+    assert table is not None
+    found = read(table)
+    assert found.classes == ("neg", "pos")
+    assert list(found.answers.values()) == [0, 1, 0, 1, 0, 1, 0]  # the hub hides a label by -1
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("questions.csv", "questions"),
+        ("pool.jsonl.gz", "pool"),
+        ("banking77/train.csv", "banking77-train"),
+        ("openbookqa/test.jsonl.gz", "openbookqa-test"),
+    ],
+)
+def test_a_name_that_says_nothing_has_its_folder_before_it(path: str, name: str) -> None:
+    assert stem(Path("/somewhere") / path) == name

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from functools import cached_property
@@ -137,20 +136,6 @@ def test_what_was_encoded_before_an_interrupt_is_kept(encoder_folder) -> None:
     second.encode(texts)
     assert first.encoded + second.encoded == len(texts)
     assert first.encoded >= 15
-
-
-def test_other_weights_share_neither_cache_nor_state(make_encoder: MakeEncoder) -> None:
-    one, two = (SentenceEncoder(str(make_encoder(seed=seed))) for seed in (1, 2))
-    assert one.identity != two.identity
-    assert (one.encode(["card"]) != two.encode(["card"])).any()
-    assert two.encoded == 1
-
-
-def test_a_copy_elsewhere_is_the_same_encoder(encoder_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(encoder_folder, tmp_path / "copy")
-    (tmp_path / "copy" / "README.md").write_text("a copy", encoding="utf-8")
-    one, two = SentenceEncoder(str(encoder_folder)), SentenceEncoder(str(tmp_path / "copy"))
-    assert one.identity == two.identity
 
 
 def test_weights_with_nan_name_the_item_and_are_not_kept(make_encoder: MakeEncoder) -> None:

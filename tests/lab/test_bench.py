@@ -300,23 +300,6 @@ def test_llf_equal_to_first_is_played_once(bench: LanguageBench, stage: Any) -> 
     assert any("computed once" in mark for mark in found["first"].settings["marks"])
 
 
-def test_a_stopped_bench_goes_on(bench: LanguageBench, stage: Any, tmp_path: Path) -> None:
-    def stop(pace: Pace) -> None:
-        if pace.done == 5:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        LANGUAGE["kl"].reproduce(bench, [0], stop)
-    kept = len(stage.played) + len(stage.examined)
-    assert kept == 5
-    again = replace(bench, store=Store(bench.store.path))
-    rows = LANGUAGE["kl"].reproduce(again, [0])
-    undisturbed = replace(bench, store=Store())
-    calls = len(stage.played) + len(stage.examined)
-    assert rows == LANGUAGE["kl"].reproduce(undisturbed, [0])
-    assert calls == len(stage.played) + len(stage.examined) - calls, "nothing is measured twice"
-
-
 def test_a_result_is_kept_as_numbers(tmp_path: Path) -> None:
     result = Result(0.5, 0.4, 10, 5, 10, 1.0, True, mean_loss=1.5)
     Store(tmp_path / "cells.jsonl").put({"a": result.found(), "b": "a reason"})

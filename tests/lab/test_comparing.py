@@ -21,7 +21,6 @@ from stacksl_lab.pools.peers import PEERS
 from stacksl_lab.pools.study import Comparison, recommended
 from stacksl_lab.pools.tables import shown
 from stacksl_lab.study.bench import Bench
-from stacksl_lab.study.rows import Row
 from stacksl_lab.study.store import Numbers, Store
 
 from ..tables import write_table
@@ -91,32 +90,12 @@ def test_items_with_options_of_their_own() -> None:
     assert "coverage" not in strategies.usable(classes=False)
 
 
-def test_cells_are_kept_and_a_stop_is_gone_on_with(tmp_path, monkeypatch) -> None:
-    played: list[tuple[str, int]] = []
-    real = strategies.measure
-
-    def stopping(arena: Arena, name: str, seed: int, budgets: Sequence[int]) -> object:
-        if len(played) == 2:
-            raise KeyboardInterrupt
-        played.append((name, seed))
-        return real(arena, name, seed, budgets)
-
-    monkeypatch.setattr(study, "measure", stopping)
+def test_each_strategy_is_a_cell_that_is_kept(tmp_path, monkeypatch) -> None:
     one = comparison(arena_of(60), "coverage")
-    with pytest.raises(KeyboardInterrupt):
-        one.reproduce(Bench(Store(tmp_path / "cells")), range(1))
-    assert len(Store(tmp_path / "cells")) == 2
-    monkeypatch.setattr(study, "measure", real)
     rows = one.reproduce(Bench(Store(tmp_path / "cells")), range(1))
-    assert len(Store(tmp_path / "cells")) == 3  # a strategy each
+    assert len(Store(tmp_path / "cells")) == 3
     monkeypatch.setattr(study, "measure", None)
     assert one.reproduce(Bench(Store(tmp_path / "cells")), range(1)) == rows
-
-    def settled(rows: Sequence[Row]) -> list[Row]:
-        return [row for row in rows if row.metric != "seconds"]
-
-    monkeypatch.setattr(study, "measure", real)
-    assert settled(one.reproduce(Bench(Store()), range(1))) == settled(rows)
 
 
 def test_a_peer_that_fails_is_named_and_the_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
