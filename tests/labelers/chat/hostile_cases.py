@@ -17,6 +17,8 @@ from .chat_server import Behavior, Handler, Server, completion, hang, right
 
 NAMES = ["green", "red", "blue"]
 PRICED = {"server.input_price": "100", "server.output_price": "200"}
+FREE = dict.fromkeys(PRICED)
+SINGLY = {"server.concurrency": 1}
 KEY = "sk-zyxcanary-0123456789"
 
 

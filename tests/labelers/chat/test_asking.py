@@ -48,6 +48,10 @@ def command(folder: Path, url: str, *more: str, names: list[str] = NAMES) -> lis
     return ["run", data, "--classes", classes, "--out", str(folder / "run"), *words, *more]
 
 
+def prices_of(read: object, written: object) -> tuple[str, ...]:
+    return "--set", f"server.input_price={read}", "--set", f"server.output_price={written}"
+
+
 def test_nothing_is_sent_without_consent(tmp_path, capsys) -> None:
     with serving(right) as server:
         assert call(command(tmp_path, server.url)) == 2
@@ -62,8 +66,7 @@ def test_nothing_is_sent_without_consent(tmp_path, capsys) -> None:
         assert call(command(tmp_path, server.url, "--owned", str(owned))) == 2
         said = capsys.readouterr().err
         assert "and of up to 40 items whose labels you own, to check the model" in said
-        prices = ("--set", "server.input_price=1", "--set", "server.output_price=1")
-        assert call(command(tmp_path, server.url, "--owned", str(owned), *prices)) == 2
+        assert call(command(tmp_path, server.url, "--owned", str(owned), *prices_of(1, 1))) == 2
         assert "and of up to 30 items whose labels you own" in capsys.readouterr().err
         assert call(command(tmp_path, server.url, "--dry-run", "--json")) == 0
         shown = json.loads(capsys.readouterr().out)["request"]
@@ -98,26 +101,13 @@ def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
         (["--price", "1"], "paid by the token"),
         (["--budget", "$5"], "paid by the token"),
         (["--set", "server.input_price=1"], "go together"),
-        (
-            ["--set", "server.input_price=x", "--set", "server.output_price=1"],
-            "price must be a number",
-        ),
+        ([*prices_of("x", 1)], "price must be a number"),
         (["--url", "ftp://host"], "the url should be"),
         (["--url", "http://me:zyxpass@host/v1"], "the url should be"),
         (["--labeler", "openai"], "needs a model"),
         (["--labeler", "oracle"], "a model on a server"),
         (["--set", "server.label_template=missing.txt"], "label_template"),
-        (
-            [
-                "--price",
-                "0.000001",
-                "--set",
-                "server.input_price=1",
-                "--set",
-                "server.output_price=1",
-            ],
-            "--price of",
-        ),
+        (["--price", "0.000001", *prices_of(1, 1)], "--price of"),
     ],
 )
 def test_settings_at_odds_are_a_sentence(more: list[str], said: str, tmp_path, capsys) -> None:
@@ -202,7 +192,7 @@ def test_calls_are_private_and_forgotten(tmp_path: Path) -> None:
     assert not [path for path in run.glob("run.db*") if text.encode() in path.read_bytes()]
 
 
-def test_the_requests_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_requests_are_printed_and_a_damaged_one_is_one_sentence(tmp_path, capsys) -> None:
     with serving(right) as server:
         assert call(command(tmp_path, server.url, "--allow-send")) == 0
         bodies = server.bodies
@@ -213,13 +203,7 @@ def test_the_requests_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(rows) == 2 * len(bodies)
     assert all(row["request"] in bodies for row in rows if "request" in row)
     assert all("choices" in row["answer"] for row in rows if "request" not in row)
-
-
-def test_a_damaged_request_is_one_sentence(tmp_path, capsys) -> None:
-    with serving(right) as server:
-        assert call(command(tmp_path, server.url, "--allow-send")) == 0
     edit(tmp_path / "run", "UPDATE requests SET content = '{\"call\": 1' WHERE place = 2")
-    capsys.readouterr()
     assert call(["ledger", "requests", str(tmp_path / "run")]) == 2
     assert "row 2 of the requests in" in capsys.readouterr().err
 
@@ -304,7 +288,7 @@ def test_a_dear_answer_that_ignores_the_schema_does_not_stop_every_session(tmp_p
 
     with serving(dear) as server:
         words = command(tmp_path, server.url, "--allow-send", names=MANY)
-        prices = ("--set", "server.input_price=100", "--set", "server.output_price=200", "--yes")
+        prices = (*prices_of(100, 200), "--yes")
         assert call([*words, "--set", "server.concurrency=1", *prices]) == 0
         run = stacksl.Run.open(tmp_path / "run")
         assert run.status()["state"] == "waiting"
@@ -330,7 +314,7 @@ def test_equal_texts_are_bought_once_where_the_schema_is_ignored(tmp_path: Path)
 def test_an_added_text_too_long_for_the_price_of_a_label_is_refused(tmp_path: Path) -> None:
     more = tmp_path / "more.jsonl"
     with serving(right) as server:
-        prices = ("--set", "server.input_price=100", "--set", "server.output_price=200", "--yes")
+        prices = (*prices_of(100, 200), "--yes")
         assert call([*command(tmp_path, server.url, "--allow-send"), *prices]) == 0
         run = stacksl.Run.open(tmp_path / "run")
         more.write_text(json.dumps({"id": "long", "text": "word " * 2000 + "of red"}))
@@ -414,10 +398,8 @@ def test_examples_are_shown_and_consented_to(tmp_path, capsys, monkeypatch) -> N
     words = command(tmp_path, "http://127.0.0.1:9/v1", "--set", "server.shots=2")
     assert call([*words, "--dry-run", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)["request"]["body"]
-    assert examples_of(body) == [
-        ["text 1 of red", "(its label)"],
-        ["text 2 of blue", "(its label)"],
-    ]
+    texts = ["text 1 of red", "text 2 of blue"]
+    assert examples_of(body) == [[text, "(its label)"] for text in texts]
     assert call(words) == 2
     assert "prompts, options and labeled examples to" in capsys.readouterr().err
     file = tmp_path / "label.txt"

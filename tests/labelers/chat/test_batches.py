@@ -284,22 +284,6 @@ def test_answers_that_the_server_no_longer_has_are_charged_and_asked_again(
     expect_right(run)
 
 
-def test_a_line_that_was_cut_costs_its_own_question_alone(tmp_path, batching: Batching) -> None:
-    run = begin(tmp_path, batching)
-
-    def cut(batch: dict[str, Any]) -> None:
-        name = batch["output_file_id"]
-        batching.files[name] = batching.files[name][:-20]
-        batching.after = lambda _: None
-
-    batching.after = cut
-    run.resume()
-    assert why(run).startswith("1 question was sent as a batch")
-    run.resume()
-    expect_right(run)
-    assert len(batching.batches) == 2
-
-
 def test_a_file_of_which_no_line_can_be_read_is_waited_for(tmp_path, batching: Batching) -> None:
     run = begin(tmp_path, batching)
 

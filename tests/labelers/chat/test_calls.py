@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -229,18 +229,11 @@ def test_requests_go_out_together(tmp_path: Path) -> None:
 
 
 def test_equal_questions_are_bought_once(tmp_path: Path) -> None:
-    made: Callable[..., stacksl.Run] = stacksl.run
+    texts = ["text 1 of green", "text 2 of red"] * 6
     with serving(right) as server:
-        texts = ["text 1 of green", "text 2 of red"] * 6
-        run = made(
-            texts,
-            classes=NAMES,
-            labeler="openai:m",
-            **{"server.url": server.url, "server.allow_send": True},
-            out=tmp_path / "run",
-            budget="all",
-            **PRICED,
-        )
+        given: dict[str, Any] = {"server.url": server.url, "server.allow_send": True, **PRICED}
+        given |= {"classes": NAMES, "labeler": "openai:m", "budget": "all"}
+        run = stacksl.run(texts, out=tmp_path / "run", **given)
     assert len(server.bodies) == 2
     assert expect_books(run) == {"label": 12}
 

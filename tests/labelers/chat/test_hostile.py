@@ -22,7 +22,18 @@ from stacksl.labelers.chat.calls import read_calls
 
 from ...ledgers import accounts_of
 from .chat_server import Behavior, Handler, completion, hang, letter_of, right, serving, wanted_of
-from .hostile_cases import LOST, NAMES, PRICED, begin, expect_books, garbage, once, reset, status
+from .hostile_cases import (
+    FREE,
+    LOST,
+    NAMES,
+    PRICED,
+    begin,
+    expect_books,
+    garbage,
+    once,
+    reset,
+    status,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +155,7 @@ def free_and_owned(folder: Path) -> dict[str, Any]:
     names = ["green"] * 20 + ["red"] * 10 + ["blue"] * 10
     rows = [f"owned {n} of {name} and z{n},{name}\n" for n, name in enumerate(names)]
     owned.write_text("text,label\n" + "".join(rows))
-    return {"server.input_price": None, "server.output_price": None, "owned": str(owned)}
+    return FREE | {"owned": str(owned)}
 
 
 def test_a_model_worse_than_the_largest_owned_class_is_left_alone(tmp_path: Path) -> None:

@@ -81,22 +81,18 @@ def test_a_model_that_agrees_goes_on_and_is_charged_for_all_calls(tmp_path: Path
 
 def begin_with_own_options(server: Server, folder: Path) -> stacksl.Run:
     """6 labels of 20 items next to 40 owned ones, each with four options of its own."""
-    files = {"data": "text", "owned": "owned"}
-    for file, word in files.items():
-        (folder / f"{file}.jsonl").write_text(
-            "\n".join(
-                json.dumps(
-                    {
-                        "question": f"{word} {n} of {NAMES[n % 3]}",
-                        "options": [*NAMES, f"other{n}"],
-                        "answer": n % 3,
-                    }
-                )
-                for n in range(40 if word == "owned" else 20)
-            )
-        )
+
+    def write(word: str, count: int) -> str:
+        rows = [
+            {"question": f"{word} {n} of {NAMES[n % 3]}", "options": [*NAMES, f"other{n}"]}
+            | {"answer": n % 3}
+            for n in range(count)
+        ]
+        (path := folder / f"{word}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        return str(path)
+
     given: dict[str, Any] = {"server.url": server.url, "server.allow_send": True, "budget": 6}
-    data, owned = (str(folder / f"{file}.jsonl") for file in files)
+    data, owned = write("text", 20), write("owned", 40)
     return stacksl.run(data, owned=owned, labeler="openai:m", out=folder / "run", **given)
 
 

@@ -30,7 +30,7 @@ from stacksl.labelers.chat.prompts import (
 from stacksl.labelers.chat.prompts import completion as read
 
 from .chat_server import Handler, completion, letter_of, right, serving, wanted_of
-from .hostile_cases import NAMES, begin, expect_books
+from .hostile_cases import FREE, NAMES, SINGLY, begin, expect_books
 
 TOO_LONG = {
     "llama.cpp": {
@@ -210,12 +210,7 @@ def thinks(handler: Handler, body: dict[str, Any], number: int, kind: str = "tag
 @pytest.mark.parametrize("kind", ["tagged", "opened", "apart", "hidden"])
 def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(kind: str, tmp_path) -> None:
     with serving(partial(thinks, kind=kind)) as server:
-        run = begin(
-            server,
-            tmp_path / "run",
-            **{"server.concurrency": 1},
-            **{"server.input_price": None, "server.output_price": None},
-        )
+        run = begin(server, tmp_path / "run", **SINGLY, **FREE)
         limits = [body for body in server.bodies if kind != "hidden" or "max_tokens" not in body]
     name = "max_completion_tokens" if kind == "hidden" else "max_tokens"
     assert [body[name] for body in limits] == [8 + SPACE, *[THOUGHT] * 6]
@@ -261,12 +256,7 @@ def test_a_thought_without_an_end_gets_room_whatever_the_server_says(
         handler.send(200, completion("<think>The answer is A.", ended=ended))
 
     with serving(behave) as server:
-        run = begin(
-            server,
-            tmp_path / "run",
-            **{"server.concurrency": 1},
-            **{"server.input_price": None, "server.output_price": None},
-        )
+        run = begin(server, tmp_path / "run", **SINGLY, **FREE)
         lengths = [body["max_tokens"] for body in server.bodies]
     assert lengths == [8 + SPACE, *[THOUGHT] * UNNAMED]
     assert f"raise server.answer_tokens above {THOUGHT}" in run.status()["sheets"][0]["why"]
@@ -286,33 +276,27 @@ def test_an_answer_that_serves_an_equal_text_keeps_the_users_limit(tmp_path: Pat
     assert [row["said"] for row in run.labels().rows] == ["broken"] * 4
 
 
-def test_a_label_whose_cut_call_left_too_little_names_the_setting(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("price", "books"), [("2", {"label": 6}), ("0.885", {"label": 5, "broken": 1})]
+)
+def test_a_larger_price_has_room_for_a_thought_and_else_the_setting_is_named(
+    price: str, books: dict[str, int], tmp_path: Path
+) -> None:
+    """Of the second price the call that was cut leaves too little for a further one."""
     with serving(thinks) as server:
-        run = begin(server, tmp_path / "run", price="0.885", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run", price=price, **SINGLY)
         lengths = [body["max_tokens"] for body in server.bodies]
-    assert lengths == [8 + SPACE, *[THOUGHT] * 5]
-    assert expect_books(run) == {"broken": 1, "label": 5}
-    assert any("raise server.answer_tokens" in each for each in run.status()["warnings"])
-
-
-def test_a_larger_price_has_room_for_a_thought(tmp_path: Path) -> None:
-    with serving(thinks) as server:
-        run = begin(server, tmp_path / "run", price="2", **{"server.concurrency": 1})
-        lengths = [body["max_tokens"] for body in server.bodies]
-    assert lengths == [8 + SPACE, *[THOUGHT] * 6]
+    assert lengths == [8 + SPACE, *[THOUGHT] * books["label"]]
     assert run.status()["state"] == "finished"
-    assert expect_books(run) == {"label": 6}
+    assert expect_books(run) == books
+    named = any("raise server.answer_tokens" in each for each in run.status()["warnings"])
+    assert named is ("broken" in books)
 
 
 def test_a_thought_cut_at_the_users_limit_is_broken_and_says_so(tmp_path: Path) -> None:
     with serving(thinks) as server:
-        run = begin(
-            server,
-            tmp_path / "run",
-            **{"server.concurrency": 1},
-            **{"server.answer_tokens": 50},
-            budget=12,
-        )
+        given = SINGLY | {"server.answer_tokens": 50}
+        run = begin(server, tmp_path / "run", **given, budget=12)
         assert len(server.bodies) == UNNAMED
     assert "it was cut, raise server.answer_tokens above 50" in run.status()["sheets"][0]["why"]
 

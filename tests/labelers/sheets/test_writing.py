@@ -204,13 +204,6 @@ def test_a_guard_is_undone_exactly(text: str) -> None:
     assert plain(guarded(text)) == text
 
 
-@given(texts)
-def test_no_cell_begins_a_formula(text: str) -> None:
-    cell = guarded(text)
-    assert not cell.startswith(("\t", "\r"))
-    assert not cell.lstrip("\ufeff \u00a0\n").startswith(SIGNS)
-
-
 @given(st.lists(texts, min_size=1, max_size=4), st.sampled_from(",;\t"))
 def test_no_cell_begins_a_formula_under_another_separator(cells: list[str], separator: str) -> None:
     """Torn at every separator and line break, as a program does that expects another."""
