@@ -30,9 +30,3 @@ def train(adapter: Adapter, items: list[TokenItem], steps: int = 3) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-
-
-def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    import torch
-
-    return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)

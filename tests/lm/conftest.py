@@ -187,9 +187,6 @@ def stories() -> Path:
 
 
 @pytest.fixture(scope="session")
-def folder(make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model with its tokenizer."""
-    made = tmp_path_factory.mktemp("model") / "model"
-    make_model("qwen3", vocab_size=400).save_pretrained(made)
-    tokenizer.save_pretrained(made)
-    return made
+def folder(model_folders: dict[str, Path]) -> Path:
+    """One of them."""
+    return model_folders["qwen3"]

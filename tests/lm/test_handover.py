@@ -106,7 +106,7 @@ def test_what_was_written_is_read_again(handed: tuple[Path, Provenance, Any]) ->
 def test_peft_loads_it_and_scores_the_same(
     handed: tuple[Path, Provenance, Any], tmp_path: Path
 ) -> None:
-    """By plain passes of PEFT's model; that none of our code is needed: `test_adapter_files`."""
+    """By plain passes of PEFT's model; that none of our code is needed: `test_adapters`."""
     import torch
     from peft import AutoPeftModelForCausalLM
     from transformers import AutoModelForCausalLM

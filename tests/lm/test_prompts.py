@@ -88,17 +88,18 @@ def test_chat_wraps_the_text_and_drops_the_delimiter() -> None:
     assert prompt.opened
 
 
-def test_chat_has_a_system_turn_and_arguments_of_its_own() -> None:
-    class Thinking(Chat):
-        def apply_chat_template(
-            self, turns: Any, *, enable_thinking: bool = True, **settings: Any
-        ) -> str:
-            whole = super().apply_chat_template(turns, **settings)
-            return whole if enable_thinking else f"{whole}<think></think>"
+class Thinking(Chat):
+    def apply_chat_template(
+        self, turns: Any, *, enable_thinking: bool = True, **settings: Any
+    ) -> str:
+        whole = super().apply_chat_template(turns, **settings)
+        return f"{whole}<think>\n" if enable_thinking else f"{whole}<think>\n\n</think>\n\n"
 
+
+def test_chat_has_a_system_turn_and_arguments_of_its_own() -> None:
     given = chat_arguments("enable_thinking=false")
     form = PromptFormat("{prompt}", chat=Thinking(), system="Be brief.", chat_arguments=given)
-    told = "<system>Be brief.<user>Which {vitamin} is it?<assistant><think></think>"
+    told = "<system>Be brief.<user>Which {vitamin} is it?<assistant><think>\n\n</think>\n\n"
     assert form.render(ITEM).text == told
     with pytest.raises(SettingsError, match="belong to the chat form: give --chat"):
         PromptFormat(system="Be brief.")
@@ -109,13 +110,6 @@ def test_chat_has_a_system_turn_and_arguments_of_its_own() -> None:
 
 
 def test_a_chat_template_that_opens_a_thought_is_warned_of(recwarn) -> None:
-    class Thinking(Chat):
-        def apply_chat_template(
-            self, turns: Any, *, enable_thinking: bool = True, **settings: Any
-        ) -> str:
-            whole = super().apply_chat_template(turns, **settings)
-            return f"{whole}<think>\n" if enable_thinking else f"{whole}<think>\n\n</think>\n\n"
-
     PromptFormat(chat=Chat()).warn_of_thought()
     given = chat_arguments("enable_thinking=false")
     PromptFormat(chat=Thinking(), chat_arguments=given).warn_of_thought()

@@ -183,31 +183,18 @@ def test_a_refusal_says_what_to_change(folder: str, size: Size) -> None:
     assert "no linear layer" in refused(folder, 2**40, **target)
 
 
-class FakeGPUs:
-    """Two GPUs, of which one has little memory left."""
-
-    FREE = (80 * 10**9, 10**5)
-
-    @classmethod
-    def install(cls, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cls.FREE))
-        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
-        monkeypatch.setattr(torch.cuda, "mem_get_info", cls.memory)
-
-    @classmethod
-    def memory(cls, device: str) -> tuple[int, int]:
-        return cls.FREE[int(device.removeprefix("cuda:"))], 80 * 10**9
-
-
 def test_memory_of_a_gpu_is_its_own(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too little of it is a warning, as running out there ends in a sentence."""
     from stacksl.runs.session.language import expect_room
     from stacksl.runs.settings.resolve import resolve
 
-    FakeGPUs.install(monkeypatch)
-    assert [free_bytes(f"cuda:{n}") for n in range(2)] == list(FakeGPUs.FREE)
+    free = {"cuda:0": 80 * 10**9, "cuda:1": 10**5}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[device], 80 * 10**9))
+    assert {device: free_bytes(device) for device in free} == free
     items, _ = questions(12)
 
     def said(device: str) -> list[str]:

@@ -8,7 +8,6 @@ import pytest
 
 from stacksl.errors import FeatureError, SettingsError
 from stacksl.lm import Likelihood, TokenItem
-from stacksl.lm.distributed import blocks
 
 torch = pytest.importorskip("torch")
 
@@ -128,19 +127,3 @@ def test_states_that_are_not_finite_are_refused(make_model: Any, items: list[Tok
         model.model.norm.weight.fill_(float("inf"))
     with pytest.raises(FeatureError, match="not finite"):
         Likelihood(model).sums_and_states(items)
-
-
-def test_blocks_give_an_item_the_same_bits_whatever_else_is_scored(
-    make_model: Any, items: list[TokenItem]
-) -> None:
-    """Blocks are cut at multiples of their size: one alone gives what all of them in turn give."""
-    likelihood = Likelihood(make_model("qwen3"))
-    many = (items * 3)[:13]
-    cut = blocks(len(many), 4)
-    assert [len(block) for block in cut] == [4, 4, 4, 1]
-    whole = [likelihood.sums_and_states([many[n] for n in block]) for block in cut]
-    again = Likelihood(likelihood.model)
-    for number in (2, 0, 3):  # another process, another order
-        sums, states = again.sums_and_states([many[n] for n in cut[number]])
-        assert all(map(torch.equal, sums, whole[number][0]))
-        assert all(map(torch.equal, states, whole[number][1]))
