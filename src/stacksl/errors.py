@@ -22,6 +22,8 @@ command line prints it on stderr and exits with code 2.
 from __future__ import annotations
 
 from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -106,6 +108,14 @@ def expect(fits: object, what: str, given: object) -> None:
     """Raise a `SettingsError` unless an argument fits; `what` says what it should be."""
     if not fits:
         raise SettingsError(f"{what}, got a {type(given).__name__}")
+
+
+def expect_path(given: object, what: str) -> Path:
+    """The path of an argument; a `SettingsError` says that `what` should be one."""
+    expect(isinstance(given, str | PathLike), f"{what} should be a path", given)
+    if "\0" in str(given):
+        raise SettingsError(f"{what} should be a path, got one with a NUL character: remove it")
+    return Path(given)  # type: ignore[arg-type]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> SettingsError:

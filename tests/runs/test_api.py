@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl import Item
+from stacksl import Item, load
 from stacksl.api import Run, list_runs, prepare, run
 from stacksl.errors import DataError, LedgerError, RunError, SettingsError, StackslError
 from stacksl.features import weights
@@ -154,11 +154,26 @@ def test_arguments_that_do_not_fit_are_named(classes, tmp_path) -> None:
     file.write_text("id,text,label\n1,x,a\n1,y,b\n2,z,a\n3,x,b\n")
     wrong: list[tuple[str, Any]] = [
         ("the place of a run should be a path, got a NoneType", lambda: Run.open(None)),
+        ("the place of a run should be a path, got a int", lambda: Run(5)),
+        ("the folder of runs should be a path, got a int", lambda: list_runs(5)),
+        ("the folder of a model should be a path, got a NoneType", lambda: load(None)),
+        ("a sheet should be a path, got a int", lambda: classes.run.answer(5)),
+        ("a sheet should be a path, got a int", lambda: classes.run.corrections(5)),
+        ("a file should be a path, got a int", lambda: classes.run.change(owned=[5])),
         ("out should be a path, got a int", lambda: run(items, answers, out=5)),
+        ("out should be a path, got one with a NUL", lambda: run(items, answers, out="a\0b")),
+        ("a path, got one with a NUL", lambda: run("a\0b")),
+        ("a path, got one with a NUL", lambda: run(file, owned="a\0b")),
+        ("a path, got one with a NUL", lambda: classes.run.predict("a\0b")),
         ("answers should be a list", lambda: classes.run.evaluate(["x"], 5)),
         ("columns should be a dict, got a str", lambda: classes.run.predict(file, columns="text")),
         ("progress should be a function", lambda: classes.run.predict(file, {"prompt": "text"})),
         ("progress should be a function", lambda: classes.run.evaluate(file, progress=5)),
+        ("progress should be a function", lambda: classes.run.table(progress=5)),
+        ("progress should be a function", lambda: classes.run.resume(5)),
+        ("progress should be a function", lambda: classes.run.answer(progress=5)),
+        ("progress should be a function", lambda: classes.run.people(progress=5)),
+        ("progress should be a function", lambda: classes.run.change(budget=30, progress=5)),
         ("the budget 1.0 may mean one label or all", lambda: run(file, budget=1.0)),
         ("settings should be a dict, got a int", lambda: prepare(file, settings=5)),
         ("preset should be a name, got a int", lambda: run(file, preset=5)),
@@ -176,6 +191,14 @@ def test_arguments_that_do_not_fit_are_named(classes, tmp_path) -> None:
     for words, call in wrong:
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def test_a_name_that_is_too_long_is_one_sentence(classes, tmp_path) -> None:
+    items, answers = class_items(20)
+    with pytest.raises(RunError, match="cannot write the run's folder .*name too long"):
+        run(items, answers, out=tmp_path / ("x" * 300))
+    with pytest.raises(RunError, match="there is no run at"):
+        Run.open(tmp_path / ("x" * 300))
 
 
 def test_rows_without_a_prediction_are_told(classes, tmp_path) -> None:
@@ -217,6 +240,10 @@ def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
         ([], {}, "list of"),
         ([1, 2], {}, "list of"),
         ([Item("a", "x", CLASSES)] * 2, {"a": 1}, "some are repeated"),
+        *(
+            ([Item("a", "x", wrong), Item("b", "y", wrong)], [0, 1], "a tuple of texts")
+            for wrong in ((1, 2), None, "ab")
+        ),
         ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], [0], "as many answers, not 1"),
         (
             [Item("a", "x", CLASSES), Item("b", "y", CLASSES)],

@@ -402,6 +402,19 @@ def test_labels_of_another_number_are_refused() -> None:
         run(TEXTS, LABELS[:3])
 
 
+@pytest.mark.parametrize(
+    "labels", [np.zeros((90, 2), int), np.array(1), [["sky"]] * 90, dict.fromkeys(TEXTS, "sky")]
+)
+def test_labels_that_are_no_list_of_single_labels_are_refused(labels: Any) -> None:
+    with pytest.raises(SettingsError, match="should be (a list with one|one name or index)"):
+        run(TEXTS, labels)
+
+
+def test_labels_of_items_come_from_an_iterator_too() -> None:
+    items = [stacksl.Item(str(n), text, tuple(WORDS)) for n, text in enumerate(TEXTS)]
+    run(items, (list(WORDS).index(label) for label in LABELS))
+
+
 def test_a_run_that_python_answers_is_changed_by_a_call(capfd: pytest.CaptureFixture[str]) -> None:
     """The report has the call; the command is refused before it tells a cost."""
 

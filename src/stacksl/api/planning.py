@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.api.stored import PROGRESS, Run
+from stacksl.api.stored import Run, expect_progress
 from stacksl.api.watching import not_of
 from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
 from stacksl.data import Classes, Dataset, as_written, table_of
 from stacksl.data.dataset import Rejected
-from stacksl.errors import DataError, FeatureError, SettingsError, expect
+from stacksl.errors import DataError, FeatureError, SettingsError, expect, expect_path
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
 from stacksl.models.audit import audit_size
@@ -141,7 +141,7 @@ def prepare(
     """
     from stacksl.runs.finish.promise_sentences import before_a_look
 
-    expect(out is None or isinstance(out, str | os.PathLike), "out should be a path", out)
+    chosen = None if out is None else expect_path(out, "out")
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     copied, labeled = (data if isinstance(data, RunSpec) else None), None
     if copied is None or copied.settings.model_labels != resolved.settings.model_labels:
@@ -166,7 +166,7 @@ def prepare(
     sources = replace(sources, model_labels=model_labels)
     audit, further = _measuring(resolved.settings, sources, budget)
     name = sources.pool.name
-    folder = Path(out) if out is not None else _default_folder(name)
+    folder = chosen or _default_folder(name)
     spec = RunSpec(
         RunFolder(folder), resolved, sources, budget, _absolute(place) or "",
         _absolute(test_place), audit, further,
@@ -321,7 +321,7 @@ def run(
         listed = [*map(str, classes)]
     flags = {"budget": budget, "labeler": name, "features": features, "classes": named, **settings}
     flags = {name: _plain(name, value) for name, value in flags.items()}
-    expect(progress is None or callable(progress), PROGRESS, progress)
+    expect_progress(progress)
     resolved = resolve(flags, preset=preset)
     plan = prepare(
         items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
@@ -556,7 +556,10 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _path(data: Any) -> str | None:
-    return str(data) if isinstance(data, str | Path) else None
+    if not isinstance(data, str | Path):
+        return None
+    expect_path(data, "a file")
+    return str(data)
 
 
 def _absolute(source: str | None) -> str | None:

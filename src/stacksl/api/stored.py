@@ -6,12 +6,11 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.data import Dataset, set_aside, strange
-from stacksl.errors import RunError, SettingsError, expect
+from stacksl.errors import RunError, SettingsError, expect, expect_path
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
 from stacksl.report.quality import AuditResult
@@ -34,7 +33,12 @@ if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
 
 _Text = TypeVar("_Text", str, str | Path)
-PROGRESS = "progress should be a function, which is called with the progress"
+
+
+def expect_progress(given: object) -> None:
+    """Raise a `SettingsError` unless an argument `progress` can be called."""
+    what = "progress should be a function, which is called with the progress"
+    expect(given is None or callable(given), what, given)
 
 
 @lru_cache(maxsize=2)
@@ -56,7 +60,7 @@ class Run:
     frame: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))
+        object.__setattr__(self, "path", expect_path(self.path, "the place of a run"))
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -67,8 +71,7 @@ class Run:
         Raises:
             RunError: there is no run at `path`.
         """
-        expect(isinstance(path, str | PathLike), "the place of a run should be a path", path)
-        folder = RunFolder.open(Path(path))
+        folder = RunFolder.open(expect_path(path, "the place of a run"))
         if folder.erasing():
             from stacksl.runs.changes.forgetting import finish_erasing
 
@@ -155,7 +158,7 @@ class Run:
         """
         from stacksl.api.labeling import PREFIX, answer_cells, joined, left_to_people, threshold_of
 
-        expect(progress is None or callable(progress), PROGRESS, progress)
+        expect_progress(progress)
         threshold = None if right is None else threshold_of(self, right)
         dataset = self.read(data, given=columns)
         items = dataset.items
@@ -190,7 +193,8 @@ class Run:
         adapted = is_adapted(folder.model)  # then no weights are loaded
         reading: Reading = read_provenance(folder.model) if adapted else self.model
         if isinstance(data, str | Path):
-            dataset = read_again(how_read(folder), reading, data, given)
+            path = expect_path(data, "a file")
+            dataset = read_again(how_read(folder), reading, path, given)
         else:
             dataset = again_in_memory(data, answers, reading, given)
         if isinstance(data, Dataset) or dataset.format.startswith("lines"):  # they have no columns
@@ -252,6 +256,7 @@ class Run:
         """
         from stacksl.api.labeling import label_own
 
+        expect_progress(progress)
         return label_own(self, progress, self.frame if frame is None else frame)
 
     def evaluate(
@@ -277,7 +282,7 @@ class Run:
         from stacksl.api.watching import watch
         from stacksl.models.evaluation import evaluate
 
-        expect(progress is None or callable(progress), PROGRESS, progress)
+        expect_progress(progress)
         folder, run = self.folder, {"run": str(self.path)}
         dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)
@@ -348,6 +353,7 @@ class Run:
         from stacksl.runs.session.language import expect_room
         from stacksl.runs.session.session import Session
 
+        expect_progress(progress)
         if isinstance(labeler, str):
             raise SettingsError(
                 "labeler should be the object or the function that answers this run, got the name"
@@ -393,7 +399,8 @@ class Run:
         """
         from stacksl.runs.changes.people import answer, corrections
 
-        folder, paths = self.folder, [Path(file) for file in files]
+        expect_progress(progress)
+        folder, paths = self.folder, [expect_path(file, "a sheet") for file in files]
         if not correct:
             return answer(folder, paths, progress)
         with folder.locked(inside=True):
@@ -406,7 +413,7 @@ class Run:
         """The accepted answers to which these sheets have another answer of the same person."""
         from stacksl.runs.changes.people import corrections
 
-        return corrections(self.folder, [Path(file) for file in files])
+        return corrections(self.folder, [expect_path(file, "a sheet") for file in files])
 
     def people(
         self,
@@ -445,6 +452,7 @@ class Run:
         """
         from stacksl.runs.changes.people import free_rows
 
+        expect_progress(progress)
         given = {"away": away, "back": back, "set_aside": set_aside, "keep": keep}
         who: dict[str, Any] = {purpose: _several(names) for purpose, names in given.items()}
         freed = free_rows(
@@ -508,12 +516,13 @@ class Run:
         """
         from stacksl.runs.changes.change import Change, change_run
 
+        expect_progress(progress)
         what = "annotators should be names alone, as a label has one price, whoever answers it"
         expect(not isinstance(annotators, Mapping), what, annotators)
         wanted = Change(
             None if budget is None else str(budget),
-            tuple(str(Path(file).absolute()) for file in _several(items)),
-            tuple(str(Path(file).absolute()) for file in _several(owned)),
+            tuple(str(expect_path(file, "a file").absolute()) for file in _several(items)),
+            tuple(str(expect_path(file, "a file").absolute()) for file in _several(owned)),
             dict(classes) if isinstance(classes, Mapping) else dict.fromkeys(_several(classes), ""),
             reopen,
             tuple(_several(annotators)),
@@ -554,7 +563,6 @@ class Run:
 
 
 def _several(given: _Text | Sequence[_Text]) -> list[_Text]:
-    expect(
-        isinstance(given, Path | Iterable), "a name, a path or a list of them was expected", given
-    )
+    fits = isinstance(given, Path | Iterable) and not isinstance(given, bytes)
+    expect(fits, "a name, a path or a list of them was expected", given)
     return [given] if isinstance(given, str | Path) else list(given)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.core.heads.linear import ClassHead, MixedHead
-from stacksl.errors import MissingExtra, RunError, SettingsError
+from stacksl.errors import MissingExtra, RunError, SettingsError, expect_path
 from stacksl.features.minilm import MiniLM
 from stacksl.features.tokens import WithTokens
 from stacksl.features.weights import file_hash
@@ -82,7 +82,8 @@ def load(folder: str | Path) -> Any:
         RunError: there is no model, it is damaged, or another version of stacksl wrote it.
         MissingExtra: onnxruntime or tokenizers is not installed.
     """
-    folder, path = Path(folder), Path(folder) / PORTABLE
+    folder = expect_path(folder, "the folder of a model")
+    path = folder / PORTABLE
     try:
         about = formats.of_format(formats.parsed(path.read_bytes()), str(path), formats.PORTABLE)
         for name, digest in about["files"].items():

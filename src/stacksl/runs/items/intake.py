@@ -12,7 +12,7 @@ from typing import Any
 from stacksl.data import Dataset, Layout, overlap, read, strange, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
-from stacksl.errors import DataError, SettingsError, expect
+from stacksl.errors import DataError, SettingsError, expect, expect_path
 from stacksl.runs.items.reading import Reading, given_classes, named_columns
 from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.fields import Gate
@@ -205,8 +205,8 @@ def _from_adapter(resolved: Resolved, adapter: str) -> Resolved:
 def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
     known = resolved.settings.flat()
-    named = {name: known[name] for name in _PATHS if known[name] is not None}
-    return resolved.updated({name: str(Path(path).resolve()) for name, path in named.items()})
+    named = {name: expect_path(known[name], name) for name in _PATHS if known[name] is not None}
+    return resolved.updated({name: str(path.resolve()) for name, path in named.items()})
 
 
 def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
@@ -313,8 +313,8 @@ def in_memory(
     Raises:
         DataError: there is no item, ids repeat, or an answer fits no item.
     """
-    alone = isinstance(answers, str | Real)
-    expect(not alone, "answers should be a list with one for each item", answers)
+    flat = getattr(answers, "ndim", 1) == 1 and not isinstance(answers, str | Real)
+    expect(flat, "answers should be a list with one label for each item", answers)
     expect_answers_apart(items, answers)
     if isinstance(items, Dataset):
         return items
@@ -329,9 +329,17 @@ def in_memory(
     if not listed:
         raise DataError("at least one item was expected, but the list of items is empty")
     if all(isinstance(item, str) for item in listed):
+        named = isinstance(answers, Mapping)
+        expect(not named, "the answers to texts should be a list with one for each", answers)
         return of_texts(listed, None if answers is None else list(answers), classes)
     if not all(isinstance(item, Item) for item in listed):
         raise DataError(_WRONG.format(f"{type(items).__name__} of something else"))
+    options = {id(item.candidates): item.candidates for item in listed}.values()
+    if not all(isinstance(o, tuple | list) and all(isinstance(c, str) for c in o) for o in options):
+        raise DataError(
+            "the candidates of every item should be a tuple of texts, but some are others: write"
+            " numbers as texts, such as Item(id, prompt, ('1', '2'))"
+        )
     if len({item.id for item in listed}) != len(listed):
         raise DataError("every item needs an id of its own, but some are repeated")
     gold = _gold(listed, answers)
@@ -402,6 +410,8 @@ def of_texts(
     Raises:
         DataError: there are other labels than texts or classes, or no classes are known.
     """
+    several = [x for x in labels or () if hasattr(x, "__len__") and not isinstance(x, str)]
+    expect(not several, "the label of a text should be one name or index", several and several[0])
     known = [] if labels is None else [None if is_missing(label) else label for label in labels]
     if labels is not None and len(known) != len(texts):
         raise DataError(f"{len(texts)} texts should have as many labels, not {len(known)}")
@@ -440,9 +450,10 @@ def _gold(
     if answers is None:
         return {}
     if not isinstance(answers, Mapping):
-        if len(answers) != len(items):
-            raise DataError(f"{len(items)} items should have as many answers, not {len(answers)}")
-        answers = {item.id: index for item, index in zip(items, answers, strict=True)}
+        given = list(answers)
+        if len(given) != len(items):
+            raise DataError(f"{len(items)} items should have as many answers, not {len(given)}")
+        answers = {item.id: index for item, index in zip(items, given, strict=True)}
     sizes = {item.id: len(item.candidates) for item in items}
     for name, index in answers.items():
         if name not in sizes:

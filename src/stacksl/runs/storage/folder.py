@@ -98,14 +98,14 @@ class RunFolder:
         Raises:
             RunError: if it is a run's, holds other files, or cannot be written.
         """
-        if (path / DATABASE).exists():
+        if os.path.exists(path / DATABASE):
             raise RunError(
                 f"the folder {path} holds a run already: give another --out, or go on with it by"
                 f" `stacksl resume {path}`, where people answer by `stacksl answer {path} FILE...`,"
                 " or where an object made in Python answers by"
                 f" stacksl.Run.open({str(path)!r}).resume(labeler=...)"
             )
-        if file := next((place for place in (path, *path.parents) if place.is_file()), None):
+        if file := next(filter(os.path.isfile, (path, *path.parents)), None):
             raise RunError(f"a folder was expected at {file}, but it is a file: give another --out")
         try:
             names = {entry.name for entry in path.iterdir()} if path.exists() else set()
@@ -137,7 +137,7 @@ class RunFolder:
         Raises:
             RunError: there is no run at `path`.
         """
-        if not path.exists():
+        if not os.path.exists(path):
             raise RunError(f"there is no run at {path}: `stacksl ls` lists the runs there are")
         if not (path / DATABASE).is_file():
             raise RunError(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.data.values import normal
-from stacksl.errors import LedgerError, RunError, StackslError, kind_and_place
+from stacksl.errors import LedgerError, RunError, StackslError, expect_path, kind_and_place
 from stacksl.labelers.protocol import Labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import opened
@@ -292,7 +292,7 @@ def _accuracy(facts: Facts | None, name: str, *more: str) -> dict[str, Any] | No
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     """The status of each run under `folder`, newest first."""
     runs: list[tuple[int, dict[str, Any]]] = []
-    for path in Path(folder).glob(f"*/{DATABASE}"):
+    for path in expect_path(folder, "the folder of runs").glob(f"*/{DATABASE}"):
         created = 0
         try:
             with opened(path, readonly=True) as store:
