@@ -372,8 +372,10 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
     ("settings", "kind", "expected"),
     [
         ({"features": ROWS[:5]}, FeatureError, r"shape \(90, d\).*got \(5, 8\)"),
-        ({"features": [["a"]] * 90}, FeatureError, "array of numbers"),
+        ({"features": [["a"]] * 90}, FeatureError, "array of real numbers"),
         ({"features": np.full((90, 2), np.nan)}, FeatureError, "NaN or infinity in row 1"),
+        ({"features": 1e300 * ROWS}, FeatureError, "from -1e100 to 1e100, got a larger one"),
+        ({"features": 1j * ROWS}, FeatureError, "array of real numbers"),
         ({"features": "given"}, SettingsError, "features=X"),
         ({"budget": ROWS}, SettingsError, "budget should be one value, got a ndarray"),
         ({"labeler": 5}, SettingsError, "got a int"),
@@ -413,6 +415,15 @@ def test_labels_that_are_no_list_of_single_labels_are_refused(labels: Any) -> No
 def test_labels_of_items_come_from_an_iterator_too() -> None:
     items = [stacksl.Item(str(n), text, tuple(WORDS)) for n, text in enumerate(TEXTS)]
     run(items, (list(WORDS).index(label) for label in LABELS))
+
+
+def test_an_empty_text_is_refused_by_predict_as_by_run() -> None:
+    with pytest.raises(DataError, match="item 2 .* cannot be used: empty prompt") as fault:
+        run(["sand", " ", "sun"], classes=list(WORDS), labeler="file")
+    played = run(TEXTS, LABELS)
+    with pytest.raises(DataError) as again:
+        played.predict(["sand", " ", "sun"])
+    assert str(again.value) == str(fault.value)
 
 
 def test_a_run_that_python_answers_is_changed_by_a_call(capfd: pytest.CaptureFixture[str]) -> None:

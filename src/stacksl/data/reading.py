@@ -165,7 +165,7 @@ def as_written(dataset: Dataset) -> Dataset:
         max_candidates=max((len(item.candidates) for item in dataset.items), default=2),
     )
     for row in reread.rejected:
-        raise DataError(f"item {row.row} (id '{row.id}') cannot be used: {row.reason}")
+        raise DataError(f"item {row.row} (id '{row.id}') cannot be used: {row.reason}; correct it")
     return replace(dataset, items=reread.items, answers=reread.answers, classes=reread.classes)
 
 

@@ -18,6 +18,7 @@ from stacksl.types import Item
 GIVEN = "given"
 _BIAS = 0.1  # the last column, so that classes may differ in size
 _BELOW = 1.0 - 2.0**-22  # rounding stays below norm 1
+_LARGEST = np.float64(1e100)  # up to it the square of a norm is finite
 _AT_ONCE = 4096  # rows held in float64
 
 
@@ -130,20 +131,25 @@ def checked_rows(count: int, rows: Any) -> NDArray[Any]:
     """
     try:
         table = np.asarray(rows)
+        if table.dtype.kind == "c":
+            raise TypeError
         table = table if table.dtype.kind == "f" else table.astype(np.float64)
     except (TypeError, ValueError):
         raise FeatureError(
-            "features should be an array of numbers with a row for each item"
+            "features should be an array of real numbers with a row for each item"
         ) from None
     if table.ndim != 2 or len(table) != count or not table.shape[1]:
         raise FeatureError(
             f"features should have the shape ({count}, d), a row for each item, got {table.shape}"
         )
     for start in range(0, count, _AT_ONCE):
-        finite = np.isfinite(table[start : start + _AT_ONCE]).all(axis=1)
-        if not finite.all():
-            bad = start + int(np.flatnonzero(~finite)[0])
-            raise FeatureError(f"features should be finite, got NaN or infinity in row {bad + 1}")
+        usable = (np.abs(table[start : start + _AT_ONCE]) <= _LARGEST).all(axis=1)
+        if not usable.all():
+            bad = start + int(np.flatnonzero(~usable)[0])
+            raise FeatureError(
+                "features should be numbers from -1e100 to 1e100, got a larger one, NaN or infinity"
+                f" in row {bad + 1}: correct or scale them"
+            )
     return table
 
 

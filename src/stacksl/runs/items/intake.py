@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from stacksl.data import Dataset, Layout, overlap, read, strange, table_of
+from stacksl.data import Dataset, Layout, as_written, overlap, read, strange, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError, expect, expect_path
@@ -367,7 +367,8 @@ def again_in_memory(
             "this run's items have candidates of their own, so a text alone cannot be answered:"
             " give a list of stacksl.Item, a data frame or a file with candidates"
         )
-    return like(in_memory(items, answers, classes=model.classes), model.classes)
+    dataset = like(in_memory(items, answers, classes=model.classes), model.classes)
+    return replace(as_written(dataset), classes=model.classes)
 
 
 def like(dataset: Dataset, classes: tuple[str, ...] | None) -> Dataset:
