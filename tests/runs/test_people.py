@@ -159,8 +159,10 @@ def test_a_folder_of_sheets_belongs_to_one_run_and_can_be_made(tmp_path: Path) -
         begin(tmp_path, sheets={"dir": str(tmp_path / "desk")}, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be made"):
-        begin(tmp_path, sheets={"dir": str(tmp_path / "file" / "desk")}, out=tmp_path / "other")
+    for name in ("file", "file/desk", "x" * 300):
+        with pytest.raises(DataError, match="--ask-dir expects a folder"):
+            begin(tmp_path, sheets={"dir": str(tmp_path / name)}, out=tmp_path / "other")
+        assert not (tmp_path / "other").exists()
 
 
 # Sheets that are gone, runs that are left --------------------------------------------------------

@@ -6,6 +6,7 @@ written, so a missing sheet is written again with the same keys.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -364,17 +365,21 @@ def without_rows(table: Mapping[str, Any], ledger: LedgerReader) -> frozenset[st
 
 
 def expect_free(settings: Settings) -> None:
-    """Check that the folder for sheets has none of another run.
-
-    The names of the sheets would collide.
+    """Check that the folder for sheets has none of another run, whose names would collide.
 
     Raises:
-        DataError: it has some.
+        DataError: it has some, or is no folder.
     """
-    place = None if settings.sheets.dir is None else Path(settings.sheets.dir)
-    if place is None or not place.is_dir():
+    place = settings.sheets.dir
+    try:
+        names = [] if place is None else sorted(os.listdir(place))
+    except FileNotFoundError:
         return
-    if sheet := next((file.name for file in sorted(place.iterdir()) if SHEET(file.name)), None):
+    except OSError as fault:
+        raise DataError(
+            f"--ask-dir expects a folder for sheets, got {place} ({fault.strerror}): give another"
+        ) from None
+    if sheet := next(filter(SHEET, names), None):
         raise DataError(
             f"the folder {place} holds the sheet {sheet} of another run: give each run an --ask-dir"
             " of its own, or move those sheets away"
