@@ -124,6 +124,9 @@ def test_bad_cells_are_named_and_nothing_of_them_is_quoted(waiting: Run, stacksl
     assert told["faults"] == said.err.strip().splitlines()
     for word in ("zyx", *rows[0]["prompt"].split()[1:3]):
         assert word not in said.err
+    rows[0]["answer"] = gold(rows[0]["prompt"]) + "x"
+    said = stacksl("answer", "run", write_rows(path, rows), "--quiet")
+    assert f") {gold(rows[0]['prompt'])}? Write a letter" in said.err
     said = stacksl("answer", "run", "gone.csv")
     assert (said.code, said.err.count("\n")) == (2, 1)
 

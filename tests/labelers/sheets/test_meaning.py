@@ -138,6 +138,11 @@ def test_a_fault_quotes_nothing_longer_than_three_characters() -> None:
     assert f"({len('canary')} characters)" in str(_fault("canary", YES_NO))
 
 
+def test_a_fault_names_the_nearest_option_only_if_it_is_a_class() -> None:
+    with pytest.raises(Misread, match=r"did you mean B\) restaurant reviews\? Write"):
+        understood("resturant", ("weather", "restaurant\n reviews"), classes=True)
+
+
 def _fault(cell: str, options: tuple[str, ...]) -> Misread:
     with pytest.raises(Misread) as fault:
         understood(cell, options)

@@ -231,7 +231,9 @@ class _Texts:
     values: Mapping[Decimal, list[int]]
 
 
-def understood(cell: str, options: tuple[str, ...], first: int | None = None) -> Meaning:
+def understood(
+    cell: str, options: tuple[str, ...], first: int | None = None, classes: bool = False
+) -> Meaning:
     """What the cell `answer` says about options that were shown in this order.
 
     Args:
@@ -239,19 +241,20 @@ def understood(cell: str, options: tuple[str, ...], first: int | None = None) ->
         options: as they are now.
         first: how many of them its first file had, where more were added since: the answer means
             what it meant there, if it meant anything.
+        classes: whether the options are names of classes, which a message may quote.
 
     Raises:
         Misread: it is none of what is understood, or could be two things.
     """
     try:
-        return _meaning(cell, options[:first])
+        return _meaning(cell, options[:first], classes)
     except Misread:
         if first in (None, len(options)):
             raise
-    return _meaning(cell, options)
+    return _meaning(cell, options, classes)
 
 
-def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
+def _meaning(cell: str, options: tuple[str, ...], classes: bool) -> Meaning:
     cell = visible(cell).strip()
     bare = _EDGES.sub("", plain(cell))
     texts = _texts(options)
@@ -266,7 +269,7 @@ def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
             return Meaning("label", exact[0])
     meanings = list(dict.fromkeys(_readings(bare, options)))
     if not meanings:
-        raise Misread(_why_none(bare, options))
+        raise Misread(_why_none(bare, options, classes))
     if len(meanings) > 1:
         raise Misread(
             f"the answer {quoted(cell)} could mean {' or '.join(_in_words(m) for m in meanings)}: "
@@ -384,7 +387,7 @@ def _in_words(meaning: Meaning) -> str:
     return "none of these" if meaning.said == "none" else f"the word {meaning.said}"
 
 
-def _why_none(cell: str, options: tuple[str, ...]) -> str:
+def _why_none(cell: str, options: tuple[str, ...], classes: bool) -> str:
     count = len(options)
     marks = f"letter A to {sign(count - 1, options)}" if has_letters(options) else "number"
     wide = unicodedata.normalize("NFKC", cell)
@@ -401,8 +404,9 @@ def _why_none(cell: str, options: tuple[str, ...]) -> str:
     if _NUMBER.fullmatch(wide) and bare_numbers(options):
         return f"the answer {quoted(cell)} is no option's number: they go from 1 to {count}"
     texts = {_loose(text): number for number, text in enumerate(options)}
-    near = get_close_matches(_loose(cell), texts, n=1)
-    hint = f"did you mean {sign(texts[near[0]], options)})? Write" if near else "write"
+    near = [texts[text] for text in get_close_matches(_loose(cell), texts, n=1)]
+    meant = [f"{sign(n, options)})" + f" {spaced(options[n])}" * classes for n in near]
+    hint = f"did you mean {meant[0]}? Write" if meant else "write"
     return (
         f"the answer {quoted(cell)} is not understood: {hint} a {marks}, the text of an option, "
         "none, ambiguous or broken"

@@ -101,7 +101,7 @@ def _why_unknown(key: str) -> str:
 
 def _reply(row: int, key: str, cells: Mapping[str, str], question: SheetRow) -> Reply | Fault:
     try:
-        meaning = understood(cells["answer"], question.options, question.first)
+        meaning = understood(cells["answer"], question.options, question.first, question.classes)
     except Misread as fault:
         return Fault(row, "answer", str(fault))
     note = cells.get("note", "")

@@ -22,12 +22,14 @@ class SheetRow:
             column was sorted alone, or the file is that of another run.
         options: the candidates in the order in which they are shown.
         first: how many options its first file had, where more were added at the end since.
+        classes: whether the options are the names of classes, which a message may quote.
     """
 
     key: str
     prompt: str
     options: tuple[str, ...]
     first: int | None = None
+    classes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,7 +268,7 @@ class SheetLabeler:
         """A row as its annotator sees it."""
         item, first = self.items[self.row[handed.item]], len(handed.order)
         options = tuple(item.candidates[i] for i in self.now(handed).order)
-        return SheetRow(handed.key, item.prompt, options, first)
+        return SheetRow(handed.key, item.prompt, options, first, self.classes is not None)
 
     def now(self, handed: Handed) -> Handed:
         """A row with the classes that were added since it was assigned.
