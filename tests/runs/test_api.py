@@ -208,6 +208,16 @@ def test_rows_without_a_prediction_are_told(classes, tmp_path) -> None:
         assert [row["id"] for row in classes.run.predict(file)] == ["1", "2"]
 
 
+def test_the_card_has_the_name_of_a_folder_that_was_moved(tmp_path) -> None:
+    items, answers = class_items(20)
+    done = run(items, answers, out=tmp_path / "first-name", budget=6)
+    moved = Run(done.path.rename(tmp_path / "after"))
+    moved.report()
+    for name in ("README.md", "report.html"):
+        assert "first-name" not in (moved.path / name).read_text(encoding="utf-8")
+    assert 'Run.open("after")' in (moved.path / "README.md").read_text(encoding="utf-8")
+
+
 def test_progress_is_told(tmp_path) -> None:
     items, answers = class_items(30)
     seen = []

@@ -153,6 +153,13 @@ def test_colleagues_read_sheets_where_they_were_put(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in (own.path / "ask").iterdir()} == {0o600}
 
 
+def test_sheets_are_where_a_run_was_moved(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, out=tmp_path / "before")
+    moved = Run(waiting.path.rename(tmp_path / "after"))
+    assert all(path.is_file() for path in sheets(moved))
+    assert "before" not in str(moved.status())
+
+
 def test_a_folder_of_sheets_belongs_to_one_run_and_can_be_made(tmp_path: Path) -> None:
     begin(tmp_path, sheets={"dir": str(tmp_path / "desk")})
     with pytest.raises(DataError, match="ask-dir of its own"):

@@ -157,7 +157,7 @@ def write_pages(folder: RunFolder, ledger: Ledger, *, text: bool = True) -> Path
     """
     from stacksl.report import card, render
 
-    facts = read_facts(folder)
+    facts = replace(read_facts(folder), run=folder.path.absolute().name)  # it may have been moved
     judged = facts.column.audit if facts.column else None
     other = evaluated(folder.path, folder.resolved())
     if told := stated(other, judged, settled_by(facts)):  # as the other run is now

@@ -82,6 +82,11 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     written = any(sheet["file"] != CLOSED for sheet in waits or ())
     here = {"open": labels["out"], "file": "the page" if page else CLOSED}
     waits = waits and [sheet if sheet["file"] != CLOSED else sheet | here for sheet in waits]
+    own = table["labeler"] == "file" and not table.get("sheets.dir")
+    for sheet in waits or ():
+        place = Path(sheet["file"])
+        if own and place.parent.name == "ask":  # in the run's folder, which may have been moved
+            sheet["file"] = str(folder.path / "ask" / place.name)
     python, files = "labeler" in state, table.get("files", {})
     step = _next_step(folder, state["state"], table, python=python, sheets=written)
     return {
