@@ -336,12 +336,13 @@ def audit_rows(audit: AuditResult) -> list[Named]:
     """The audit in numbers."""
     (right, known, still), second = audit.counted(), audit.second
     seen = second if audit.measures == "accuracy" else None
+    others = f"; not counted, since ambiguous, broken or unanswered: {count(audit.n - known)}"
     ends, how = (audit.worst, audit.best), " by first answers" * bool(second)
     if seen is not None:
         ends, how = seen.ends, ", corrected for errors of people; an open row counts half"
     rows = [
         Named("Items of the audit", count(audit.n)),
-        Named("Right", f"{count(right)} of {count(known)}"),
+        Named("Right", f"{count(right)} of {count(known)}{others * (audit.n > known)}"),
         *[Named("Open: no two people agree", count(still))] * bool(second),
         Named(f"Audited {audit.measures}{how}", percent(audit.accuracy, 2)),
     ]
@@ -353,8 +354,6 @@ def audit_rows(audit: AuditResult) -> list[Named]:
         rows.append(Named(f"95% interval{wilson}", interval(audit.low, audit.high, 2)))
     if audit.none_of_these:
         rows.append(Named("None of the candidates, counted as wrong", count(audit.none_of_these)))
-    if audit.unknown:
-        rows.append(Named("Ambiguous, broken or unanswered", count(audit.unknown)))
     if audit.unknown or (seen is not None and ends[0] < ends[1]):
         rows.append(Named("Worst to best case of open and unclear rows", interval(*ends, 2)))
     if second is not None and second.errors is not None:
