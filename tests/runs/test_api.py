@@ -249,7 +249,7 @@ def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
     [
         ([], {}, "list of"),
         ([1, 2], {}, "list of"),
-        ([Item("a", "x", CLASSES)] * 2, {"a": 1}, "some are repeated"),
+        ([Item("a", "x", CLASSES)] * 2, {"a": 1}, "item 2 .* repeated id"),
         *(
             ([Item("a", "x", wrong), Item("b", "y", wrong)], [0, 1], "a tuple of texts")
             for wrong in ((1, 2), None, "ab")

@@ -102,6 +102,7 @@ class Plan:
         from stacksl.runs.session.session import Session
         from stacksl.runs.session.setup import begin, keep_rows
 
+        expect_progress(progress)
         if not self.fits:
             return self.claimed().start(progress)
         folder = RunFolder.create(self.out)
@@ -165,8 +166,7 @@ def prepare(
     model_labels, unlike = _model_labels(resolved.settings, sources, labeled)
     sources = replace(sources, model_labels=model_labels)
     audit, further = _measuring(resolved.settings, sources, budget)
-    name = sources.pool.name
-    folder = chosen or _default_folder(name)
+    folder = chosen or _default_folder(sources.pool.name)
     spec = RunSpec(
         RunFolder(folder), resolved, sources, budget, _absolute(place) or "",
         _absolute(test_place), audit, further,
@@ -321,7 +321,6 @@ def run(
         listed = [*map(str, classes)]
     flags = {"budget": budget, "labeler": name, "features": features, "classes": named, **settings}
     flags = {name: _plain(name, value) for name, value in flags.items()}
-    expect_progress(progress)
     resolved = resolve(flags, preset=preset)
     plan = prepare(
         items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
@@ -556,10 +555,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _path(data: Any) -> str | None:
-    if not isinstance(data, str | Path):
-        return None
-    expect_path(data, "a file")
-    return str(data)
+    return str(expect_path(data, "a file")) if isinstance(data, str | Path) else None
 
 
 def _absolute(source: str | None) -> str | None:

@@ -37,8 +37,7 @@ _Text = TypeVar("_Text", str, str | Path)
 
 def expect_progress(given: object) -> None:
     """Raise a `SettingsError` unless an argument `progress` can be called."""
-    what = "progress should be a function, which is called with the progress"
-    expect(given is None or callable(given), what, given)
+    expect(given is None or callable(given), "progress should be a function", given)
 
 
 @lru_cache(maxsize=2)
@@ -190,11 +189,9 @@ class Run:
         expect(given is None or isinstance(given, Mapping), "columns should be a dict", given)
         expect_answers_apart(data, answers)
         folder = self.folder
-        adapted = is_adapted(folder.model)  # then no weights are loaded
-        reading: Reading = read_provenance(folder.model) if adapted else self.model
+        reading: Reading = read_provenance(folder.model) if is_adapted(folder.model) else self.model
         if isinstance(data, str | Path):
-            path = expect_path(data, "a file")
-            dataset = read_again(how_read(folder), reading, path, given)
+            dataset = read_again(how_read(folder), reading, expect_path(data, "a file"), given)
         else:
             dataset = again_in_memory(data, answers, reading, given)
         if isinstance(data, Dataset) or dataset.format.startswith("lines"):  # they have no columns

@@ -311,7 +311,8 @@ def in_memory(
         without: a column of a frame that is not read.
 
     Raises:
-        DataError: there is no item, ids repeat, or an answer fits no item.
+        SettingsError, DataError: there is no item, its candidates are no texts, or an answer fits
+            no item; repeated ids are left to `as_written`.
     """
     flat = getattr(answers, "ndim", 1) == 1 and not isinstance(answers, str | Real)
     expect(flat, "answers should be a list with one label for each item", answers)
@@ -329,26 +330,14 @@ def in_memory(
     if not listed:
         raise DataError("at least one item was expected, but the list of items is empty")
     if all(isinstance(item, str) for item in listed):
-        named = isinstance(answers, Mapping)
-        expect(not named, "the answers to texts should be a list with one for each", answers)
+        expect(not isinstance(answers, Mapping), "answers to texts should be a list", answers)
         return of_texts(listed, None if answers is None else list(answers), classes)
     if not all(isinstance(item, Item) for item in listed):
         raise DataError(_WRONG.format(f"{type(items).__name__} of something else"))
     options = {id(item.candidates): item.candidates for item in listed}.values()
     if not all(isinstance(o, tuple | list) and all(isinstance(c, str) for c in o) for o in options):
-        raise DataError(
-            "the candidates of every item should be a tuple of texts, but some are others: write"
-            " numbers as texts, such as Item(id, prompt, ('1', '2'))"
-        )
-    if len({item.id for item in listed}) != len(listed):
-        raise DataError("every item needs an id of its own, but some are repeated")
-    gold = _gold(listed, answers)
-    candidates = listed[0].candidates
-    if len(listed) < 2 or any(item.candidates != candidates for item in listed):
-        return Dataset("items", "memory", listed, gold)
-    # the same candidates everywhere are a fixed label set, as the readers have it
-    listed = tuple(Item(item.id, item.prompt, candidates) for item in listed)
-    return Dataset("items", "memory", listed, gold, candidates)
+        raise DataError("candidates should be a tuple of texts such as ('1', '2'), got others")
+    return Dataset("items", "memory", listed, _gold(listed, answers))
 
 
 def again_in_memory(
@@ -359,8 +348,7 @@ def again_in_memory(
         items = items.to_frame(model.columns.get("prompt", "text"))
     table = table_of(items)
     if table is not None:
-        usual, classes = model.columns, model.classes
-        return read(table, columns=given, usual=usual, classes=classes, lenient=True)
+        return read(table, columns=given, usual=model.columns, classes=model.classes, lenient=True)
     texts = isinstance(items, Sequence) and all(isinstance(item, str) for item in items)
     if texts and items and model.classes is None:
         raise DataError(
