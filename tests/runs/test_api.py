@@ -169,6 +169,7 @@ def test_arguments_that_do_not_fit_are_named(classes, tmp_path) -> None:
         ("columns should be a dict, got a str", lambda: classes.run.predict(file, columns="text")),
         ("progress should be a function", lambda: classes.run.predict(file, {"prompt": "text"})),
         ("progress should be a function", lambda: classes.run.evaluate(file, progress=5)),
+        ("progress should be a function", lambda: prepare(items, answers).start(5)),
         ("progress should be a function", lambda: classes.run.table(progress=5)),
         ("progress should be a function", lambda: classes.run.resume(5)),
         ("progress should be a function", lambda: classes.run.answer(progress=5)),
