@@ -79,7 +79,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, Path]:
 
 def predicted(run: stacksl.Run, texts: list[str], monkeypatch) -> np.ndarray:
     monkeypatch.setenv("STACKSL_NO_CACHE", "1")
-    items = run.read([stacksl.Item(f"{n}", text, CLASSES) for n, text in enumerate(texts)]).items
+    items = [stacksl.Item(f"{n}", text, CLASSES) for n, text in enumerate(texts)]
     return np.array(run.model.policies(items))
 
 
