@@ -12,9 +12,8 @@ from stacksl.api import Run, run
 from ..ledgers import bought
 from ..tables import write_table
 from .conftest import class_items
-from .people_cases import gold, texts_of, write_pool
+from .people_cases import Row, gold, texts_of, write_pool
 
-MODES = pytest.mark.parametrize("mode", ["pool", "stream"])
 POOL = pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])
 """Both, the stream in `make test-slow`: where others play the same step in a stream."""
 
@@ -37,3 +36,15 @@ def labeled(path: Path, *, ids: bool, first: int, count: int, seed: int = 5) -> 
     first_column = 0 if ids else 1
     header = ("id", "text", "label")[first_column:]
     return write_table(path, header, [row[first_column:] for row in rows])
+
+
+def purchases(made: Run) -> list[tuple[object, ...]]:
+    """What was bought and how it was answered; times and random names left out."""
+    names = ("item", "slot", "state", "said", "answer", "purpose")
+    return [tuple(row[name] for name in names) for row in bought(made)]
+
+
+def unnamed(row: Row) -> str:
+    """What a colleague says who misses a class and does not name it."""
+    topic = gold(row["prompt"])
+    return topic if topic in row["options"] else "none"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,10 +49,6 @@ def without_truth(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def facts_of(run: stacksl.Run) -> dict[str, Any]:
     return dict(json.loads((run.path / "facts.json").read_text()))
-
-
-def copy_of(run: stacksl.Run, folder: Path) -> stacksl.Run:
-    return stacksl.Run(shutil.copytree(run.path, folder / "run"))
 
 
 def truth(row: Row) -> str:

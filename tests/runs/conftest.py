@@ -30,8 +30,6 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision
 
-from . import lm_cases
-
 CLASSES = ("bread", "sea", "night")
 WORDS = {"bread": "flour dough oven loaf", "sea": "wave salt tide ship", "night": "star moon owl"}
 Corpus = tuple[list[Item], dict[str, int]]
@@ -91,7 +89,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 @pytest.fixture(scope="package")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A language model of random weights, which no test changes."""
-    return lm_cases.tiny_model(tmp_path_factory.mktemp("lm") / "model")
+    from .lm_cases import tiny_model
+
+    return tiny_model(tmp_path_factory.mktemp("lm") / "model")
 
 
 @pytest.fixture(scope="package")
@@ -103,7 +103,9 @@ def model(original: Path) -> Path:
 @pytest.fixture(scope="package")
 def corpus() -> Corpus:
     """The questions of the runs that adapt it."""
-    return lm_cases.questions(lm_cases.COUNT)
+    from .lm_cases import COUNT, questions
+
+    return questions(COUNT)
 
 
 @pytest.fixture

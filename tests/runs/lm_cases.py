@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import LabelerError
@@ -15,6 +17,9 @@ from stacksl.features.store import load_block
 from stacksl.labelers.registry import OracleLabeler
 
 from ..ledgers import rows_of
+
+for _name in ("torch", "peft"):
+    pytest.importorskip(_name, reason=f"{_name} is not installed (the extra lm)")
 
 Corpus = tuple[list[Item], dict[str, int]]
 COUNT, BUDGET = 40, 12

@@ -143,6 +143,11 @@ def expect_sound(done: Run) -> None:
     done.replay()
 
 
+def copy_of(made: Run, folder: Path) -> Run:
+    """A copy in `folder`, which a test may change."""
+    return Run(shutil.copytree(made.path, folder / "run"))
+
+
 def facts_of(done: Run) -> Facts:
     """The facts of a finished run."""
     return Facts.from_json((done.path / "facts.json").read_text())

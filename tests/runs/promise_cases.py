@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 from stacksl.api import Run
@@ -26,7 +24,3 @@ THREE = {**PEOPLE, "annotators": "anna,ben,carl"}
 def looks(made: Run) -> list[dict[str, Any]]:
     """What each look found."""
     return [dict(row.payload) for row in rows_of(made, "looked")]
-
-
-def copy_of(made: Run, folder: Path) -> Run:
-    return Run(shutil.copytree(made.path, folder / "run"))

@@ -15,6 +15,7 @@ from stacksl.core.heads.abstaining import FEWEST
 from stacksl.runs.finish import heads
 
 from ..ledgers import bought
+from .column_cases import facts_of
 from .conftest import CLASSES, class_items
 
 KEPT = CLASSES[:2]
@@ -39,13 +40,9 @@ def abstaining(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return played(tmp_path_factory.mktemp("abstaining"), 70, class_names=True)
 
 
-def facts(done: Run) -> dict[str, Any]:
-    return dict(json.loads((done.path / "facts.json").read_text(encoding="utf-8")))
-
-
 def test_the_threshold_is_kept_with_the_model_and_its_origin_told(abstaining: Run) -> None:
     about = json.loads((abstaining.path / "model" / "model.json").read_text(encoding="utf-8"))
-    asking = facts(abstaining)["asking"]
+    asking = facts_of(abstaining)["asking"]
     threshold = about["abstain"]
     assert threshold["none"] == asking["none_of_these"] >= FEWEST
     assert threshold["labels"] == asking["labels"] == 70 - threshold["none"]
@@ -54,13 +51,6 @@ def test_the_threshold_is_kept_with_the_model_and_its_origin_told(abstaining: Ru
     assert f"below {threshold['value']:.3f}" in asking["abstaining"]
     assert asking["abstaining"] in (abstaining.path / "README.md").read_text(encoding="utf-8")
     assert f"{threshold['value']:.3f}" in (abstaining.path / "report.html").read_text()
-
-
-def test_that_many_answers_name_no_class_is_told(abstaining: Run) -> None:
-    none = facts(abstaining)["asking"]["none_of_these"]
-    told = f"{none} of 70 answered items have no answer that names a candidate, and nothing is"
-    assert any(told in each for each in abstaining.status()["warnings"])
-    assert told in (abstaining.path / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_pool_asks_less_often_of_what_nobody_can_answer(tmp_path: Path) -> None:
@@ -101,10 +91,10 @@ def test_a_few_none_of_these_train_nothing_and_the_report_says_so(
     tmp_path: Path, monkeypatch
 ) -> None:
     done = played(tmp_path, 12)
-    none = facts(done)["asking"]["none_of_these"]
+    none = facts_of(done)["asking"]["none_of_these"]
     assert 0 < none < FEWEST
     assert done.model.abstaining is None
-    assert f"never abstains: {none} items were" in facts(done)["asking"]["abstaining"]
+    assert f"never abstains: {none} items were" in facts_of(done)["asking"]["abstaining"]
     monkeypatch.setattr(heads, "unnamed", lambda ledger: ["one"])
     with done.ledger as ledger:
         assert ": 1 item was answered" in heads.words_on_threshold(ledger, None, possible=True)

@@ -1,7 +1,8 @@
-"""The language model that a run leaves: read back, evaluated, moved, and its way of computing."""
+"""The language model that a run leaves: what is told of it, read back, evaluated, moved."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,26 +13,37 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.cli.verbs.ledger import _weights
 from stacksl.errors import LabelerError, RunError, StackslError
-from stacksl.labelers.registry import OracleLabeler
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.metrics import macro_f1, wilson
+from stacksl.report import Facts
 
+from ..ledgers import bought
+from ..report.test_html import read
+from .changing_cases import audits
 from .lm_cases import QUICK, Corpus, Refusing, questions, tiny_model, told_labels
+from .people_cases import facts_of
 
-torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+torch = pytest.importorskip("torch")
 
 SHORT = {**QUICK, "budget": 6, "lm.refit_at": "1"}
+ITEMS, ANSWERS = questions(30)
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `base`, and `run`, an undisturbed run that adapted it."""
     folder = tmp_path_factory.mktemp("adapted")
-    tiny_model(folder / "base")
-    given = {**SHORT, "lm.model": str(folder / "base"), "test": questions(12, seed=1)}
-    run(*questions(20), out=folder / "run", **given)
+    license = "---\nlicense: apache-2.0\n---\n"
+    (tiny_model(folder / "base") / "README.md").write_text(license, encoding="utf-8")
+    given = {**QUICK, "lm.model": str(folder / "base"), "lm.refit_at": "0.5,1"}
+    given |= {"budget": 16, "audit": 10, "lm.max_len_prompt": 40, "test": questions(12, seed=1)}
+    run(ITEMS, ANSWERS, out=folder / "run", **given)
     return folder
+
+
+@pytest.fixture(scope="module")
+def facts(place: Path) -> Facts:
+    return facts_of(Run.open(place / "run"))
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +58,45 @@ def moved(place: Path) -> Any:
     yield place
     shutil.rmtree(place / "base", ignore_errors=True)
     (place / "elsewhere").rename(place / "base")
+
+
+def test_the_facts_are_those_of_the_run(facts: Facts) -> None:
+    model = facts.language
+    assert model is not None
+    assert (model.base.name, model.base.license) == ("base", "apache-2.0")
+    assert (model.scoring.answer_format, model.scoring.max_len_prompt) == ("option", 40)
+    assert (model.computed.device, model.computed.dtype) == ("cpu", "float32")
+    assert (model.computed.threads, model.computed.processes) == (1, 1)
+    assert 50 * 2**20 < model.computed.peak_memory < 64 * 2**30
+    assert [row.labels for row in model.refits] == [3, 6]
+    assert all(row.seconds > 0 for row in model.refits)
+    assert facts.method.scorer == "newton"
+    assert "refit 2, trained from the initial adapter on all 6" in facts.refit.sentence
+    assert [point.labels for point in facts.curve] == [0, 3, 6], "the base, then each refit"
+    assert facts.curve[-1].accuracy == facts.test.accuracy
+
+
+def test_the_audit_is_of_what_the_model_predicts(place: Path, facts: Facts) -> None:
+    made = Run.open(place / "run")
+    kept = set(audits(made))
+    assert len(kept) == facts.audit.n == 10
+    said = {row["id"]: row["index"] for row in made.predict([i for i in ITEMS if i.id in kept])}
+    assert facts.audit.correct == sum(said[item] == ANSWERS[item] for item in kept)
+    learned = {row["item"] for row in bought(made) if row["learned_at"] is not None}
+    assert len(learned) == 6
+    assert not learned & kept
+    assert "10 audited items" in (made.path / "README.md").read_text()
+
+
+def test_page_and_card_are_whole_and_written_again_alike(place: Path) -> None:
+    made, names = Run.open(place / "run"), ("report.html", "README.md")
+    page, card = (path.read_text("utf-8") for path in (made.path / name for name in names))
+    assert "The license of the base model base is apache-2.0" in read(page).text
+    assert "The license of the base model base is apache-2.0" in card
+    assert 'license: "apache-2.0"' in card
+    assert not re.search(r"\b(nan|inf)\b", read(page).text + card, re.IGNORECASE)
+    made.report()
+    assert [(made.path / name).read_text("utf-8") for name in names] == [page, card]
 
 
 def test_predictions_have_a_choice_and_its_probability(place: Path, corpus: Corpus) -> None:
@@ -95,6 +146,9 @@ def test_evaluation_is_by_the_run_s_own_normalization(place: Path, corpus: Corpu
     assert told["correct"] == sum(
         row["index"] == corpus[1][row["id"]] for row in made.predict(corpus[0])
     )
+    test = facts_of(made).test
+    assert (test.accuracy, test.macro_f1) == (told["accuracy"], told["macro_f1"])
+    assert [test.low, test.high] == told["interval"]
 
 
 def test_a_base_that_was_moved_or_changed_is_told(moved: Path, corpus: Corpus) -> None:
@@ -139,44 +193,22 @@ def test_verify_hashes_the_weights_anew(place: Path) -> None:
         path.write_bytes(before)
 
 
-# --- how a run computes ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def cut_off(place: Path, tmp_path: Path) -> tuple[Run, OracleLabeler]:
-    """A run that stopped at its third label, and a labeler to go on with."""
+@pytest.mark.parametrize("possible", [True, False])
+def test_a_resumed_run_takes_the_recorded_number_of_threads_or_says_so(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, possible: bool
+) -> None:
     given = {**SHORT, "lm.model": str(place / "base"), "lm.adapt": "lora"}
     with pytest.raises(LabelerError):
         run(*questions(20), out=tmp_path / "run", labeler=Refusing(questions(20), 2), **given)
-    return Run.open(tmp_path / "run"), told_labels(questions(20))
-
-
-def recorded(made: Run, name: str, value: int) -> None:
-    assert name in made.folder.resolved()
-    made.folder.change_settings({name: value})
-
-
-def test_a_resumed_run_takes_the_recorded_number_of_threads(
-    cut_off: tuple[Run, OracleLabeler], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, labeler = cut_off
-    recorded(made, "lm_threads", 3)
+    made = Run.open(tmp_path / "run")
+    assert "lm_threads" in made.folder.resolved()
+    made.folder.change_settings({"lm_threads": 3})
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: [1, *asked][-1])
-    made.resume(labeler=labeler)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: [1, *asked * possible][-1])
+    made.resume(labeler=told_labels(questions(20)))
     assert asked == [3]
-    assert not [each for each in made.status()["warnings"] if "torch" in each]
-
-
-def test_a_resumed_run_says_where_it_computes_otherwise(
-    cut_off: tuple[Run, OracleLabeler], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, labeler = cut_off
-    recorded(made, "lm_threads", 3)
-    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # it cannot
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    made.resume(labeler=labeler)
-    (told,) = [each for each in made.status()["warnings"] if "torch" in each]
-    assert told.startswith("this run began with torch's threads at 3 and continues with 1")
+    told = [each for each in made.status()["warnings"] if "torch" in each]
+    words = "this run began with torch's threads at 3 and continues with 1"
+    assert [each.startswith(words) for each in told] == [True] * (not possible)
     assert made.folder.resolved()["lm_threads"] == 3, "what was stays on record"

@@ -21,9 +21,6 @@ from stacksl.runs.spec import RunSpec
 
 from .lm_cases import QUICK, Corpus, Refusing, questions, tiny_model
 
-pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
 CORPUS: Corpus = questions(20)
 SHORT: dict[str, Any] = {**QUICK, "budget": 6, "lm.refit_at": "1", "lm.adapt": "lora", "seed": 4}
 
@@ -117,6 +114,7 @@ def test_an_adapter_of_another_base_is_refused_before_a_folder_is_made(place, tm
         ({"init_lora_weights": "pissa"}, {}, r"\(init_lora_weights\): merge it"),
         ({"alora_invocation_tokens": [1]}, {}, r"\(alora_invocation_tokens\): merge it"),
         (None, {}, f"is no folder with {CONFIG}: check the path"),
+        (None, {"lm.adapter": "RUN"}, f"is no folder with {CONFIG}: give '.*/run/model'"),
         (
             None,
             {"lm.adapter": "me/mine"},
@@ -142,15 +140,10 @@ def test_an_adapter_that_does_not_fit_is_refused(
     if config is not None:
         (adapter / CONFIG).write_text(json.dumps(said | config))
     given = {**SHORT, "lm.adapter": str(adapter), "budget": "4", **settings}
+    if settings == {"lm.adapter": "RUN"}:
+        given["lm.adapter"] = str(place / "run")
     with pytest.raises(StackslError, match=sentence):
         prepare(*CORPUS, out=tmp_path / "run", settings=given)
-
-
-def test_the_folder_of_a_run_in_place_of_its_adapter_names_the_adapter(place: Path) -> None:
-    folder = str(place / "run")
-    given = {**SHORT, "lm.adapter": folder, "budget": "4"}
-    with pytest.raises(StackslError, match=f"is no folder with {CONFIG}: give '{folder}/model'"):
-        prepare(*CORPUS, out=place / "other", settings=given)
 
 
 @pytest.mark.slow

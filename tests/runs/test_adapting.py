@@ -23,9 +23,6 @@ from ..ledgers import rows_of, verify
 from ..saved_arrays import latest_in
 from .lm_cases import BUDGET, COUNT, QUICK, Corpus, adapt, blocks, last_weights
 
-pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
 SHARES = (1, 2, 3, 6, 12)  # of 12 labels: 5, 10, 25, 50 and 100%, rounded up
 
 

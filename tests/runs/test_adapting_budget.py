@@ -19,10 +19,6 @@ from stacksl.runs.changes.forgetting import forget
 from ..ledgers import bought, rows_of, verify
 from .lm_cases import QUICK, Corpus, Refusing, questions, written
 
-pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
-
 Left = Callable[..., Run]
 
 
@@ -78,14 +74,10 @@ def more_questions(count: int) -> Corpus:
     return [replace(item, id=f"n-{item.id}") for item in items], named
 
 
-def resumed_with_more(made: Run, good: int) -> Run:
+def resumed_with_more(made: Run, good: int = 100) -> Run:
     corpus, more = questions(40), more_questions(12)
     both = [*corpus[0], *more[0]], corpus[1] | more[1]
     return made.resume(labeler=Refusing(both, good))
-
-
-def make_it(made: Run) -> None:
-    resumed_with_more(made, 100)
 
 
 def expect_whole(made: Run, labels: int) -> None:
@@ -133,7 +125,7 @@ def test_items_that_come_in_an_epoch_have_its_features(left: Left, tmp_path, mod
     made = left(mode)
     made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     made.change(budget=24, later=True)
-    make_it(made)
+    resumed_with_more(made)
     expect_whole(made, 24)
     new = {str(row["item"]) for row in bought(made) if str(row["item"]).startswith("n-")}
     assert new, "some of what came was chosen"
@@ -170,5 +162,5 @@ def test_what_came_in_an_epoch_is_erased_from_it(left: Left, tmp_path: Path) -> 
     name = forget(made.path, "n-q5").name
     ids[5] = name
     assert not load_block(held, None, ids).take([5]).base.any()  # type: ignore[union-attr]
-    make_it(made)
+    resumed_with_more(made)
     assert made.status()["state"] == "finished"

@@ -29,9 +29,6 @@ from .people_cases import read_rows, sheets, write_rows
 from .test_adapting_budget import write_more
 from .test_adapting_pool import bought_of, margin, written
 
-pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
 FIRST, CORPUS = 6, questions(24)
 
 

@@ -21,9 +21,6 @@ from stacksl.runs.storage.folder import read_facts
 from .lm_cases import QUICK, questions, tiny_model, written
 from .people_cases import answer_all
 
-pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
 SHORT: dict[str, Any] = {**QUICK, "budget": 4, "lm.refit_at": "1", "lm.adapt": "lora"}
 
 
@@ -215,9 +212,6 @@ def test_a_missing_adapter_is_trained_again(model: Path, tmp_path: Path, lost: l
         for number in ((1, 2) if lost == ["adapters"] else (1,))
     ]
     made.replay()
-
-
-# --- refused before anything is written -------------------------------------------------------
 
 
 @pytest.mark.parametrize(

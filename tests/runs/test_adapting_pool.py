@@ -14,9 +14,6 @@ from stacksl.core.losses import softmax
 from ..ledgers import rows_of
 from .lm_cases import QUICK, adapt, blocks, questions, sentences, written
 
-pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
 FIVE = "0.05,0.1,0.25,0.5,1"
 
 
@@ -69,16 +66,6 @@ def test_letters_and_a_choice_of_the_user_are_not_chosen(
     data = written(tmp_path / "data.jsonl", questions(12))
     settings = prepare(data, settings={"lm.model": str(model), **given}).spec.settings
     assert (settings.mode, settings.lm.normalization) == ("pool", way)
-
-
-def test_a_default_run_has_one_refit_and_no_epoch(model: Path, tmp_path: Path) -> None:
-    data = written(tmp_path / "data.jsonl", questions(20))
-    made = run(data, out=tmp_path / "run", **{"lm.model": str(model)}, budget=6, **QUICK)
-    (refit,) = rows_of(made, "refit")
-    assert (refit.payload["labels"], refit.payload["adapter"]) == (6, 1)
-    assert not rows_of(made, "refreshed")
-    assert not list(made.folder.features.glob("epoch-*"))
-    assert made.replay()["labels"] == made.status()["asked"] == 6
 
 
 def bought_of(made: Run) -> list[Any]:

@@ -15,8 +15,6 @@ from ..ledgers import rows_of
 from .lm_cases import QUICK, SHORT, Corpus, adapt, blocks, last_weights, questions, sentences
 
 SLOW = pytest.mark.slow
-pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 
 @pytest.mark.parametrize(

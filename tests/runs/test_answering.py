@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
@@ -26,6 +25,7 @@ from .people_cases import (
     Say,
     answer_all,
     begin,
+    copy_of,
     expect_sound,
     facts_of,
     fill,
@@ -51,18 +51,6 @@ def learned(waiting: Run) -> int:
 
 
 # Files as they come back -------------------------------------------------------------------------
-
-
-def test_a_file_as_a_spreadsheet_saves_it(tmp_path: Path) -> None:
-    waiting = begin(tmp_path)
-    path, rows = first_sheet(waiting)
-    for row in rows:
-        row["answer"], row["note"] = gold(row["prompt"]), "für später"
-    path = write_rows(tmp_path / "back.csv", rows[::-1], separator=";", encoding="cp1252")
-    received = waiting.answer(path)
-    assert (received.accepted, received.faults) == ({"label": 6}, ())
-    with waiting.ledger as ledger:
-        assert {answer.note for answer in ledger.texts()} == {"für später"}
 
 
 def test_a_file_without_one_readable_row_changes_nothing(tmp_path, monkeypatch) -> None:
@@ -290,7 +278,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def done(measured: Run, tmp_path: Path) -> Run:
-    return Run(shutil.copytree(measured.path, tmp_path / "run"))
+    return copy_of(measured, tmp_path)
 
 
 def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(done: Run) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,67 +20,23 @@ from stacksl.runs.spec import RunSpec
 
 from ..ledgers import rows_of
 from .conftest import CLASSES, class_items, pair_items
+from .people_cases import facts_of
 
 REALLY_INSTALLED = not weights.minilm_lacks()
-CONTRACT = {"run", "state", "rounds", "budget", "asked", "left", "money"}
 
 
-@pytest.mark.parametrize("which", ["classes", "pairs"])
-def test_a_run_of_items_made_in_python(request, which) -> None:
-    finished = request.getfixturevalue(which)
-    done, items = finished.run, finished.items
-    status = done.status()
-    assert status.keys() >= CONTRACT
-    assert status["state"] == "finished"
-    assert status["rounds"] == len(items)
-    assert status["asked"] == status["budget"] == status["answered"]
-    assert (status["left"], status["money"], status["resume"]) == (0, None, None)
-    bought = {row["item"]: row["answer"] for row in done.ledger.export()}
-    assert len(bought) == status["asked"]
-    assert bought.items() <= finished.answers.items()
-    names = {p.name for p in done.path.iterdir()}
-    assert names >= {
-        "run.db", "features", "model", "report.html", "README.md", "facts.json",
-    }  # fmt: skip
-    done.ledger.verify()
-
-
-def test_a_crash_is_recorded_and_resumed_to_the_same_end(classes, tmp_path, monkeypatch) -> None:
-    from stacksl.ledger.ledger import Ledger
-
-    class Cut(Exception):
-        pass
-
-    post, calls = Ledger.post, []
-
-    def failing(self: Ledger, decisions: object, slots: object = None) -> object:
-        calls.append(1)
-        if len(calls) == 25:
-            raise Cut("lightning")
-        return post(self, decisions, slots)  # type: ignore[arg-type]
-
+def test_a_crash_is_recorded_and_resumed(tmp_path, monkeypatch) -> None:
+    items, answers = class_items(20)
     out = tmp_path / "my run"
-    monkeypatch.setattr(Ledger, "post", failing)
-    with pytest.raises(Cut):
-        run(
-            classes.items, classes.answers, budget=12, test=classes.test, out=out,
-            checkpoint_every=10,
-        )  # fmt: skip
-    monkeypatch.undo()
-    failed = Run.open(out)
-    status = failed.status()
+    with monkeypatch.context() as patch:
+        patch.setattr("stacksl.ledger.ledger.Ledger.post", Mock(side_effect=ValueError("hush")))
+        with pytest.raises(ValueError, match="hush"):
+            run(items, answers, budget=6, out=out)
+    status = Run.open(out).status()
     assert status["state"] == "failed"
-    assert status["sentence"].startswith("unexpected Cut in test_api.py, line ")
+    assert status["sentence"].startswith("unexpected ValueError in mock.py, line ")
     assert status["resume"] == f"stacksl resume '{out}'"
-    done = failed.resume()
-    assert done.status()["state"] == "finished"
-    assert {p.name: p.read_bytes() for p in (out / "model").iterdir()} == {
-        p.name: p.read_bytes() for p in (classes.run.path / "model").iterdir()
-    }
-    assert "failed" in json.loads((out / "facts.json").read_text())["interruptions"][0]
-    before = (out / "facts.json").read_bytes()
-    assert done.resume() == done
-    assert (out / "facts.json").read_bytes() == before, "a finished run is left alone"
+    assert "failed" in facts_of(Run.open(out).resume()).interruptions[0]
 
 
 @pytest.mark.parametrize(
@@ -109,6 +65,23 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_lost(tmp_path, monkeypatch, st
         done = run(items, answers, budget=6, out=out, checkpoint_every=10)
     assert done.status()["state"] == "finished"
     assert done.status()["asked"] == 6
+
+
+@pytest.mark.parametrize("phase", ["features", "rounds"])
+def test_warnings_survive_a_kill(tmp_path, phase) -> None:
+    items, answers = class_items(60)
+    test = (items[:3], {item.id: answers[item.id] for item in items[:3]})
+    plan = prepare(items, answers, test=test, out=tmp_path / "run", settings={"budget": 20})
+    assert any("3 of 3 test prompts" in warning for warning in plan.warnings)
+
+    def cut(progress) -> None:
+        if progress.phase == phase:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        plan.start(cut)
+    done = Run(tmp_path / "run").resume()
+    assert any("3 of 3 test prompts" in warning for warning in done.status()["warnings"])
 
 
 def test_plans_write_nothing(tmp_path) -> None:
@@ -239,10 +212,11 @@ def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
     assert first != second
     os.utime(second / "run.db", (1, 1))  # of the file, which is not asked
     (tmp_path / "runs" / "notes").mkdir()
-    found = list_runs("runs")
-    assert [row["run"] for row in found] == [str(second), str(first)]
-    assert all(row.keys() >= CONTRACT for row in found)
+    assert [row["run"] for row in list_runs("runs")] == [str(second), str(first)]
     assert list_runs("nowhere") == []
+    (first / "run.db").write_text("no database")
+    states = {row["run"]: row["state"] for row in list_runs("runs")}
+    assert states == {str(first): "unreadable", str(second): "finished"}, "it hides no other"
 
 
 @pytest.mark.parametrize(

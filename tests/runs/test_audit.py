@@ -92,14 +92,6 @@ def policies(*choices: int) -> dict[str, np.ndarray]:
     }
 
 
-def test_a_full_audit_has_wilsons_interval() -> None:
-    found = judge_audit(policies(0, 1, 2, 0), {f"item-{i}": ("label", 0) for i in range(4)})
-    assert (found.n, found.correct, found.none_of_these, found.unknown) == (4, 2, 0, 0)
-    assert found.accuracy == found.worst == found.best == 0.5
-    ends = binomtest(2, 4).proportion_ci(method="wilson")
-    assert found.interval == pytest.approx((ends.low, ends.high))
-
-
 def test_none_of_these_is_wrong_and_the_unclear_are_a_range() -> None:
     answers = {
         "item-0": ("label", 0),

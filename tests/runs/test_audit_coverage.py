@@ -46,9 +46,6 @@ def test_the_widths_on_the_page_are_wilsons() -> None:
             assert said == round(50 * (high - low))
 
 
-# Where people err ----------------------------------------------------------------------------
-
-
 def test_the_page_shows_the_record_of_people_who_err() -> None:
     kept = record("audit_people")
     rows = kept["rows"]
@@ -78,18 +75,12 @@ def test_the_low_end_is_seldom_above_the_truth(crew: int) -> None:
     assert found["answers"] <= 0.4
 
 
-# The model's own probabilities ------------------------------------------------------------------
-
-
 def test_the_page_shows_the_record_of_probabilities() -> None:
     powered, rows = benchmark("audit_powered"), record("audit_powered")["rows"]
     assert shown(PAGE, "audit_powered") == powered.table(rows).strip()
     cells = {(row["audit"], row["set"], row["labels"]) for row in rows}
     assert cells == set(product(powered.SIZES, powered.SETS, powered.LABELS))
     assert len(rows) == len(cells)
-
-
-# A stop at an accuracy --------------------------------------------------------------------------
 
 
 def test_the_page_shows_the_record_of_stops() -> None:

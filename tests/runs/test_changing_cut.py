@@ -18,7 +18,7 @@ from stacksl.ledger.store.database import Store
 
 from ..ledgers import bought, verify
 from ..saved_arrays import latest_in
-from .changing_cases import labeled
+from .changing_cases import labeled, purchases, unnamed
 from .people_cases import (
     Row,
     answer_all,
@@ -30,9 +30,6 @@ from .people_cases import (
     sheets,
     write_pool,
 )
-
-CUTS = pytest.mark.parametrize("cut", ["before", "after", None])
-"""When the process is killed: before a change is committed, when it just was, or not at all."""
 
 
 def grudging(row: Row) -> str:
@@ -67,11 +64,6 @@ def wanted(home: Path) -> dict[str, Any]:
     }
 
 
-def purchases(made: Run) -> list[tuple[object, ...]]:
-    names = ("item", "slot", "state", "said", "answer", "purpose")
-    return [tuple(row[name] for name in names) for row in bought(made)]
-
-
 def cut_at(cut: str | None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Kill the process at its first commit; gives how many commits there were."""
     commits = 0
@@ -99,7 +91,7 @@ def change_cut(made: Run, change: dict[str, Any], cut: str | None) -> None:
         assert commits() == 1, "a change is one transaction"
 
 
-@CUTS
+@pytest.mark.parametrize("cut", ["before", "after", None])
 def test_a_change_that_is_killed_has_happened_whole_or_not_at_all(
     played: Run, tmp_path: Path, cut: str | None
 ) -> None:
@@ -123,13 +115,8 @@ def test_a_change_that_is_killed_has_happened_whole_or_not_at_all(
         assert np.array_equal(array, theirs[name], equal_nan=True), name
     assert made.folder.settings() == twin.folder.settings()
     assert made.folder.classes() == twin.folder.classes()
-    expect_sound(play(made, gold_or_none))
+    expect_sound(play(made, unnamed))
     assert made.model.classes == ("bread", "sea", "night")
-
-
-def gold_or_none(row: Row) -> str:
-    topic = gold(row["prompt"])
-    return topic if topic in row["options"] else "[none]"
 
 
 def test_a_change_that_is_refused_in_part_is_refused_whole(tmp_path: Path) -> None:
@@ -148,9 +135,6 @@ def test_a_change_that_is_refused_in_part_is_refused_whole(tmp_path: Path) -> No
             waiting.change(**{"budget": 30, "items": more} | wrong)
     assert standing(waiting) == before
     assert purchases(waiting) == rows
-
-
-# People who join -------------------------------------------------------------------------------
 
 
 def test_an_annotator_who_joins_gets_new_rows_alone(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_a_class_is_the_mean_of_its_name_and_examples(tmp_path) -> None:
     np.testing.assert_array_equal(rows[1], [0, 1, 0, 0])
     again = name_rows(None, ["a", "b"], kept, (("c", "c"), ()))
     np.testing.assert_array_equal(again, rows)
+    assert len(name_rows(Letters(), ["a", "b", "ab"], kept)) == 3, "another set of names"
     moved = name_rows(Letters(), ["a", "b"], kept, ((), ("c", "c")))
     np.testing.assert_array_equal(moved[0], [1, 0, 0, 0])
     names = name_rows(Letters(), ["aab", "cd"])

@@ -20,6 +20,7 @@ from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import verify
 from ..saved_arrays import latest_in
+from .changing_cases import purchases, unnamed
 from .conftest import CLASSES, Finished
 from .people_cases import (
     Row,
@@ -79,12 +80,6 @@ def told(made: Run, what: Callable[[Ledger], Any]) -> Any:
 
 def none_said(made: Run) -> int:
     return int(told(made, lambda ledger: ledger.counts_by_kind())["none"])
-
-
-def purchases(made: Run) -> list[tuple[object, ...]]:
-    """What was bought, by whom it was answered and how; times and random names left out."""
-    rows = told(made, lambda ledger: ledger.export())
-    return [(r["item"], r["slot"], r["state"], r["said"], r["answer"], r["purpose"]) for r in rows]
 
 
 def test_answers_that_name_the_class_are_learned_for_nothing(made: Run) -> None:
@@ -362,12 +357,6 @@ def test_a_class_that_is_called_as_another_answer_is_refused_where_people_answer
     assert not (tmp_path / "run").exists()
     begun = run(write_pool(tmp_path, 20), out=tmp_path / "run", labeler=lambda asked: 0, **plan)
     assert begun.status()["state"] == "finished"
-
-
-def unnamed(row: Row) -> str:
-    """What a colleague says who misses a class and does not name it."""
-    topic = gold(row["prompt"])
-    return topic if topic in row["options"] else "none"
 
 
 def audited_none(made: Run) -> set[object]:

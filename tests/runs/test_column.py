@@ -24,14 +24,8 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 
 from ..ledgers import rows_of
-from .column_cases import (
-    COUNT,
-    TOPICS,
-    copy_of,
-    facts_of,
-    judged,
-    tickets,
-)
+from .column_cases import COUNT, TOPICS, facts_of, judged, tickets
+from .people_cases import copy_of
 
 
 @pytest.fixture(scope="module")
@@ -126,17 +120,6 @@ def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) ->
 def audited(tmp_path_factory: pytest.TempPathFactory) -> stacksl.Run:
     """A run that bought its audit alone; a test that changes it copies it."""
     return judged(tickets(), tmp_path_factory.mktemp("audited"), budget=None)
-
-
-def test_the_table_marks_the_doubtful_labels(audited: stacksl.Run) -> None:
-    table, column = label_own(audited, None), facts_of(audited)["column"]
-    sure = [
-        [row["confidence"] for row in table.rows if row["doubtful"] is said]
-        for said in (True, False)
-    ]
-    assert len(sure[0]) == column["flagged"] > 0
-    assert sum(map(len, sure)) == column["unasked"] == COUNT - 40
-    assert np.mean(sure[0]) < np.mean(sure[1])
 
 
 def test_audited_rows_of_a_column_are_held_out(made: Any) -> None:

@@ -18,13 +18,7 @@ from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
 from ..benchmarks import benchmark, record, shown
-from .column_cases import (
-    COUNT,
-    TOPICS,
-    facts_of,
-    judged,
-    tickets,
-)
+from .column_cases import COUNT, TOPICS, facts_of, judged, tickets
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,7 @@ from stacksl.errors import StackslError
 from stacksl.runs.loop.choosers import COVERAGE
 
 from ..ledgers import rows_of
-from .column_cases import (
-    PEOPLE,
-    TOPICS,
-    judged,
-    tickets,
-)
+from .column_cases import PEOPLE, TOPICS, judged, tickets
 
 
 def with_values(values: list[str]) -> list[dict[str, str]]:

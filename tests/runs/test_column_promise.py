@@ -14,29 +14,16 @@ import stacksl
 from stacksl.api.labeling import label_own
 from stacksl.models.promise import allowed_wrong
 
-from ..ledgers import rows_of
-from .column_cases import (
-    THREE,
-    TOPICS,
-    facts_of,
-    judged,
-    tickets,
-    truth,
-    without_truth,
-)
+from .column_cases import THREE, TOPICS, facts_of, judged, tickets, truth, without_truth
 from .people_cases import Row, expect_sound, play
-
-
-def looks_of(run: stacksl.Run) -> list[dict[str, Any]]:
-    """What was found at each look."""
-    return [dict(row.payload) for row in rows_of(run, "looked")]
+from .promise_cases import looks
 
 
 def expect_promised(
     run: stacksl.Run, share: float, topic: Callable[[Mapping[str, Any]], str]
 ) -> list[dict[str, Any]]:
     """The rows of the delivered table, of which no more are wrong than was promised."""
-    look, rows = looks_of(run)[-1], label_own(run, None).rows
+    look, rows = looks(run)[-1], label_own(run, None).rows
     assert look["reached"]
     wrong = sum(row["label"] != topic(row) for row in rows)
     assert wrong <= look["left"] <= allowed_wrong(share, len(rows))
@@ -70,7 +57,7 @@ def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> No
     assert reasons == {"doubt"}
     found = [row for row in rows if row["ticket_id"] in audited and row["gpt"]]
     wrong = sum(row["gpt"] != row["truth"] for row in found)
-    assert sum(look["wrong"] for look in looks_of(run)) == wrong > 0
+    assert sum(look["wrong"] for look in looks(run)) == wrong > 0
 
 
 def test_nothing_is_bought_where_no_look_could_be_paid(tmp_path: Path) -> None:
@@ -103,7 +90,7 @@ def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> 
     play(run, says)
     rows = expect_promised(run, 0.85, lambda row: truth({"prompt": str(row["text"])}))
     assert facts_of(run)["column"]["changed"] == sum(row["label"] != row["gpt"] for row in rows)
-    assert looks_of(run)[-1]["sample"] >= 30
+    assert looks(run)[-1]["sample"] >= 30
     assert "of the column and" in run.status()["stopped"]
     assert run.status()["spent"] < 380
     assert "if whoever answered would say the same" not in run.status()["stopped"]

@@ -32,6 +32,7 @@ from .people_cases import (
     play,
     read_rows,
     sheets,
+    texts_of,
     truth,
     write_rows,
     wrong,
@@ -67,21 +68,13 @@ def test_labels_corrected_after_the_end_give_the_model_of_right_ones(tmp_path, m
     assert (received.corrected, received.disputed, received.repeated) == (24, 0, 0)
     assert done.status()["state"] == "finished"
     assert done.status()["money"] == before["money"]
-    texts = {row["id"]: row["prompt"] for row in _items(done)}
+    texts = texts_of(tmp_path / "pool-0-0.csv")
     assert labels(done) == {item: CLASSES.index(gold(texts[item])) for item in labels(done)}
     assert next(done.predict([Item("x", "oc", tuple(CLASSES))]))["choice"] != ""
     expect_sound(done)
     head = _head(done)
     assert correct(done, tmp_path / "again.csv").corrected == 0, "what was corrected is as before"
     assert _head(done) == head
-
-
-def _items(done: Run) -> list[Row]:
-    found = []
-    keys = {row.key: row.item for row in handed_rows(done)}
-    for path in sorted((done.path / "ask").glob("0*.csv")):
-        found += [{**row, "id": keys[row["key"]]} for row in read_rows(path)]
-    return found
 
 
 def _head(done: Run) -> bytes:

@@ -5,43 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sqlite3
 import stat
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacksl.api import Run
-from stacksl.data import Classes
-from stacksl.errors import LedgerCorrupt, RunError, RunLocked
+from stacksl.errors import LedgerCorrupt, RunError
 from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.store.settings import CLASSES, Setting
+from stacksl.ledger.store.settings import Setting
 from stacksl.runs.storage import folder as folders
-from stacksl.runs.storage.folder import RunFolder, class_setting, free_folder
+from stacksl.runs.storage.folder import RunFolder, free_folder
 
-
-@contextmanager
-def waiting(seconds: float) -> Iterator[None]:
-    """Another process that holds the run is waited for so long."""
-    token = folders.WAIT.set(seconds)
-    yield
-    folders.WAIT.reset(token)
-
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from stacksl.runs.storage.folder import RunFolder
-with RunFolder(Path(sys.argv[1])).locked():
-    print("held", flush=True)
-    sys.stdin.read()
-"""
+from ..saved_arrays import edit
 
 
 @pytest.fixture
@@ -54,29 +32,6 @@ def made_of(path: Path, **given: Any) -> RunFolder:
     folder = RunFolder.create(path)
     Ledger.create(folder.database, run=path.name, budget=1, items=[], **given).close()
     return folder
-
-
-@contextmanager
-def holder(made: RunFolder) -> Iterator[subprocess.Popen[str]]:
-    """Another process, which holds the run."""
-    words = [sys.executable, "-c", HOLD, str(made.path)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
-        assert other.stdout.readline() == "held\n"
-        yield other
-
-
-def test_a_second_process_is_told_who_holds_the_run(made) -> None:
-    with holder(made) as other:
-        assert made.held()
-        words = f"held by process {other.pid} on "
-        with waiting(0), pytest.raises(RunLocked, match=words), made.locked():
-            pytest.fail("two processes held one run")
-        other.kill()  # kill -9: the kernel drops the lock
-        other.wait()
-    assert not made.held()
-    with made.locked():
-        assert made.held()
 
 
 def test_a_folder_that_was_half_written_goes_too(tmp_path: Path) -> None:
@@ -115,7 +70,7 @@ def test_a_run_that_lost_its_database_is_left_alone(made) -> None:
 def test_an_open_run_looks_again_at_its_folder_and_settings(made) -> None:
     """It was compared when it was opened; whoever reads its settings compares them again."""
     run = Run.open(made.path)
-    edit(made, "UPDATE settings SET value = '2'")
+    edit(made.path, "UPDATE settings SET value = '2'")
     assert run.folder == made
     with pytest.raises(LedgerCorrupt, match=r"the settings or classes in .* were edited"):
         run.status()
@@ -167,32 +122,6 @@ def test_states_and_the_one_that_is_read_off_the_lock(made) -> None:
         assert made.read_state()["state"] == "running"
 
 
-def edit(made: RunFolder, statement: str) -> None:
-    with sqlite3.connect(made.database) as connection:
-        assert connection.execute(statement).rowcount > 0
-    connection.close()
-
-
-@pytest.mark.parametrize("text", ["", "{half", "[]", '{"state": "finished"}', "[" * 100_000])
-def test_a_damaged_state_is_refused(made, text) -> None:
-    edit(made, f"UPDATE state SET record = '{text}'")
-    with pytest.raises(LedgerCorrupt, match=r"the state in .*run\.db was edited or damaged .*copy"):
-        made.read_state()
-
-
-def test_settings_come_back_as_they_went(tmp_path) -> None:
-    table = {"a": 1, "b": 0.1, "c": True, "d": 'say "é\x7f\\\n\t', "e": -0.0, "f": 1e-300, "g": "",
-             "h": [["pool", "a.csv"]]}  # fmt: skip
-    given = {name: Setting(value, "flag") for name, value in table.items()}
-    made = made_of(tmp_path / "run", settings={**given, "data": Setting("a.csv")})
-    assert made.settings() == {**given, "data": Setting("a.csv")}
-    assert made.resolved() == table | {"data": "a.csv"}
-    made.change_settings({"a": 2})
-    made.change_settings({"more": 3})
-    changed = {"a": Setting(2), "more": Setting(3)}
-    assert made.settings() == given | {"data": Setting("a.csv")} | changed
-
-
 def test_what_somebody_chose_is_what_another_run_takes(tmp_path) -> None:
     origins = ("default", "preset", "automatic", "flag", "config", "installed", "environment")
     given = {origin: Setting(n, origin) for n, origin in enumerate(origins)}
@@ -205,14 +134,6 @@ def test_what_somebody_chose_is_what_another_run_takes(tmp_path) -> None:
     given["lm.model"] = Setting("tiny", "flag")
     adapting = made_of(tmp_path / "lm", settings=given)
     assert adapting.config() == chosen | named | {"lm.model": "tiny"}
-
-
-def test_classes_come_back_as_they_went(tmp_path) -> None:
-    for number, examples in enumerate([(), (("one", "two"), ())]):
-        given = Classes(("a", "b"), ("the first", ""), examples)
-        made = made_of(tmp_path / str(number), settings={CLASSES: class_setting(given)})
-        assert made.classes() == given
-    assert made_of(tmp_path / "without").classes() is None
 
 
 def test_a_claimed_name_is_nobody_else_s(tmp_path) -> None:

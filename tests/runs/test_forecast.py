@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import math
-import sys
 from dataclasses import astuple, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,34 +11,20 @@ import pytest
 
 from stacksl.models.forecast import GROWTH, Normal, accuracy_at, carried_over, gain, share_of
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-SLOPE = 0.4
+from ..benchmarks import benchmark, record
+
+SLOPE, plan = 0.4, benchmark("plan_scenarios")  # which fits the growth
 
 
-@pytest.fixture(scope="module")
-def plan() -> Any:
-    """The benchmark that fits the growth."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        spec = importlib.util.spec_from_file_location("plan", BENCHMARKS / "plan_scenarios.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules["plan"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return module
-
-
-def made(plan: Any, source: str, start: float, miss: float = 0.3) -> Any:
+def made(source: str, start: float, miss: float = 0.3) -> Any:
     """A run whose odds follow a power law, and whose `carried_over` is too low by `miss`."""
     levels = [(n, start + SLOPE * math.log(n / 100)) for n in (50, 100, 200, 400, 800)]
     points = tuple((n, share_of(a), share_of(a - miss)) for n, a in levels)
     return plan.Scenario(source, 20, points)
 
 
-def test_a_power_law_is_found_and_continued(plan: Any) -> None:
-    law = (made(plan, "a", 0.2), made(plan, "b", 1.0), made(plan, "c", 1.8))
+def test_a_power_law_is_found_and_continued() -> None:
+    law = (made("a", 0.2), made("b", 1.0), made("c", 1.8))
     known = plan.fitted_growth(law)
     assert known is not None
     coefficients, sd = known.missed
@@ -79,9 +61,8 @@ def test_the_gain_falls_with_labels_and_is_never_more_than_is_left() -> None:
         assert 0 <= found.low <= found.value <= found.high <= 1 - share_of(1)
 
 
-def test_the_growth_is_that_of_the_runs_measured(plan: Any) -> None:
-    rows = json.loads((BENCHMARKS / "results" / "plan.json").read_text())["rows"]
-    known = plan.fitted_growth([plan.scenario_of(row) for row in rows])
+def test_the_growth_is_that_of_the_runs_measured() -> None:
+    known = plan.fitted_growth([plan.scenario_of(row) for row in record("plan")["rows"]])
     assert known.sources == GROWTH.sources >= 3
     assert astuple(known.first) == pytest.approx(astuple(GROWTH.first))
     for one, other in ((known.missed, GROWTH.missed), (known.slope, GROWTH.slope)):

@@ -15,13 +15,7 @@ from stacksl.models.audit import Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.report.quality import SecondLook
 from stacksl.runs.finish.answers import Answers
-from stacksl.runs.finish.facts import (
-    calibration,
-    class_rows,
-    confusion_rows,
-    open_rows,
-    source,
-)
+from stacksl.runs.finish.facts import calibration, class_rows, confusion_rows, open_rows, source
 from stacksl.runs.loop.game import Examples
 
 from .conftest import CLASSES, class_items

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacksl.api import Run
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import SettingsError
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import bought
 from .changing_cases import POOL, audits, finished, labeled
 from .conftest import class_items
-from .people_cases import expect_sound, facts_of
+from .people_cases import copy_of, expect_sound, facts_of
 
 
 @POOL
@@ -57,7 +56,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture
 def done(audited: Run, tmp_path: Path) -> Run:
     """A copy of a finished run with an audit of six."""
-    return Run(shutil.copytree(audited.path, tmp_path / "run"))
+    return copy_of(audited, tmp_path)
 
 
 def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(done: Run) -> None:
@@ -73,18 +72,6 @@ def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(done: Run) -
         page = (done.path / "report.html").read_text()
         assert "This audit was shown before, when the model had learned 14 labels" in page
     expect_sound(done)
-
-
-def test_facts_that_are_torn_are_refused_and_made_again_once_deleted(done: Run) -> None:
-    before = done.status()["audit"]
-    assert before["n"] == 6
-    facts = done.path / "facts.json"
-    facts.write_text(facts.read_text()[:90])
-    for verb in (done.status, done.report):
-        with pytest.raises(RunError, match=r"facts\.json .* cannot be read .* or delete it and"):
-            verb()
-    facts.unlink()
-    assert done.resume().status()["audit"] == before
 
 
 def test_labels_held_elsewhere_do_not_make_an_old_audit_new(done: Run, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.spec import RunSpec
 
 from ..tables import write_table
+from .column_cases import facts_of
 
 K = 12
 SLOW = pytest.mark.slow
@@ -112,10 +112,6 @@ def played(files: dict[str, str], out: Path, model: str | None, **settings: obje
     given |= {"budget": "$40", "audit": 0, "test": files["data"], "out": out}
     given |= {} if model is None else {"model_labels": files[model]}
     return stacksl.run(files["data"], **(given | settings))
-
-
-def facts_of(run: stacksl.Run) -> dict[str, Any]:
-    return dict(json.loads((run.path / "facts.json").read_text()))
 
 
 def test_labels_are_drawn_for_the_comparison_and_the_report_says_how_often_it_is_right(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import shutil
 
 import numpy as np
 import pytest
 
-from stacksl.api import Run, run
+from stacksl.api import run
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.core.heads.logistic import DEFAULT, Strength, folds_of
@@ -16,7 +15,7 @@ from stacksl.core.scorers import restore_head
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import head_fitting as final
 from stacksl.runs.loop.batch_selection import surest
-from stacksl.runs.loop.class_names import in_words, name_rows
+from stacksl.runs.loop.class_names import in_words
 from stacksl.runs.loop.head_fitting import (
     KINDS,
     Component,
@@ -27,9 +26,7 @@ from stacksl.runs.loop.head_fitting import (
     make_final,
 )
 from stacksl.runs.loop.linear_trainer import LinearTrainer
-from stacksl.runs.storage.folder import RunFolder
 
-from ..saved_arrays import drop
 from .conftest import CLASSES, class_items, game_of, pooled
 from .people_cases import answer_all, begin
 
@@ -47,28 +44,6 @@ from .people_cases import answer_all, begin
 )
 def test_a_name_becomes_words(name, words) -> None:
     assert in_words(name) == words
-
-
-class Counting:
-    """A feature map that counts the letters a to d."""
-
-    calls = 0
-
-    def transform(self, items, progress=None):
-        type(self).calls += 1
-        h = np.array([[i.prompt.count(c) for c in "abcd"] for i in items], dtype=np.float32)
-        return SharedBlock(h, len(items[0].candidates))
-
-
-def test_names_are_encoded_as_items_are_and_frozen(tmp_path) -> None:
-    kept = tmp_path / "names.safetensors"
-    Counting.calls = 0
-    first = name_rows(Counting(), ["aab", "cd"], kept)
-    np.testing.assert_array_equal(first, [[2, 1, 0, 0], [0, 0, 1, 1]])
-    np.testing.assert_array_equal(name_rows(Counting(), ["aab", "cd"], kept), first)
-    assert Counting.calls == 1, "frozen rows are read, not made again"
-    assert len(name_rows(Counting(), ["aab", "cd", "a"], kept)) == 3
-    assert Counting.calls == 2, "a class more is another set of names"
 
 
 # What makes the final model ----------------------------------------------------------------------
@@ -328,19 +303,6 @@ def test_a_run_says_what_made_its_model_and_replays(tmp_path, mode) -> None:
     assert sum(last.payload["mixture"].values()) == pytest.approx(1.0)
     assert done.replay()["labels"] == 66
     assert done.ledger.accounts.asked == 66, "names are no labels"
-
-
-def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
-    items, answers = class_items(60)
-    whole = run(items, answers, mode="pool", budget=20, open_questions=5, out=tmp_path / "whole")
-    cut = tmp_path / "cut"
-    shutil.copytree(whole.path, cut)
-    drop(cut, newest=1)
-    RunFolder(cut).write_state("running", created="then")
-    Run(cut).resume()
-    for part in (whole.path / "model").iterdir():
-        if part.suffix == ".safetensors":
-            assert (cut / "model" / part.name).read_bytes() == part.read_bytes(), part.name
 
 
 def test_that_labels_do_not_improve_on_names_is_told_on_the_way_and_at_the_end(tmp_path) -> None:

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from stacksl.models.own_items import (
-    class_totals,
-    fewest,
-    labeled_share,
-    lower_bound,
-    table_choices,
-)
+from stacksl.models.own_items import class_totals, fewest, labeled_share, lower_bound, table_choices
 
 TRIALS = 200
 SIZES = [200, *(pytest.param(n, marks=pytest.mark.slow) for n in (30, 100, 600))]

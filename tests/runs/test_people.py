@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from stacksl.api import Run, run
-from stacksl.errors import DataError, RunError
-from stacksl.runs.session import assignment as people
+from stacksl.api import run
+from stacksl.errors import DataError
 from stacksl.types import Item
 
 from ..ledgers import bought, handed_rows
@@ -26,8 +24,6 @@ from .people_cases import (
     sheets,
     texts_of,
     truth,
-    write_classes,
-    write_pool,
     wrong,
 )
 
@@ -49,6 +45,18 @@ def test_a_batch_is_open_in_all_with_the_audit_in_it(tmp_path: Path, mode: str) 
     assert len(audit) == 6
     first = {row.item for row in handed_rows(waiting) if row.sheet == 1}
     assert 0 < len(first & audit) < 6  # the audit is not asked in one go, nor at the end alone
+    expect_sound(waiting)
+
+
+def test_a_waiting_run_that_is_resumed_waits_on(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, audit=4)
+    with waiting.ledger as ledger:
+        before, told = ledger.head, waiting.status()
+    for _ in range(2):
+        waiting.resume()
+    with waiting.ledger as ledger:
+        assert ledger.head == before
+    assert waiting.status() == told
     expect_sound(waiting)
 
 
@@ -214,29 +222,3 @@ def test_a_sheet_that_was_deleted_is_written_again_with_its_keys(tmp_path: Path)
     waiting.resume()
     assert read_rows(path) == rows
     assert {row["key"] for row in rows} > set(keys[4:])
-
-
-def test_a_crash_between_record_and_sheet_loses_no_row(tmp_path, monkeypatch) -> None:
-    whole = begin(tmp_path, out=tmp_path / "whole")
-
-    def crash(*rest: Any, **named: Any) -> None:
-        raise DataError("the disk is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(people, "write_sheet", crash)
-        with pytest.raises(DataError, match="the disk is full"):
-            begin(tmp_path)
-    cut = Run(tmp_path / "run")
-    assert cut.status()["state"] == "failed"
-    assert len(handed_rows(cut)) == 6
-    cut.resume()
-    assert sheets(cut)[0].read_bytes() == sheets(whole)[0].read_bytes()
-
-
-def test_the_same_run_again_says_how_to_go_on(tmp_path: Path) -> None:
-    pool, out = write_pool(tmp_path, 40), tmp_path / "run"
-    wanted = {"classes": str(write_classes(tmp_path)), "budget": 20, "out": out, "audit": 5}
-    run(pool, **wanted, labeler="file")
-    with pytest.raises(RunError, match="holds a run already: give another --out, or go") as fault:
-        run(pool, **wanted, labeler="file")
-    assert f"`stacksl answer {out} FILE...`" in str(fault.value)

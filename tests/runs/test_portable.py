@@ -128,25 +128,14 @@ def test_the_graph_reads_texts_of_several_parts_with_others(mixed, monkeypatch) 
     np.testing.assert_allclose(found, predicted(run, texts, monkeypatch), rtol=0, atol=1e-5)
 
 
-def test_vectors_without_n_grams_are_handed_over(tmp_path, monkeypatch) -> None:
-    made = stacksl.run(
-        [f"{sentence(random.Random(n), CLASSES[n % 3])} {n}" for n in range(30)],
-        [n % 3 for n in range(30)],
-        classes=CLASSES,
-        features="sentences:minilm",
-        budget=15,
-        out=tmp_path / "run",
-    )
-    there = Model(write_model(made, tmp_path / "out")).probabilities(TEXTS)
-    assert np.abs(there - predicted(made, TEXTS, monkeypatch)).max() < 1e-5
-
-
-def test_texts_that_share_no_n_gram_are_handed_over(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("features", ["sentences:minilm", "sentences:minilm+tokens"])
+def test_vectors_without_n_grams_are_handed_over(tmp_path, monkeypatch, features: str) -> None:
+    """None are wanted, or the texts share none."""
     texts = ["alpha", "river", "stone", "maple", "violin", "copper"]
-    labels, features = [0, 1, 2] * 2, "sentences:minilm+tokens"
     given = {"classes": CLASSES, "features": features, "budget": 4, "audit": 0}
-    made = stacksl.run(texts, labels, out=tmp_path / "run", **given)
-    assert not len(made.model.features.encoder.state()["grams"])
+    made = stacksl.run(texts, [0, 1, 2] * 2, out=tmp_path / "run", **given)
+    if features.endswith("tokens"):
+        assert not len(made.model.features.encoder.state()["grams"])
     there = Model(write_model(made, tmp_path / "out")).probabilities(TEXTS)
     assert np.abs(there - predicted(made, TEXTS, monkeypatch)).max() < 1e-5
 

@@ -16,27 +16,14 @@ from stacksl.api.labeling import TO_PERSON, export_rows, label_file, label_own
 from stacksl.cli.app import app
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
-from stacksl.models.promise import (
-    LOOKS,
-    MODEL,
-    allowed_wrong,
-    left_wrong,
-)
+from stacksl.models.promise import LOOKS, MODEL, allowed_wrong, left_wrong
 from stacksl.runs.finish import forecasting
 from stacksl.runs.settings.budget import right_share
 
 from ..ledgers import bought, rows_of
 from .conftest import CLASSES
-from .people_cases import (
-    answer_all,
-    begin,
-    expect_sound,
-    facts_of,
-    play,
-    read_rows,
-    truth,
-)
-from .promise_cases import ANSWERS, ITEMS, PEOPLE, PLAN, THREE, copy_of, looks
+from .people_cases import answer_all, begin, copy_of, expect_sound, facts_of, play, read_rows, truth
+from .promise_cases import ANSWERS, ITEMS, PEOPLE, PLAN, THREE, looks
 
 
 def wrong_rows(made: Run, path: Path) -> tuple[int, int]:

@@ -16,13 +16,7 @@ from stacksl.cli.verbs.dry_run import print_plan
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import SettingsError
 from stacksl.labelers.protocol import Request
-from stacksl.models.promise import (
-    RANGE,
-    allowed_wrong,
-    audit_size,
-    expected_look,
-    first_look,
-)
+from stacksl.models.promise import RANGE, allowed_wrong, audit_size, expected_look, first_look
 from stacksl.runs.finish.promise_sentences import expected_promise
 from stacksl.runs.settings.budget import parse_budget, stop_rule
 from stacksl.runs.storage import status

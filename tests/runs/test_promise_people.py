@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from pathlib import Path
@@ -17,11 +16,7 @@ from stacksl.cli.app import app
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import RunError
 from stacksl.ledger.ledger import Ledger
-from stacksl.models.promise import (
-    MODEL,
-    allowed_wrong,
-    left_wrong,
-)
+from stacksl.models.promise import MODEL, allowed_wrong, left_wrong
 from stacksl.runs.finish import forecasting
 from stacksl.runs.loop import linear_trainer
 from stacksl.runs.loop.head_fitting import held_out_answers
@@ -32,6 +27,7 @@ from ..ledgers import bought, handed_rows, rows_of
 from .people_cases import (
     answer_all,
     begin,
+    copy_of,
     cuts,
     ending_of,
     erring,
@@ -47,7 +43,7 @@ from .people_cases import (
     truth,
     write_rows,
 )
-from .promise_cases import PEOPLE, THREE, copy_of, looks
+from .promise_cases import PEOPLE, THREE, looks
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +92,6 @@ def test_a_run_that_goes_on_says_so_and_gives_the_table_of_its_last_end(
     assert len(drawn) > len(looks(ended))
 
 
-def wrong_of(made: Run, path: Path, pool: Path) -> tuple[int, int]:
-    export_rows(made, path, lambda: label_own(made))
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    texts = texts_of(pool)
-    return sum(row["label"] != truth({"prompt": texts[row["id"]]}) for row in rows), len(rows)
-
-
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     """A run of people whose next answers bring a look, and its end."""
@@ -118,9 +106,10 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run
     last = looks(made)[-1]
     assert last["sample"] >= 30
     assert last["reached"]
-    bad, rows = wrong_of(made, tmp_path / "table.csv", made.path.parent / "pool-0-0.csv")
-    assert bad <= last["left"] <= allowed_wrong(0.85, rows)
-    table = Counter(row["label"] for row in read_rows(tmp_path / "table.csv"))
+    rows, texts = made.table().rows, texts_of(made.path.parent / "pool-0-0.csv")
+    wrong = sum(row["label"] != truth({"prompt": texts[str(row["id"])]}) for row in rows)
+    assert wrong <= last["left"] <= allowed_wrong(0.85, len(rows))
+    table = Counter(row["label"] for row in rows)
     totals = {row.name: row.human + row.predicted for row in facts_of(made).own.totals}
     assert totals == {name: table[name] for name in totals}, "the report counts the table's labels"
     pairs = Counter((row.item, row.annotator) for row in handed_rows(made))

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stacksl.core.blocks import SharedBlock
-from stacksl.models.promise import (
-    RANGE,
-    Doubled,
-    first_look,
-)
+from stacksl.models.promise import RANGE, Doubled, first_look
 
 from ..benchmarks import ROOT, benchmark, record
 

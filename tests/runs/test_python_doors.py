@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import stacksl
@@ -92,7 +93,6 @@ def test_a_data_frame_is_read_by_its_columns(kind: str) -> None:
 
 
 def test_a_frame_of_pandas_keeps_its_index() -> None:
-    pandas = pytest.importorskip("pandas", reason="needs pandas")
     table = {"message": [*TEXTS, " "], "label": [*LABELS, "sky"], "n": range(91)}
     frame = pandas.DataFrame(table).sample(frac=1, random_state=0)
     columns = {"prompt": "message", "label": "label"}
@@ -123,7 +123,6 @@ def test_a_frame_of_pandas_keeps_its_index() -> None:
 
 def test_labels_are_joined_only_with_the_rows_that_they_are_of() -> None:
     """Rows without ids are the run's by their place: other rows would get the labels of these."""
-    pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
     run(frame)
     opened = stacksl.Run.open("run")
@@ -141,7 +140,6 @@ def test_labels_are_joined_only_with_the_rows_that_they_are_of() -> None:
 
 
 def test_the_delivered_table_is_the_frame_with_peoples_answers() -> None:
-    pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = pandas.DataFrame({"text": TEXTS, "channel": "mail"}).set_index(pandas.Index(TEXTS))
     odd = iter([None] + [0] * 90)  # the first one is none of these
     played = run(frame, classes=list(WORDS), labeler=lambda request: next(odd))
@@ -161,7 +159,6 @@ def test_the_delivered_table_is_the_frame_with_peoples_answers() -> None:
 
 
 def test_a_frame_may_have_other_names_of_columns_later() -> None:
-    pandas = pytest.importorskip("pandas", reason="needs pandas")
     played = run(pandas.DataFrame({"text": TEXTS, "label": LABELS}))
     new = pandas.DataFrame({"note": ["long words " * 9] * 90, "body": TEXTS, "topic": LABELS})
     said = played.predict(new, columns={"prompt": "body"})
@@ -199,6 +196,12 @@ def test_features_as_an_array() -> None:
         played.predict(["a"], features=ROWS)
     with pytest.raises(FeatureError, match="8 columns, got 2"):
         next(played.predict(["a"], features=ROWS[:1, :2]))
+    rows, said = played.table().rows, played.predict(TEXTS, features=ROWS)
+    assert {row["source"] for row in rows} == {"human", "model"}
+    for row, expected in zip(rows, said, strict=True):
+        if row["source"] == "model":
+            assert row["label"] == expected["choice"], "by the rows that the run has stored"
+            assert row["confidence"] == pytest.approx(expected["probability"], abs=2e-6)
 
 
 @pytest.mark.parametrize("fault", [OSError("the telephone is dead"), KeyboardInterrupt()])
@@ -467,7 +470,6 @@ def test_a_run_whose_function_abstains_ends_with_the_answers_there_are() -> None
 
 
 def test_answers_to_items_that_bring_their_own_are_refused() -> None:
-    pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
     frame.to_csv("data.csv", index=False)
     played, wrong = run(frame), ["sky"] * 90
@@ -482,23 +484,7 @@ def test_answers_to_items_that_bring_their_own_are_refused() -> None:
     assert played.evaluate(frame.text, frame.label) == played.evaluate(frame)
 
 
-def test_a_run_whose_change_failed_gives_the_table_of_its_last_end() -> None:
-    truth = dict(zip(TEXTS, LABELS, strict=True))
-    played = run(TEXTS, classes=list(WORDS), labeler=lambda request: truth[request.prompt])
-    before = played.table()
-
-    def down(request: Request) -> str:
-        raise ValueError("down")
-
-    with pytest.raises(ValueError, match="down"):
-        played.change(budget=30, labeler=down)
-    assert played.status()["state"] == "failed"
-    assert played.status()["last_report"]
-    assert played.table() == before
-
-
 def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
-    pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
     played, upper = run(TEXTS, LABELS), frame.assign(label=frame.label.str.upper())
     frame.to_csv("data.csv", index=False)
@@ -536,15 +522,3 @@ def test_the_name_of_a_labeler_is_for_change() -> None:
     played = run(TEXTS, LABELS)
     with pytest.raises(SettingsError, match=r"got the name 'oracle': `change\(labeler='oracle'\)`"):
         played.resume(labeler="oracle")  # type: ignore[arg-type]
-
-
-def test_the_table_of_features_of_ones_own_has_the_stored_rows() -> None:
-    played = run(TEXTS, LABELS, features=7.0 * ROWS, audit="5")
-    rows = stacksl.Run.open("run").table().rows
-    said = [*played.predict(TEXTS, features=7.0 * ROWS)]
-    assert {row["source"] for row in rows} == {"human", "model"}
-    for row, expected in zip(rows, said, strict=True):
-        if row["source"] == "model":
-            assert row["label"] == expected["choice"]
-            assert row["confidence"] == pytest.approx(expected["probability"], abs=2e-6)
-    assert call(["export", "run", "--table", "out.csv", "--quiet"]) == 0

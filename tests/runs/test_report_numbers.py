@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from stacksl.api import Run
+from stacksl.api import Run, run
 from stacksl.report import render
 from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought
 from .changing_cases import POOL, finished, labeled
-from .conftest import CLASSES
+from .conftest import CLASSES, class_items
 from .people_cases import Row, answer_all, begin, facts_of, play, truth, wrong
 
 TWO = {"annotators": "anna,ben", "sheets.overlap": 6}
@@ -98,6 +98,17 @@ def test_the_items_of_the_classes_are_those_of_the_run(tmp_path: Path, mode: str
     for row in own.totals:
         assert row.human <= row.low <= row.total <= row.high  # type: ignore[operator]
     assert [row.name for row in own.totals] == list(CLASSES)
+
+
+def test_the_curve_knows_nothing_of_later_labels(tmp_path: Path) -> None:
+    """Its point at n labels is the final model of a run whose budget was n, bought alike."""
+    items, answers = class_items(80)
+    test = class_items(40, seed=9)
+    options = {"gate": "first", "order": "file", "test": test}
+    whole = run(items, answers, budget=60, out=tmp_path / "whole", **options)
+    part = run(items, answers, budget=30, out=tmp_path / "part", **options)
+    curve = {point.labels: point.accuracy for point in facts_of(whole).curve}
+    assert curve[30] == facts_of(part).test.accuracy
 
 
 def test_a_curve_names_what_it_was_measured_on(tmp_path: Path) -> None:

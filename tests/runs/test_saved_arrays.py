@@ -14,7 +14,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.store.stored import SAVED_STATES
 
-from ..saved_arrays import damage, edit, flipped, saved_in
+from ..saved_arrays import damage, edit, saved_in
 
 ARRAYS = {
     "round": np.array(7),
@@ -80,43 +80,6 @@ def test_the_last_whole_arrays_alone_are_kept(ledger: Ledger, tmp_path: Path) ->
     damage(tmp_path, heads[1].count)
     ledger.keep_last_arrays()
     assert [saved.head for saved in ledger.arrays()] == heads[:1]
-
-
-SPOILED = [
-    lambda data: b"",
-    lambda data: data[:-1],
-    lambda data: data[: len(data) // 2],
-    *(lambda data, n=n: flipped(data, n * len(data) // 8) for n in (0, 5)),
-    lambda data: bytes(50),
-]
-
-
-@pytest.mark.parametrize("spoil", SPOILED)
-def test_damaged_ones_are_passed_over_and_named(ledger: Ledger, tmp_path: Path, spoil) -> None:
-    old, new = save(ledger, 4, 6)
-    data = next(ledger.arrays()).data
-    edit(tmp_path, "UPDATE arrays SET data = ? WHERE seq = ?", spoil(data), new.count)
-    found, warnings = ledger.latest_arrays()
-    assert found.head == old
-    assert len(warnings) == 1
-    assert f"the learner's arrays after row {new.count} are damaged" in warnings[0]
-    ledger.verify()  # a resume passes over them
-    with pytest.raises(LedgerCorrupt, match=f"row {new.count} of the table 'arrays'"):
-        ledger.verify(arrays=True)
-
-
-@pytest.mark.parametrize(
-    "change", ["seq = seq + 1", "tip = 'x' || tip", "round = round + 1", "digest = 'x' || digest"]
-)
-def test_an_edited_row_is_damage_too(ledger: Ledger, tmp_path: Path, change: str) -> None:
-    save(ledger, 4)
-    edit(tmp_path, f"UPDATE arrays SET {change}")
-    found, warnings = ledger.latest_arrays()
-    assert found is None
-    assert "SHA-256" in warnings[0]
-    ledger.verify()  # a damaged row accuses no ledger
-    with pytest.raises(LedgerCorrupt, match="of the table 'arrays' .* was edited"):
-        ledger.verify(arrays=True)
 
 
 def test_edited_arrays_with_a_digest_of_their_own_are_told(ledger: Ledger, tmp_path: Path) -> None:

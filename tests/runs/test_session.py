@@ -1,24 +1,17 @@
-"""An open run: opened once for a label, put back where nothing came of it, its items held once."""
+"""An open run: opened once for a label, its order, and what is said of a file that changed."""
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stacksl.api import Run, run
-from stacksl.errors import LedgerCorrupt
-from stacksl.labelers.protocol import Request
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer
 from stacksl.runs.items import reading
+from stacksl.runs.items.roles import order_of
 
 from .changing_cases import POOL
-from .conftest import class_items
 from .people_cases import begin, expect_sound, fill, play, sheets
 
 
@@ -42,22 +35,13 @@ def test_a_label_opens_the_run_once(tmp_path, mode: str, monkeypatch) -> None:
     assert opened == ["ledger"], "the file was read once, when the run was made"
 
 
-def test_a_labeler_is_asked_with_prompt_and_candidates(tmp_path: Path) -> None:
-    items, answers = class_items(30)
-    seen: list[Request] = []
-
-    def reading(request: Request) -> int:
-        seen.append(request)
-        return answers[request.item]
-
-    run(items, budget=5, labeler=reading, out=tmp_path / "run")
-    texts = {item.id: (item.prompt, item.candidates) for item in items}
-    assert [(each.prompt, each.candidates) for each in seen] == [texts[each.item] for each in seen]
-    assert len(seen) == 5
-    assert seen[0].answer(2, "me") == Answer(seen[0].item, 0, 1, 2, "me")
-
-
-# The user's file ------------------------------------------------------------------------------
+def test_an_order_is_the_seeds_or_the_files() -> None:
+    assert order_of("file", 3, 5) == [0, 1, 2, 3, 4]
+    one, other = order_of("shuffled", 3, 50), order_of("shuffled", 4, 50)
+    assert sorted(one) == sorted(other) == list(range(50))
+    assert one != other
+    assert order_of("shuffled", 3, 50) == one
+    assert order_of("shuffled", 3, 50, 1) != one
 
 
 @pytest.mark.parametrize("change", ["edited", "moved"])
@@ -74,17 +58,3 @@ def test_a_file_that_changed_changes_nothing_and_is_named(tmp_path: Path, change
     assert str(pool) in warning
     assert {"edited": "was changed", "moved": "was moved or deleted"}[change] in warning
     expect_sound(play(waiting))
-
-
-def test_an_item_that_was_edited_by_hand_is_found(tmp_path: Path) -> None:
-    waiting = begin(tmp_path)
-    for column in ("prompt", "answer", "unknown", "part"):
-        copy = Run(shutil.copytree(waiting.path, tmp_path / column))
-        with closing(sqlite3.connect(copy.path / "run.db")) as database, database:
-            database.execute(f"UPDATE items SET {column} = 1 WHERE place = 3")
-        with pytest.raises(LedgerCorrupt, match="row 4 of the table 'items'"):
-            copy.resume()
-    with closing(sqlite3.connect(waiting.path / "run.db")) as database, database:
-        database.execute("DELETE FROM items WHERE place = 3")
-    with pytest.raises(LedgerCorrupt, match="added, removed or edited"):
-        waiting.resume()

@@ -17,6 +17,7 @@ from .people_cases import (
     Killed,
     Row,
     begin,
+    copy_of,
     expect_sound,
     fill,
     gold,
@@ -77,15 +78,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
     raise AssertionError("the permuted list was not found")
 
 
-def copy(run: Run, folder: Path) -> Run:
-    import shutil
-
-    shutil.copytree(run.path, folder / "run")
-    return Run.open(folder / "run")
-
-
 def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(found: Run, tmp_path) -> None:
-    run = copy(found, tmp_path)
+    run = copy_of(found, tmp_path)
     (said,) = run.status()["differing"]
     assert (said["name"], said["agreed"] < said["expected"] / 2) == ("anna", True)
     with run.ledger as ledger:
@@ -106,7 +100,7 @@ def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(found: Run,
 
 
 def test_who_is_set_aside_teaches_nothing_to_the_end(found: Run, tmp_path: Path) -> None:
-    run = copy(found, tmp_path)
+    run = copy_of(found, tmp_path)
     run.people(set_aside="anna")
     assert all("ben" in names for names in learned_of(run).values())
     alone = {str(row["item"]) for row in bought(run, labeler="anna", purpose="train")}
@@ -121,7 +115,7 @@ def test_who_is_set_aside_teaches_nothing_to_the_end(found: Run, tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_false_alarm_is_taken_back(found: Run, tmp_path: Path) -> None:
-    run = copy(found, tmp_path)
+    run = copy_of(found, tmp_path)
     run.people(set_aside="anna")
     run.people(keep="anna")
     assert {each.name: each.standing for each in run.annotators()}["anna"] == "kept"
@@ -149,7 +143,7 @@ def test_the_model_without_somebody_after_the_end_is_that_of_the_others_alone(tm
 
 
 def test_decisions_that_cannot_be(found: Run, tmp_path: Path) -> None:
-    run = copy(found, tmp_path)
+    run = copy_of(found, tmp_path)
     before = events(run)
     with pytest.raises(RunError, match="'carl' is no annotator"):
         run.people(set_aside="carl")

@@ -22,9 +22,11 @@ def test_texts_on_standard_input(tmp_path, monkeypatch, mode: str | None) -> Non
     items, _ = class_items(40)
     lines = "".join(f"{item.prompt}, and so on\n\n" for item in items)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines.encode())))
-    listed = tmp_path / "classes.txt"
-    listed.write_text("\n".join(items[0].candidates), encoding="utf-8")
-    settings: dict[str, Any] = {"mode": mode, "labeler": "file", "classes": str(listed)}
+    settings: dict[str, Any] = {
+        "mode": mode,
+        "labeler": "file",
+        "classes": list(items[0].candidates),
+    }
     made = run("-", budget=12, out=tmp_path / "run", **settings)
     asked = {row.item for row in handed_rows(made)}
     assert asked
@@ -42,13 +44,11 @@ def test_a_run_whose_prompts_have_another_name_is_opened_again(
     rows = [{"id": i.id, column: i.prompt, "label": names[answers[i.id]]} for i in items]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines.encode())))
-    listed = tmp_path / "classes.txt"
-    listed.write_text("\n".join(names), encoding="utf-8")
     named: dict[str, Any] = {
         "mode": "stream",
         "budget": 12,
         "audit": 0,
-        "classes": str(listed),
+        "classes": list(names),
         **settings,
     }
     made = run("-", out=tmp_path / "run", **named)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from .people_cases import (
     Row,
     answer_all,
     begin,
+    copy_of,
     cuts,
     ending_of,
     erring,
@@ -192,7 +192,7 @@ def test_a_finished_run_is_looked_at_once_it_has_the_rule(tmp_path: Path) -> Non
 
 
 def test_another_mark_and_a_larger_budget_go_on(tmp_path: Path, early: Run) -> None:
-    made = Run(shutil.copytree(early.path, tmp_path / "run"))
+    made = copy_of(early, tmp_path)
     learned, first = made.status()["asked"], len(looks(made))
     made.change(stop_when="accuracy=0.9")
     assert made.status()["asked"] > learned
@@ -222,7 +222,7 @@ def test_a_change_that_people_could_not_answer_is_refused(tmp_path: Path) -> Non
 
 def test_a_model_made_again_is_looked_at_again_and_nothing_is_bought(tmp_path, early: Run) -> None:
     """The label of an item that is erased was learned, so the model is another."""
-    made = Run(shutil.copytree(early.path, tmp_path / "run"))
+    made = copy_of(early, tmp_path)
     before = made.status()["spent"]
     forget(made.path, str(bought(made, purpose="train")[0]["item"]))
     made.resume()
@@ -341,7 +341,7 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[Run, Any], name: str, when: str
 ) -> None:
     made, end = before
-    cut = Run(shutil.copytree(made.path, tmp_path / "run"))
+    cut = copy_of(made, tmp_path)
     played_in_pieces(cut, monkeypatch, name, when, erring(0.15))
     expect_sound(cut)
     assert ending_of(cut) == end

@@ -161,10 +161,16 @@ def test_other_rows_are_told_and_shown(audited: Run, tmp_path, capsys, monkeypat
     assert f"{buy} how many are right\n" in capsys.readouterr().out, "nothing to compare with"
 
 
-def test_rows_of_the_run_itself_are_left_out(audited: Run) -> None:
+def test_rows_of_the_run_itself_are_left_out_and_counted(audited: Run, tmp_path, capsys) -> None:
     new = [Item(f"n{n}", text, CLASSES) for n, text in enumerate(texts(200, 1))]
     found = audited.evaluate([*class_items(400)[0], *new])
     assert (found["known"], found["n"], found["told_after"]) == (400, 200, None)
+    own = [f"{item.id},{item.prompt}" for item in (*class_items(400)[0], *new)]
+    (tmp_path / "own.csv").write_text("\n".join(["id,text", *own]), encoding="utf-8")
+    assert call(["evaluate", str(audited.path), str(tmp_path / "own.csv"), "--quiet"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"Left out, rows of the run +400 rows", out)
+    assert re.search(r"Without answers +200 rows", out)
     with pytest.raises(DataError, match=r"expected 50 new rows without answers, .* got 0 and 400"):
         audited.evaluate(class_items(400)[0])
 
@@ -185,18 +191,6 @@ def test_an_audit_that_was_learned_is_held_out_no_more(tmp_path, capsys) -> None
     out = capsys.readouterr().out
     assert re.search(r"Without answers +60 rows.*Held out in the run +0 rows", out, re.S)
     assert "not compared: it needs 50 held-out rows, and features other than hashing" in out
-
-
-def test_rows_of_the_run_itself_are_left_out_and_counted(
-    audited: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = [f"{item.id},{item.prompt}" for item in class_items(400)[0]]
-    new = [f"n{n},{text}" for n, text in enumerate(texts(60, 1))]
-    (tmp_path / "own.csv").write_text("\n".join(["id,text", *own, *new]), encoding="utf-8")
-    assert call(["evaluate", str(audited.path), str(tmp_path / "own.csv"), "--quiet"]) == 0
-    out = capsys.readouterr().out
-    assert re.search(rf"Left out, rows of the run +{len(own)} rows", out)
-    assert re.search(r"Without answers +60 rows", out)
 
 
 def test_rows_with_options_of_their_own_have_no_classes_to_compare(tmp_path: Path) -> None:

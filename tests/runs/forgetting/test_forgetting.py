@@ -135,9 +135,6 @@ def test_no_byte_of_a_text_stays_in_the_cache(cache: Path) -> None:
         erase_keys([text_key("text 8")])
 
 
-# Nothing is left of an item that people were asked for, on sheets and in notes ------------------
-
-
 def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: Path) -> None:
     data, made = asked_by_people(tmp_path, until="finished")
     path = made.path
@@ -157,7 +154,7 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
     rows = [row for row in keep.split(b"\r\n") if PROMPT.encode() not in row]
     assert (path / "ask" / "0001-ben.csv").read_bytes() == b"\r\n".join(rows)
     for state in ("the row still there", "the row deleted"):
-        verify(path)
+        verify(made.path)
         again = made.replay()
         assert again["rounds"] == rounds, state
         assert made.resume().status()["state"] == "finished"
@@ -209,9 +206,6 @@ def test_an_answer_in_a_sheet_is_entered_before_its_row_is_taken_out(tmp_path: P
     name = forget(made.path, ID).name
     assert holding(made.path) == set()
     assert uses(name) == {"answered": 1, "released": 1}, "who answered is paid all the same"
-
-
-# A stream that was stopped goes on without the item, as far as it can be computed again ---------
 
 
 def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path, Run]:
@@ -267,9 +261,6 @@ def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path, 
     assert made.replay()["after"] > other.replay()["after"] == 0
 
 
-# What `forget` refuses, and a call that was cut off, which the next one finishes ----------------
-
-
 def test_what_is_refused(pairs: Finished, spoil: Callable[[Finished], Run]) -> None:
     made, item = spoil(pairs), pairs.items[5]
     with pytest.raises(RunError, match="knows no item 'p999'"):
@@ -308,11 +299,7 @@ def test_a_reader_in_the_way_leaves_the_mark_alone(
     assert item.prompt.encode() not in (made.path / "run.db").read_bytes()
 
 
-# A run that adapts a language model goes on without the item ------------------------------------
-
-
 def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
-    pytest.importorskip("peft")
     from ..lm_cases import QUICK, questions, tiny_model
 
     items, answers = questions(24)
@@ -340,9 +327,6 @@ def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
     texts = {item.prompt for item in items if item.id in (next(iter(learned)), unseen[0])}
     for path in (p for p in made.path.rglob("*") if p.is_file()):
         assert not any(f'"{text}"'.encode() in path.read_bytes() for text in texts), path
-
-
-# A finished run forgets an item: its report, its model, and what is said of it ------------------
 
 
 def test_the_final_model_is_fitted_again_without_its_label(tmp_path: Path) -> None:
