@@ -270,12 +270,6 @@ def test_a_run_is_played_again_from_its_settings_as_a_file(stacksl, folder) -> N
     assert told["budget"] == {"value": "30", "origin": "config"}
 
 
-def test_a_flag_goes_before_the_settings_of_another_run(stacksl, folder) -> None:
-    words = ("--config", "runs/first", "--budget", "4", "--dry-run")
-    told = stacksl.told("run", *words)
-    assert told["labels"] == 4
-
-
 def test_what_a_run_is_made_with_is_shown_with_where_it_came_from(stacksl, folder) -> None:
     told = stacksl.told("status", "runs/first", "--settings")
     assert told["budget"] == {"value": "30", "origin": "flag"}

@@ -8,69 +8,68 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from stacksl.cli.entry import REMOVED
 from stacksl.errors import RunError
 
-Type = Callable[..., object]
+RUN = ("run", "toy.csv", "--budget", "5", "--out", "first")
 
 
-def test_a_mistake_of_the_user_is_one_sentence_and_code_2(stacksl, api) -> None:
-    api.fail = RunError("the disk is full: free some space,\nthen resume")
-    said = stacksl.refused("run", "--quiet", before=1)
-    assert said.splitlines()[-1] == "stacksl: the disk is full: free some space, then resume"
+@pytest.fixture
+def fails(toy: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Lets a run fail once its folder is there."""
+
+    def fail(fault: BaseException) -> None:
+        opened = Mock(side_effect=fault)
+        monkeypatch.setattr("stacksl.runs.session.session.Session.open", opened)
+
+    return fail
 
 
-def test_debug_shows_the_traceback_and_the_sentence(stacksl, api) -> None:
-    api.fail = RunError("the disk is full")
-    said = stacksl("run", "--quiet", "--debug")
+def test_a_mistake_of_the_user_is_one_sentence_and_code_2(stacksl, fails) -> None:
+    fails(RunError("the disk is full: free some space,\nthen resume"))
+    sentence = "stacksl: the disk is full: free some space, then resume\n"
+    assert stacksl.refused(*RUN, "--quiet") == sentence
+    said = stacksl(*RUN[:-1], "second", "--quiet", "--debug")
     assert said.code == 2
     assert "Traceback" in said.err
-    assert said.err.endswith("stacksl: the disk is full\n")
+    assert said.err.endswith(sentence)
 
 
-def test_a_fault_of_ours_asks_to_be_reported(stacksl, api) -> None:
-    api.fail = ZeroDivisionError("division of a private text")
-    said = stacksl("run", "--quiet")
+def test_a_fault_of_ours_asks_to_be_reported(stacksl, fails) -> None:
+    fails(ZeroDivisionError("division of a private text"))
+    said = stacksl(*RUN, "--quiet")
     assert said.code == 1
     assert "Traceback" not in said.err
-    assert "unexpected ZeroDivisionError in conftest.py, line " in said.err
+    assert "unexpected ZeroDivisionError in mock.py, line " in said.err
     assert "private text" not in said.err
     assert "--debug" in said.err
 
 
-def test_what_the_system_refuses_is_no_fault_of_ours(stacksl, api) -> None:
-    api.fail = PermissionError(13, "Permission denied", "/somewhere")
-    assert "/somewhere" in stacksl.refused("run", "--quiet", before=1)
+def test_what_the_system_refuses_is_no_fault_of_ours(stacksl, fails) -> None:
+    fails(PermissionError(13, "Permission denied", "/somewhere"))
+    assert "/somewhere" in stacksl.refused(*RUN, "--quiet")
 
 
-def test_ctrl_c_says_how_to_go_on(stacksl, api) -> None:
-    api.fail = KeyboardInterrupt()
-    said = stacksl("run", "--quiet")
+def test_ctrl_c_says_how_to_go_on(stacksl, fails, monkeypatch) -> None:
+    fails(KeyboardInterrupt())
+    said = stacksl(*RUN, "--quiet")
     assert said.code == 130
-    assert said.err.endswith(f"stacksl: stopped; continue with: stacksl resume {api.out}\n")
-
-
-def test_a_run_that_stopped_itself_ends_like_ctrl_c(stacksl, api) -> None:
-    api.state = "stopped"
-    said = stacksl("run", "--json")
-    assert (said.code, said.out) == (130, "")
-    assert "stacksl resume" in said.err
-
-
-def test_ctrl_c_before_the_folder_says_what_holds_at_every_moment(
-    stacksl, api, monkeypatch
-) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sys.modules["stacksl.api"], "prepare", stop)
-    said = stacksl("run")
+    assert said.err.endswith("stacksl: stopped; continue with: stacksl resume first\n")
+    monkeypatch.setattr("stacksl.api.prepare", Mock(side_effect=KeyboardInterrupt))
+    said = stacksl(*RUN)
     assert said.code == 130
     kept = "what was recorded is kept: give the same command again"
-    assert said.err == f"stacksl: stopped; {kept}\n"
+    assert said.err == f"stacksl: stopped; {kept}\n", "this holds at every moment"
+
+
+def test_a_run_that_stopped_itself_ends_like_ctrl_c(stacksl, toy) -> None:
+    said = stacksl(*RUN, "--json", "--stop-when", "time=0.001s", "--open-questions", "1")
+    assert (said.code, said.out) == (130, "")
+    assert "stacksl resume first" in said.err
 
 
 @pytest.mark.parametrize(
@@ -80,6 +79,7 @@ def test_ctrl_c_before_the_folder_says_what_holds_at_every_moment(
         (["ledger", "verfy", "x"], "did you mean 'verify'? see `stacksl ledger --help`"),
         (["run", "--bugdet", "5"], "--budget"),
         (["evaluate", "runs/first"], "see `stacksl evaluate --help`"),
+        (["resume", "first", "--wait=-1"], "invalid value for '--wait'"),
         (["run", "--seed", "many"], "seed must be a valid integer, not 'many'"),
     ],
 )
@@ -183,21 +183,18 @@ def test_json_in_a_narrow_encoding_stays_json(foreign: Path, stacksl) -> None:
     "words",
     [
         ("run", "FILE"),
-        ("run", "good.csv", "--owned", "FILE"),
-        ("run", "good.csv", "--classes", "FILE"),
-        ("run", "good.csv", "--test", "FILE"),
-        ("run", "good.csv", "--model-labels", "FILE"),
-        ("run", "good.csv", "--config", "FILE"),
+        ("run", "toy.csv", "--owned", "FILE"),
+        ("run", "toy.csv", "--classes", "FILE"),
+        ("run", "toy.csv", "--test", "FILE"),
+        ("run", "toy.csv", "--model-labels", "FILE"),
+        ("run", "toy.csv", "--config", "FILE"),
         ("topics", "FILE"),
     ],
     ids=" ".join,
 )
 def test_a_path_that_is_no_readable_file_is_one_sentence(
-    words, kind, stacksl, tmp_path, monkeypatch
+    words, kind, stacksl, toy, tmp_path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = "".join(f"a text of number {n},{'xy'[n % 2]}\n" for n in range(60))
-    (tmp_path / "good.csv").write_text(f"text,label\n{rows}")
     path = tmp_path / "odd.csv"
     if kind == "folder":
         path.mkdir()

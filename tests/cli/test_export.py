@@ -24,7 +24,6 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
     return tiny_model(tmp_path_factory.mktemp("base") / "model")
 
 

@@ -148,10 +148,16 @@ def test_a_workbook_takes_characters_that_xml_has_not(stacksl, folder) -> None:
 
 
 def test_from_stdin_to_stdout(folder, new, capfdbinary, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(new.read_bytes())))
-    assert call(["predict", "runs/first", "-", "--out", "-", "--quiet"]) == 0
-    rows = table(capfdbinary.readouterr().out.decode())
-    assert [row["source"] for row in rows] == ["model", "", "model"]
+    for lines, sources in (
+        (new.read_bytes(), ["model", "", "model"]),
+        (b"sand, and more\n\nwave\n", ["model", "model"]),  # plain lines
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+        assert call(["predict", "runs/first", "-", "--out", "-", "--quiet"]) == 0
+        rows = table(capfdbinary.readouterr().out.decode())
+        assert [row["source"] for row in rows] == sources
+    assert list(rows[0]) == ["text", "label", "confidence", "source"]
+    assert [row["text"] for row in rows] == ["sand, and more", "wave"]
 
 
 @pytest.mark.parametrize(
@@ -162,14 +168,6 @@ def test_standard_input_is_named_as_such(folder, capsys, monkeypatch, lines, sen
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
     assert call(["predict", "runs/first", "-", "--quiet"]) == 2
     assert capsys.readouterr().err.startswith(f"stacksl: {sentence}")
-
-
-def test_plain_lines_from_stdin(folder, capfdbinary, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sand, and more\n\nwave\n")))
-    assert call(["predict", "runs/first", "-", "--out", "-", "--quiet"]) == 0
-    rows = table(capfdbinary.readouterr().out.decode())
-    assert list(rows[0]) == ["text", "label", "confidence", "source"]
-    assert [row["text"] for row in rows] == ["sand, and more", "wave"]
 
 
 @pytest.mark.parametrize("said", [True, False])
@@ -188,14 +186,6 @@ def test_a_first_row_in_doubt_is_asked_about_on_a_terminal(
     assert asked.code == (0 if said else 2), "no column of a header is called so"
     assert said or "there is no column 'column 2'" in asked.err
     assert not said or len(table((folder / "to.csv").read_text())) == 3
-
-
-def test_a_column_that_is_named_makes_the_first_row_a_header(stacksl, folder) -> None:
-    (folder / "rows.csv").write_text("nr,What the customer wrote\n1,sand\n2,wave\n")
-    words = ("predict", "runs/first", "rows.csv", "--out", "to.csv", "--quiet", "--prompt-column")
-    stacksl.done(*words, "What the customer wrote")
-    rows = table((folder / "to.csv").read_text())
-    assert [row["What the customer wrote"] for row in rows] == ["sand", "wave"]
 
 
 def test_columns_of_the_same_name_are_kept(stacksl, folder) -> None:

@@ -7,22 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stacksl.cli.printing import as_json, gate, measured, quality
 from stacksl.cli.verbs import ls
 from stacksl.cli.verbs.dry_run import shown_forecast
-from stacksl.report.wording import money
 from stacksl.runs.finish.forecasting import EVERY
-
-
-@given(st.integers(0, 10**15))
-def test_money_is_shown_exactly(micro: int) -> None:
-    shown = money(micro)
-    whole, _, cents = shown.removeprefix("$").replace(",", "").partition(".")
-    assert int(whole) * 1_000_000 + int(cents.ljust(6, "0")) == micro
-    assert len(cents) >= 2
 
 
 def test_the_gate_is_told_with_the_labels_that_it_does_not_choose() -> None:

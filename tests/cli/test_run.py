@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-
-def steps() -> list[SimpleNamespace]:
-    facts = {"spent": 3, "budget": 5, "accuracy": 0.5}
-    return [SimpleNamespace(phase="rounds", done=n, total=50, **facts) for n in (1, 20, 50)]
+PRICED = ("run", "toy.csv", "--budget", "5", "--price", "2.50", "--quiet", "--out", "first")
 
 
-def test_flags_are_passed_on_as_typed(stacksl, api) -> None:
-    stacksl.done(
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What `prepare` is given; nothing is read or run."""
+    given: list[dict[str, Any]] = []
+
+    def prepare(data: Any, **options: Any) -> None:
+        given.append({"data": data, **options})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stacksl.api.prepare", prepare)
+    return given
+
+
+def test_flags_are_passed_on_as_typed(stacksl, asked, tmp_path) -> None:
+    stacksl(
         "run", "toy.csv", "--budget", "10%", "--seed", "3", "--no-header", "--prompt-column", "q",
-        "--test", "t.csv", "--out", api.out, "--quiet",
+        "--test", "t.csv", "--out", tmp_path, "--quiet",
     )  # fmt: skip
-    (_, given), _ = api.asked
-    assert (given["data"], given["test"], given["out"]) == ("toy.csv", "t.csv", api.out)
+    (given,) = asked
+    assert (given["data"], given["test"], given["out"]) == ("toy.csv", "t.csv", tmp_path)
     resolved = given["settings"]
     flags = {name for name, where in resolved.origin.items() if where == "flag"}
     assert flags == {"budget", "seed", "read.header", "columns.prompt"}
@@ -27,12 +37,12 @@ def test_flags_are_passed_on_as_typed(stacksl, api) -> None:
     assert resolved.settings.read.header is False
 
 
-def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, api, tmp_path) -> None:
+def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, asked, tmp_path) -> None:
     config = tmp_path / "other.toml"
     config.write_text('seed = 1\nbudget = "7"\n[scorer]\nridge = 0.5\ndelta = 0.1\n')
     words = ("--config", config, "--set", "scorer.ridge=0.25", "--set", "seed=2", "--seed", "3")
-    assert stacksl("run", "--quiet", *words).code == 0
-    settings = api.asked[0][1]["settings"].settings
+    stacksl("run", "--quiet", *words)
+    settings = asked[0]["settings"].settings
     assert (settings.seed, settings.scorer.ridge, settings.scorer.delta) == (3, 0.25, 0.1)
     assert settings.budget == "7"
 
@@ -41,19 +51,17 @@ def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, api, tm
     ("words", "hint"),
     [
         (["--config", "nowhere.toml"], "cannot read the config nowhere.toml"),
+        (["--config", "no.toml"], "must be TOML"),
         (["--config", "/dev/null", "--set", "ridge"], "--set expects NAME=VALUE"),
         (["--gate", "margn"], "did you mean 'margin'"),
     ],
 )
-def test_a_wrong_setting_is_refused_before_anything_is_read(stacksl, api, words, hint) -> None:
+def test_a_wrong_setting_is_refused_before_anything_is_read(
+    stacksl, asked, toy, words, hint
+) -> None:
+    toy.with_name("no.toml").write_bytes(b"\xff\xfe = 1")
     assert hint in stacksl.refused("run", *words)
-    assert api.asked == []
-
-
-def test_a_config_that_is_no_toml(stacksl, api, tmp_path) -> None:
-    config = tmp_path / "other.toml"
-    config.write_bytes(b"\xff\xfe = 1")
-    assert "must be TOML" in stacksl.refused("run", "--config", config)
+    assert asked == []
 
 
 @pytest.fixture
@@ -75,53 +83,39 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return answers
 
 
-def test_a_price_is_agreed_to_on_a_terminal(stacksl, api, terminal) -> None:
-    api.money = 12_500_000
+def test_a_price_is_agreed_to_on_a_terminal(stacksl, toy, terminal) -> None:
     terminal += ["n"]
-    said = stacksl("run", "--price", "2.50", "--quiet")
+    said = stacksl(*PRICED)
     assert said.code == 130
     assert "5 labels for $12.50 at most" in said.err
     assert said.err.endswith("stacksl: stopped before anything was bought\n")
-    assert [name for name, _ in api.asked] == ["prepare"]
+    assert not toy.exists()
     terminal += ["y"]
-    assert stacksl("run", "--price", "2.50", "--quiet").code == 0
-    assert api.asked[-1][0] == "start"
+    assert stacksl(*PRICED).code == 0
+    assert toy.exists()
 
 
-@pytest.mark.parametrize("words", [["--yes", "--price", "2.50"], []])
-def test_nobody_is_asked_with_yes_or_without_a_price(stacksl, api, terminal, words) -> None:
-    api.money = 12_500_000 if words else None
-    assert stacksl("run", "--quiet", *words).code == 0
-    assert terminal == []
+@pytest.mark.parametrize("words", [(*PRICED, "--yes"), ("run", "toy.csv", "--quiet")])
+def test_nobody_is_asked_with_yes_or_without_a_price(stacksl, toy, terminal, words) -> None:
+    stacksl.done(*words)
 
 
-def test_nobody_is_asked_where_there_is_no_terminal(stacksl, api) -> None:
-    api.money = 12_500_000
-    said = stacksl.done("run", "--price", "2.50", "--quiet")
+def test_nobody_is_asked_where_there_is_no_terminal(stacksl, toy) -> None:
+    said = stacksl.done(*PRICED)
     assert "$12.50" in said.err
+    assert "labels asked for" not in said.err, "quiet is quiet"
 
 
-def test_results_go_to_stdout_and_the_rest_to_stderr(stacksl, api) -> None:
-    api.steps = steps()
-    said = stacksl("run", "--json")
-    told = json.loads(said.out)
-    assert told["report"] == str(api.out / "report.html")
-    assert "rounds 1 of 50" in said.err
-    assert "3 of 5 labels" in said.err
-    assert "accuracy so far 0.500" in said.err
-
-
-def test_quiet_is_quiet(stacksl, api) -> None:
-    api.steps = steps()
-    said = stacksl("run", "--quiet")
-    assert "rounds 1 of 50" not in said.err
-    assert api.asked[-1] == ("start", None)
-
-
-def test_the_end_says_where_things_are_and_what_to_type_next(stacksl, api) -> None:
-    said = stacksl("run", "--quiet")
-    assert str(api.out / "report.html") in said.out
-    assert str(api.out / "model") in said.out
-    assert f"stacksl export {api.out} --table labeled.xlsx" in said.out
-    assert f"stacksl evaluate {api.out} FILE" in said.out
-    assert "5 of 5 bought in 50 rounds" in said.out
+def test_results_go_to_stdout_and_the_rest_to_stderr(stacksl, toy) -> None:
+    said = stacksl("run", "toy.csv", "--budget", "5", "--out", toy, "--json")
+    assert json.loads(said.out)["report"] == str(toy / "report.html")
+    assert "labels asked for" in said.err
+    shown = stacksl.done("resume", toy).out
+    for words in (
+        toy / "report.html",
+        toy / "model",
+        f"stacksl export {toy} --table labeled.csv",
+        f"stacksl evaluate {toy} FILE",
+        "5 of 5 bought",
+    ):
+        assert str(words) in shown, "where things are and what to type next"

@@ -1,30 +1,22 @@
-"""The size that a dry run tells of a small pretrained model."""
+"""The size that a dry run tells of a language model."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file
 
 from stacksl.lm import loading
 
-for name in ("torch", "transformers", "peft"):
-    pytest.importorskip(name, reason=f"{name} is not installed (the extra lm)")
-
-ITEMS = 24
+from ..runs.lm_cases import tiny_model
 
 
 @pytest.fixture(scope="module")
-def stories(root: Path) -> Path:
-    named = os.environ.get("STACKSL_DATA")
-    shared = Path(named).parent if named else root.parent / "shared"
-    folder = shared / "models" / "stories260K"
-    if not folder.is_dir():
-        pytest.skip(f"the small pretrained model is not at {folder}")
-    return folder
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("base") / "model")
 
 
 @pytest.fixture
@@ -37,7 +29,7 @@ def data(tmp_path: Path) -> Path:
             "candidates": ["he", "she"],
             "answer": 0,
         }
-        for n in range(ITEMS)
+        for n in range(24)
     ]
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     return file
@@ -52,25 +44,25 @@ def dry(stacksl, data: Path, *words: str | Path) -> Any:
 
 
 def test_a_size_reads_no_weights(
-    stacksl, stories: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+    stacksl, base: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "read_weights", lambda *given: pytest.fail("weights were read"))
-    found = dry(stacksl, data, "--model", stories)
-    assert (found["labels"], found["parameters"]) == (10, 260_032)
-    assert found["training"]["total"] > found["training"]["weights"] == 4 * 260_032
-    file = (stories / "model.safetensors").stat().st_size  # which begins with a table of names
-    assert found["disk"]["weights"] == pytest.approx(file, rel=0.01)
+    found = dry(stacksl, data, "--model", base)
+    count = sum(each.size for each in load_file(base / "model.safetensors").values())
+    assert (found["labels"], found["parameters"]) == (10, count)
+    assert found["training"]["total"] > found["training"]["weights"] == 4 * count
+    assert found["disk"]["weights"] == 4 * count
     assert sorted(data.parent.iterdir()) == [data]
-    words = ("--model", stories, "--budget", "10", "--labeler", "file", "--dry-run")
+    words = ("--model", base, "--budget", "10", "--labeler", "file", "--dry-run")
     shown = stacksl("run", data, *words).out
     assert "Memory to train" in shown
 
 
-def test_settings_reach_the_size(stacksl, stories: Path, data: Path) -> None:
-    plain = dry(stacksl, data, "--model", stories)
-    again = dry(stacksl, data, "--model", stories, "--set", "lm.gradient_checkpointing=true")
+def test_settings_reach_the_size(stacksl, base: Path, data: Path) -> None:
+    plain = dry(stacksl, data, "--model", base)
+    again = dry(stacksl, data, "--model", base, "--set", "lm.gradient_checkpointing=true")
     more = ("--set", "lm.lora_rank=4", "--dtype", "bfloat16", "--set", "lm.batch_tokens=64")
-    other = dry(stacksl, data, "--model", stories, *more)
+    other = dry(stacksl, data, "--model", base, *more)
     assert again["training"]["activations"] < plain["training"]["activations"]
     assert other["moving"] * 4 == plain["moving"]
     assert other["dtype"] == "bfloat16"
