@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from stacksl.report.facts import (
-    Budget,
-    DataCard,
-    Facts,
-    Method,
-    Refit,
-    SettingRow,
-)
+from stacksl.report.facts import Budget, DataCard, Facts, Method, Refit, SettingRow
 from stacksl.report.quality import (
     Asking,
     Calibration,

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from stacksl.files import formats
 from stacksl.models.metrics import wilson
 from stacksl.report import card, render
-from stacksl.report.facts import Facts, Refit
-from stacksl.report.quality import AuditResult, ClassRow, Gain
+from stacksl.report.facts import Refit
+from stacksl.report.quality import ClassRow, Gain
 from stacksl.report.sentences import bought, commands, mixed, notes, outcome, uses
 
 from .test_html import read
@@ -166,17 +165,6 @@ def test_the_mixture_of_the_model_is_told_with_its_weights(made):
     )
 
 
-def test_an_audit_of_the_wrong_shape_is_refused_by_the_field(made):
-    raw = formats.from_json(made["audited"]().to_json())
-    raw["audit"]["n"] = "many"
-    with pytest.raises(ValueError, match=r"facts\.audit\.n: Input should be a valid integer"):
-        Facts.from_json(formats.to_json(raw))
-    assert AuditResult(1, 1, 0, 0, 1.0, 0.2, 1.0, 1.0, 1.0).trained_on == 0
-
-
-# For who pays -----------------------------------------------------------------------------------
-
-
 def test_what_the_model_can_label_is_a_share_or_the_number_that_would_tell(made):
     facts = made["audited"]()
     page, _ = shown(facts)
@@ -202,14 +190,6 @@ def test_the_uses_of_labels_are_defined_and_add_up(made):
     page, _ = shown(facts)
     assert "20 second answers : to compare people, or on erased items; not learned" in page
     assert page.index("random items that only measure and are not learned") < page.index("audited")
-
-
-def test_people_are_forwarded_by_numbers(made):
-    facts = made["audited"]()
-    assert "zyx anna" in shown(facts)[0]
-    forwarded, _ = shown(facts, text=False)
-    assert "annotator 1" in forwarded
-    assert "zyx" not in forwarded
 
 
 def test_rows_without_two_people_who_agree_are_counted_with_the_page_that_settles_them(made):

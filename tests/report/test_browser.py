@@ -32,7 +32,7 @@ def visit(request, browser, tmp_path):
 
 
 WIDER_THAN_THE_PAGE = """() => [...document.querySelectorAll('body *')]
-  .filter(part => part.getClientRects().length)
+  .filter(part => part.getClientRects().length && !part.closest('#shared'))
   .filter(part => {
     const box = part.getBoundingClientRect();
     return box.right > innerWidth + 0.5 || box.left < -0.5;

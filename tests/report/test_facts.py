@@ -14,13 +14,6 @@ def test_json_round_trip(made):
         assert Facts.from_json(facts.to_json()) == facts, name
 
 
-def test_a_language_model_without_its_base_is_refused(made):
-    raw = formats.from_json(made["adapted"]().to_json())
-    del raw["language"]["base"]
-    with pytest.raises(ValueError, match=r"facts\.language\.base: Field required"):
-        Facts.from_json(formats.to_json(raw))
-
-
 def test_json_is_plain_ascii_and_the_same_each_time(case):
     text = case.to_json()
     assert text == case.to_json()

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -105,14 +106,23 @@ def test_nothing_is_loaded_and_nothing_runs(case):
             assert (attrs.get(name) or "#").startswith(("#", "data:,"))
 
 
-def test_markup_in_the_data_is_shown_not_obeyed(made):
+def test_markup_in_the_data_is_shown_not_obeyed_on_page_and_card(made):
     facts = made["hostile"]()
-    page = render(facts)
+    page, written = render(facts), card(facts)
     assert "<script" not in page
     assert "&lt;script&gt;document.title" in page
-    page.encode("utf-8")
     assert "\x00" not in page
     assert "\N{REPLACEMENT CHARACTER}" in page
+    assert not re.search(r"(?<!\\)<script", written)
+    for text in (page, written):
+        text.encode("utf-8")
+
+
+def test_without_text_neither_page_nor_card_names_a_class(made):
+    facts = made["usual"]()
+    page, written = read(render(facts, text=False)).text, card(facts, text=False)
+    assert not any(row.name in page or row.name in written for row in facts.classes)
+    assert "class 77" in page
 
 
 def test_every_number_of_the_run_stands_on_the_page(made):
@@ -149,14 +159,6 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
         "Calibration is measured on an audit or a test file",
     ):
         assert words in text, words
-
-
-def test_without_text_no_candidate_is_left(made):
-    facts = made["usual"]()
-    text = read(render(facts, text=False)).text
-    for row in facts.classes:
-        assert row.name not in text
-    assert "class 77" in text
 
 
 def test_the_page_of_a_pool_names_no_round(made):

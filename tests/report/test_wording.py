@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.report import figures, sentences, wording
-from stacksl.report.quality import CurvePoint
+from stacksl.report.quality import Calibration, CalibrationBin, CurvePoint
 
 from .edge_cases import bare
 
@@ -58,3 +58,19 @@ def test_what_the_second_half_added():
 def test_one_label_that_is_left_is_one_label():
     words = "No label was bought: 7 items passed, and 1 label can still be bought."
     assert sentences.bought(bare(labels=1, left=1)) == words
+
+
+@pytest.mark.parametrize(
+    ("sure", "right", "words"),
+    [
+        (0.66, 0.91, "it is 66% sure and right in 91%: it is too modest."),
+        (0.95, 0.80, "it is 95% sure and right in 80%: it is too sure."),
+        (0.85, 0.86, "it is 85% sure and right in 86%: that agrees."),
+    ],
+)
+def test_the_direction_of_an_error_is_told(sure: float, right: float, words: str) -> None:
+    bins = (
+        CalibrationBin(sure - 0.05, right - 0.1, 10),
+        CalibrationBin(sure + 0.05, right + 0.1, 10),
+    )
+    assert sentences.modesty(Calibration(bins, 0.1, 20)).endswith(words)

@@ -7,14 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stacksl.report.facts import (
-    Budget,
-    DataCard,
-    Facts,
-    Method,
-    Refit,
-    SettingRow,
-)
+from stacksl.report.facts import Budget, DataCard, Facts, Method, Refit, SettingRow
 from stacksl.report.quality import (
     Asking,
     Calibration,
@@ -63,47 +56,6 @@ def calibration() -> Calibration:
     return Calibration(bins=bins, ece=0.0431, n=sum(row.n for row in bins))
 
 
-def data_card() -> DataCard:
-    return DataCard(
-        name="banking77",
-        format="csv",
-        items=10003,
-        options_min=77,
-        options_max=77,
-        classes=77,
-        columns=(Named("prompt", "text"), Named("label", "category")),
-        rejected=(Named("empty prompt", "2"), Named("repeated id", "1")),
-        rejected_total=3,
-    )
-
-
-def budget() -> Budget:
-    """A thousand labels at 2.50 each, all spent."""
-    return Budget(
-        labels=1000,
-        asked=1000,
-        answered=1000,
-        left=0,
-        rounds=10003,
-        price=2_500_000,
-        money=2_500_000_000,
-        spent_money=2_500_000_000,
-    )
-
-
-def method() -> Method:
-    return Method(
-        gate="margin",
-        scorer="ridge",
-        features="sentences:minilm",
-        follower="given",
-        labeler="oracle",
-        mode="stream",
-        order="shuffled",
-        seed=0,
-    )
-
-
 def tested() -> TestResult:
     low, high = wilson(2701, 3080)
     return TestResult("test.csv", 3080, 2701, 2701 / 3080, low, high, 0.8763, 0, 1 / 77)
@@ -128,19 +80,6 @@ def refit() -> Refit:
     )
 
 
-def settings() -> tuple[SettingRow, ...]:
-    return (
-        SettingRow("budget", "0.1", "flag"),
-        SettingRow("features", "sentences:minilm", "flag"),
-        SettingRow("gate.name", "margin", "flag"),
-        *(
-            SettingRow(name, "1.0", "default")
-            for name in ("scorer.ridge", "scorer.noise", "scorer.norm_bound")
-        ),
-        SettingRow("gate.pace", "0.005", "default"),
-    )
-
-
 def usual() -> Facts:
     """A finished run on 10,003 items of 77 classes with a test file and a price."""
     return Facts(
@@ -149,9 +88,37 @@ def usual() -> Facts:
         state="finished",
         created="2026-11-21 12:03:11 UTC",
         finished="2026-11-21 12:03:52 UTC",
-        data=data_card(),
-        budget=budget(),
-        method=method(),
+        data=DataCard(
+            name="banking77",
+            format="csv",
+            items=10003,
+            options_min=77,
+            options_max=77,
+            classes=77,
+            columns=(Named("prompt", "text"), Named("label", "category")),
+            rejected=(Named("empty prompt", "2"), Named("repeated id", "1")),
+            rejected_total=3,
+        ),
+        budget=Budget(
+            labels=1000,
+            asked=1000,
+            answered=1000,
+            left=0,
+            rounds=10003,
+            price=2_500_000,
+            money=2_500_000_000,
+            spent_money=2_500_000_000,
+        ),
+        method=Method(
+            gate="margin",
+            scorer="ridge",
+            features="sentences:minilm",
+            follower="given",
+            labeler="oracle",
+            mode="stream",
+            order="shuffled",
+            seed=0,
+        ),
         test=tested(),
         asking=Asking(labels=1000),
         curve=curve(),
@@ -160,7 +127,16 @@ def usual() -> Facts:
         confusions=confusions(),
         calibration=calibration(),
         refit=refit(),
-        settings=settings(),
+        settings=(
+            SettingRow("budget", "0.1", "flag"),
+            SettingRow("features", "sentences:minilm", "flag"),
+            SettingRow("gate.name", "margin", "flag"),
+            *(
+                SettingRow(name, "1.0", "default")
+                for name in ("scorer.ridge", "scorer.noise", "scorer.norm_bound")
+            ),
+            SettingRow("gate.pace", "0.005", "default"),
+        ),
         versions=(Named("stacksl", "0.2.0"), Named("python", "3.11.9"), Named("numpy", "2.3.1")),
         fingerprints=(
             Named("features", "53aa51172d142c89d9012cce15ae4d6c"),
