@@ -6,7 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,6 @@ class Browser:
 
     http: Any
     name: str
-    sent: list[dict[str, Any]] = field(default_factory=list)
 
     def enter(self, secret: str) -> Any:
         return self.http.post("/enter", json={"secret": secret}, headers={"Origin": HERE})
@@ -55,22 +54,17 @@ class Browser:
         )
         return {key: unescape(prompt) for key, prompt in found}
 
-    def post(self, body: dict[str, Any], **headers: str) -> Any:
-        self.sent.append(body)
-        return self.http.post(
-            "/answer", json=body, headers={"Origin": HERE, "X-CSRF-Token": self.csrf, **headers}
-        )
+    def post(self, body: dict[str, Any], path: str = "/answer") -> Any:
+        headers = {"Origin": HERE, "X-CSRF-Token": self.csrf}
+        return self.http.post(path, json=body, headers=headers)
 
     def act(self, **body: Any) -> Any:
         """Do something on the owner's page."""
-        headers = {"Origin": HERE, "X-CSRF-Token": self.csrf}
-        return self.http.post("/owner", json=body, headers=headers)
+        return self.post(body, "/owner")
 
     def skip(self, key: str, why: str = "unsure", **more: str) -> Any:
         """Pass a row on."""
-        body = {"key": key, "why": why, **more}
-        headers = {"Origin": HERE, "X-CSRF-Token": self.csrf}
-        return self.http.post("/skip", json=body, headers=headers)
+        return self.post({"key": key, "why": why, **more}, "/skip")
 
     def given(self, key: str, **more: Any) -> dict[str, Any]:
         return {"key": key, "said": "label", **more}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import threading
 import time
 from collections.abc import Sequence
@@ -12,28 +11,22 @@ from typing import Any
 from stacksl.api import Run, run
 from stacksl.label import serve as serving
 
+from ..tables import write_table
+
 NAMES = [f"class {n} {'abcdefghij'[n % 10] * 3}" for n in range(300)]
 
 
 def of_many_classes(folder: Path, names: Sequence[str], texts: Sequence[str], **more: Any) -> Run:
     """A run over twelve items with these texts in turn, and classes with descriptions."""
-    tables = {
-        "classes.csv": [("name", "description"), *((name, f"about {name}") for name in names)],
-        "pool.csv": [
-            ("id", "text"),
-            *((f"t{n}", f"{texts[n % len(texts)]} {n}") for n in range(12)),
-        ],
-    }
-    for name, rows in tables.items():
-        with (folder / name).open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows(rows)
+    meanings = [(name, f"about {name}") for name in names]
+    classes = write_table(folder / "classes.csv", ("name", "description"), meanings)
     settings = {"annotators": "anna", "budget": 6, "open_questions": 6, **more}
     return run(
-        folder / "pool.csv",
+        [f"{texts[n % len(texts)]} {n}" for n in range(12)],
         mode="pool",
         class_names=False,
         labeler="file",
-        classes=str(folder / "classes.csv"),
+        classes=str(classes),
         out=folder / "run",
         **settings,
     )

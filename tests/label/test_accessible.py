@@ -9,17 +9,15 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
 
 from axe_playwright_python.sync_playwright import Axe
 
-from stacksl.api import run
-
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
+from .conftest import wait_for
 from .served import NAMES, Served, of_many_classes
-from .test_browser import PROMPT, wait_until
+from .test_browser import PROMPT
 
 pytestmark = pytest.mark.browser
 
@@ -113,20 +111,7 @@ def test_the_rows_of_a_run_fit_however_long_their_texts(
 ) -> None:
     texts = ["https://example.com/" + "a" * 400, " ".join(["\u0644\u0645\u0627\u0630\u0627"] * 40)]
     names = ["b" * 90, "\u0628\u0637\u0627\u0642\u0629", *(f"class {n}" for n in range(148))]
-    served = Served(
-        run(
-            texts,
-            classes=names,
-            annotators="anna",
-            budget=2,
-            open_questions=2,
-            mode="pool",
-            class_names=False,
-            labeler="file",
-            out=tmp_path / "run",
-            audit=0,
-        )
-    )
+    served = Served(of_many_classes(tmp_path, names, texts, budget=2, open_questions=2, audit=0))
     page, owner = look(served.links["anna"]), look(served.links[OWNER])
     for word in ("bbb", "\u0628\u0637"):
         page.wait_for_selector(PROMPT)
@@ -145,17 +130,6 @@ def test_the_rows_of_a_run_fit_however_long_their_texts(
     assert faults(owner, LOOKS[2:]) == []
 
 
-def test_axe_finds_what_is_wrong(look: Callable[[str], Any], tmp_path: Path) -> None:
-    served = Served(begin(tmp_path, annotators="anna", budget=4, open_questions=4, audit=0))
-    page = unfolded(look(served.links["anna"]), PROMPT)
-    page.evaluate("""() => {
-      document.querySelector('label[for=note]').remove();
-      const quiet = document.querySelector('header p');
-      quiet.style.color = '#ddd';
-    }""")
-    assert {each.partition(":")[0] for each in faults(page)} == {"label", "color-contrast"}
-
-
 def test_the_accessibility_tree_of_a_session_by_keyboard(
     look: Callable[[str], Any], tmp_path: Path
 ) -> None:
@@ -163,7 +137,7 @@ def test_the_accessibility_tree_of_a_session_by_keyboard(
     page = look(served.links["anna"])
     seen = []
     while len(seen) < 6:
-        wait_until(lambda: page.is_visible(PROMPT))
+        wait_for(lambda: page.is_visible(PROMPT))
         prompt = page.inner_text(PROMPT)
         tree = page.locator("body").aria_snapshot()
         seen.append(prompt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -21,11 +20,6 @@ from ..ledgers import rows_of
 from ..runs.lm_cases import QUICK, questions, sentences, tiny_model
 from .conftest import Opened, Page, wait_for
 from .test_refits import Held, copy_of, decided, news
-
-pytest.importorskip("fastapi", reason="the extra `label` is not installed")
-pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
 
 ITEMS, ANSWERS = 30, 14
 AT_EACH = ",".join(str((n + 0.5) / ANSWERS) for n in range(ANSWERS - 1))  # a refit after each
@@ -128,14 +122,9 @@ def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
 
     It is killed before the features are renewed, or right after that.
     """
-    corpus, begins, free = sentences(ITEMS), threading.Event(), threading.Event()
+    corpus = sentences(ITEMS)
     page, killed = opened(begun(tmp_path, corpus[0], mode=mode, gate=gate)), []
-    refit, refresh = Adapters.refit, LanguageTrainer._refresh
-
-    def held(self: Adapters, *words: Any) -> Any:
-        begins.set()
-        assert free.wait(60)
-        return refit(self, *words)
+    refresh = LanguageTrainer._refresh
 
     def cut(self: LanguageTrainer) -> None:
         if renewed:
@@ -145,13 +134,13 @@ def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
         if not renewed:
             refresh(self)
 
-    monkeypatch.setattr(Adapters, "refit", held)
+    held = Held(monkeypatch, Adapters, "refit")
     monkeypatch.setattr(LanguageTrainer, "_refresh", cut)
     shown = keys(page)
     answer_next(page, corpus)
-    wait_for(begins.is_set)
+    wait_for(held.begun.is_set)
     answer_next(page, corpus, none=none)
-    free.set()
+    held.free.set()
     wait_for(partial(news, page, shown))
     last = rows_of(killed[0])[-1]
     assert last.event == "refreshed" if renewed else last.payload["adapter"] == 1
@@ -167,22 +156,16 @@ def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
 
 def test_a_refit_under_way_outlasts_a_forgotten_item(opened: Opened, tmp_path, monkeypatch) -> None:
     """It is made on the labels before it, though forgetting saves the arrays in its midst."""
-    corpus, begins, free = sentences(ITEMS), threading.Event(), threading.Event()
-    page, refit = opened(begun(tmp_path, corpus[0])), Adapters.refit
-
-    def held(self: Adapters, *words: Any) -> Any:
-        begins.set()
-        assert free.wait(60)
-        return refit(self, *words)
-
+    corpus = sentences(ITEMS)
+    page = opened(begun(tmp_path, corpus[0]))
     with monkeypatch.context() as patched:
-        patched.setattr(Adapters, "refit", held)
+        held = Held(patched, Adapters, "refit")
         shown = keys(page)
         answer_next(page, corpus)
-        wait_for(begins.is_set)
+        wait_for(held.begun.is_set)
         answer_next(page, corpus)
         killed = copy_of(page.run, tmp_path)
-        free.set()
+        held.free.set()
         wait_for(partial(news, page, shown))
     asked = {row.item for row in rows_of(killed)}
     forget(killed.path, next(item.id for item in corpus[0] if item.id not in asked))
@@ -192,9 +175,6 @@ def test_a_refit_under_way_outlasts_a_forgotten_item(opened: Opened, tmp_path, m
     ]
     assert first[0].payload["labels"] == first[1].payload["labels"] == 1
     assert first[0].payload["weights"] == first[1].payload["weights"]
-
-
-# The choice of a normalization, made beside the entry of answers --------------------------------
 
 
 FIRST = 4

@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `label` is not installed")
-pytest.importorskip("httpx2", reason="httpx2 is not installed")
-
 from stacksl.api import run
 from stacksl.data import sample
 from stacksl.label.site import OWNER

@@ -11,24 +11,16 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `label` is not installed")
-
 from stacksl.api import Run
 
 from ..ledgers import bought, rows_of
+from ..report.test_browser import WIDER_THAN_THE_PAGE
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold, play, wrong
+from .conftest import wait_for
 from .served import NAMES, Served, of_many_classes
 
 pytestmark = pytest.mark.browser
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Poll; a page whose policy forbids `eval` cannot wait for an expression itself."""
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "it should be so by now"
-        time.sleep(0.03)
 
 
 PROMPT = "article:not([hidden]) .prompt"
@@ -41,7 +33,7 @@ def test_a_session_by_keyboard_alone(visit: Callable[..., Any], tmp_path: Path) 
     page = visit(served.links["anna"])
     assert "#" not in page.url
     keyboard, seen, undone = page.keyboard, 0, False
-    wait_until(lambda: page.evaluate("document.activeElement.matches('.prompt')"))
+    wait_for(lambda: page.evaluate("document.activeElement.matches('.prompt')"))
     until = time.monotonic() + 240
     while not page.is_visible("#finished"):
         assert time.monotonic() < until
@@ -95,12 +87,12 @@ def test_offline_a_double_click_and_a_second_tab(visit: Callable[..., Any], tmp_
     page.context.set_offline(True)
     for _ in range(4):
         page.keyboard.press("a")
-    wait_until(lambda: "No connection" in page.inner_text("#said"))
+    wait_for(lambda: "No connection" in page.inner_text("#said"))
     with served.run.ledger as ledger:
         assert ledger.counts_by_kind()["label"] == 0
     assert page.inner_text("#left") == "8"
     page.context.set_offline(False)
-    wait_until(lambda: page.inner_text("#said") == "")
+    wait_for(lambda: page.inner_text("#said") == "")
     other = page.context.new_page()
     other.goto(page.url)
     other.wait_for_selector(PROMPT)
@@ -108,39 +100,16 @@ def test_offline_a_double_click_and_a_second_tab(visit: Callable[..., Any], tmp_
     before = page.inner_text(PROMPT)
     page.dblclick("article:not([hidden]) li:nth-child(2) button")
     assert page.inner_text("#left") == "7"
-    wait_until(lambda: other.inner_text("#left") == "7")
+    wait_for(lambda: other.inner_text("#left") == "7")
     assert before not in (page.inner_text(PROMPT), other.inner_text(PROMPT))
     page.keyboard.press("b")
-    wait_until(lambda: events_of(served.run).count("answered") == 5)
+    wait_for(lambda: events_of(served.run).count("answered") == 5)
     assert events_of(served.run).count("late") == 0
     for key in "aaaaaa":
         page.keyboard.press(key)
     page.wait_for_selector("#finished:not([hidden])")
     served.finish()
     assert served.run.status()["spent"] == 12
-
-
-WIDER_THAN_THE_PAGE = """() => [...document.querySelectorAll('body *')]
-  .filter(part => part.getClientRects().length && !part.closest('#shared'))
-  .filter(part => {
-    const box = part.getBoundingClientRect();
-    return box.right > innerWidth + 0.5 || box.left < -0.5;
-  })
-  .map(part => part.outerHTML.slice(0, 90))"""
-
-CONTRAST = """() => {
-  const light = color => {
-    const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
-      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const papers = [document.body, document.querySelector('.others button')]
-    .map(part => light(getComputedStyle(part).backgroundColor));
-  const inks = ['.prompt', 'h1', '.quiet', 'kbd', 'label', 'button', 'header p']
-    .map(name => light(getComputedStyle(document.querySelector(name)).color));
-  return Math.min(...inks.flatMap(ink => papers.map(paper =>
-    (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05))));
-}"""
 
 
 def test_three_hundred_classes_and_a_hostile_prompt(visit: Callable[..., Any], tmp_path) -> None:
@@ -155,7 +124,6 @@ def test_three_hundred_classes_and_a_hostile_prompt(visit: Callable[..., Any], t
     assert page.evaluate("document.scripts.length + document.images.length") == 1
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(WIDER_THAN_THE_PAGE) == []
-    assert page.evaluate(CONTRAST) >= 4.5
     order = page.eval_on_selector_all("#shared .text", "all => all.map(each => each.textContent)")
     assert order == names
     page.focus("#filter")
@@ -191,7 +159,7 @@ def test_the_back_button_a_skip_and_a_revoked_session(visit: Callable[..., Any],
     page.go_back()
     page.wait_for_selector(PROMPT)
     assert page.inner_text(PROMPT) == second, "it resumes where one was"
-    wait_until(lambda: events_of(served.run).count("answered") == 1)
+    wait_for(lambda: events_of(served.run).count("answered") == 1)
     page.keyboard.press("-")
     page.wait_for_selector("#why[open]")
     page.keyboard.press("Escape")
@@ -204,24 +172,24 @@ def test_the_back_button_a_skip_and_a_revoked_session(visit: Callable[..., Any],
     page.keyboard.press("-")
     page.keyboard.press("2")
     page.keyboard.press("b")
-    wait_until(lambda: events_of(served.run).count("released") == 1)
+    wait_for(lambda: events_of(served.run).count("released") == 1)
     ben = visit(served.links["ben"])
-    wait_until(
+    wait_for(
         lambda: second in ben.eval_on_selector_all(".prompt", "all => all.map(p => p.innerText)")
     )
     owner = visit(served.links["(owner)"], ready=".numbers")
     owner.click("button[data-act=revoke][data-name=anna]")
-    wait_until(lambda: "ended" in owner.inner_text("#said"))
+    wait_for(lambda: "ended" in owner.inner_text("#said"))
     page.keyboard.press("a")
     page.keyboard.press("b")
-    wait_until(lambda: "session has expired" in page.inner_text("#said"))
+    wait_for(lambda: "session has expired" in page.inner_text("#said"))
     assert len(kept_in(page)["outbox"]) >= 1
     owner.click("button[data-act=link][data-name=anna]")
     owner.wait_for_selector("#invited:not([hidden])")
     page.goto("about:blank")  # else the question that is shown would seem to be the new page's
     page.goto(owner.input_value("#link"))
     page.wait_for_selector(PROMPT)
-    wait_until(lambda: kept_in(page)["outbox"] == [])
+    wait_for(lambda: kept_in(page)["outbox"] == [])
     assert events_of(served.run).count("late") == 0
     for each in (page, ben):
         while each.is_visible(PROMPT):
@@ -257,26 +225,26 @@ def test_the_owner_sees_news_and_changes_the_run(visit: Callable[..., Any], tmp_
     )
     page = visit(served.links["anna"])
     owner = visit(served.links["(owner)"], ready=".numbers", viewport={"width": 390, "height": 800})
-    wait_until(lambda: owner.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+    wait_for(lambda: owner.evaluate("document.documentElement.scrollWidth <= innerWidth"))
     prompt = page.inner_text(PROMPT)
     key = page.inner_text("#key")
     page.keyboard.press("ABC"[(CLASSES.index(gold(prompt)) + 1) % 3])
     page.keyboard.press("a")
-    wait_until(lambda: "$0.50" in owner.inner_text(".numbers"))
+    wait_for(lambda: "$0.50" in owner.inner_text(".numbers"))
     owner.fill("#row", key)
     owner.fill("#answer", gold(prompt))
     owner.press("#answer", "Enter")
     owner.wait_for_selector("#asked:not([hidden])")
     assert key in owner.inner_text("#question")
     owner.keyboard.press("Enter")  # the focus is on the button
-    wait_until(lambda: "Corrected" in owner.inner_text("#said"))
+    wait_for(lambda: "Corrected" in owner.inner_text("#said"))
     assert events_of(served.run).count("corrected") == 1
     owner.fill("#budget", "11")
     owner.click("form[data-act=budget] button")
     owner.click("#agree")
-    wait_until(lambda: "of 11" in owner.inner_text(".numbers"))
+    wait_for(lambda: "of 11" in owner.inner_text(".numbers"))
     owner.click("[data-act=pause]")
-    wait_until(lambda: page.is_visible("#paused"))
+    wait_for(lambda: page.is_visible("#paused"))
     assert not page.is_visible("#idle")
     go_on(served, page, owner)
     assert served.run.status()["spent"] == 11
@@ -291,7 +259,7 @@ def test_numbers_that_change_during_a_click_do_not_lose_it(
     owner.mouse.down()
     for _ in range(3):
         page.keyboard.press("a")
-    wait_until(lambda: events_of(served.run).count("answered") == 2)
+    wait_for(lambda: events_of(served.run).count("answered") == 2)
     for _ in range(2):  # the first may have been asked for before the answers were there
         with owner.expect_response("**/rows", timeout=60_000):
             pass
@@ -314,17 +282,17 @@ def test_the_owner_of_a_finished_run_corrects_by_a_click(
     prompt = page.inner_text("tbody tr:first-child .text")
     page.fill("#find", prompt)
     page.press("#find", "Enter")
-    wait_until(lambda: page.locator("tbody tr").count() == 1)
+    wait_for(lambda: page.locator("tbody tr").count() == 1)
     assert not page.is_visible("#again")
     page.click("button[data-key]")
     assert page.inner_text("#of") == prompt
     page.keyboard.type(gold(prompt)[:3])
     assert page.locator("#correct li:visible").count() == 1
     page.click("#correct li:visible button")
-    wait_until(lambda: "Corrected" in page.inner_text("#said"))
+    wait_for(lambda: "Corrected" in page.inner_text("#said"))
     assert gold(prompt) in page.inner_text("tbody tr")
     page.click("#again")
-    wait_until(lambda: page.is_visible(".doing") and "has finished" in page.inner_text(".doing"))
+    wait_for(lambda: page.is_visible(".doing") and "has finished" in page.inner_text(".doing"))
     page.context.close()
     assert served.thread.is_alive(), "the page stays open until its owner stops it"
     assert events_of(made).count("corrected") == 1

@@ -8,8 +8,6 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `label` is not installed")
-
 from stacksl.label import app
 
 from ..runs.people_cases import begin

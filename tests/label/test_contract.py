@@ -19,8 +19,6 @@ from stacksl.label.site import OWNER, Site, csrf_of
 from ..ledgers import verify
 from .conftest import HERE, Opened, Page
 
-WHO = ["", "anna", OWNER]
-
 
 def fuzz(page: Page, who: str, examples: int) -> dict[str, set[int]]:
     """Send `examples` requests of each operation as `who`; the statuses of each path.
@@ -59,7 +57,9 @@ def fuzz(page: Page, who: str, examples: int) -> dict[str, set[int]]:
     return seen
 
 
-def whoever(opened: Opened, who: str, examples: int) -> None:
+@pytest.mark.parametrize("examples", [4, pytest.param(250, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("who", ["", "anna", OWNER])
+def test_whatever_is_sent_is_answered(opened: Opened, who: str, examples: int) -> None:
     page = opened(count=120, budget=100, open_questions=40, audit=4)
     seen = fuzz(page, who, examples)
     assert set(seen) >= {"/", "/rows", "/answer", "/enter", "/leave", "/web/{name}"}
@@ -69,14 +69,3 @@ def whoever(opened: Opened, who: str, examples: int) -> None:
     assert seen["/sheet"] <= ({422} if who == OWNER else {401, 403, 422})
     assert not page.player.over.is_set()
     verify(page.run)
-
-
-@pytest.mark.parametrize("who", WHO)
-def test_whatever_is_sent_is_answered(opened: Opened, who: str) -> None:
-    whoever(opened, who, 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("who", WHO)
-def test_many_requests_of_any_content_are_answered(opened: Opened, who: str) -> None:
-    whoever(opened, who, 250)

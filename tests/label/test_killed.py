@@ -9,7 +9,6 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,10 @@ from stacksl.runs.changes.forgetting import forget
 
 from ..e2e.conftest import Worker, worker, workers  # noqa: F401
 from ..ledgers import handed_rows, rows_of, verify
-from ..runs.conftest import CLASSES
-from ..runs.people_cases import begin, fill, gold, open_rows, sheets
-from .test_browser import PROMPT, kept_in, wait_until
+from ..runs.people_cases import begin, fill, open_rows, sheets
+from .clients import Client
+from .conftest import wait_for
+from .test_browser import PROMPT, kept_in
 
 # The n-th call of a function is the last of a server.
 KILLED = """
@@ -55,18 +55,16 @@ def deadly(*words, **named):
     return original(*words, **named)
 setattr(owner, name, deadly)
 """
-LINK = re.compile(r"^\(?(\w+)\)?\s+http://127\.0\.0\.1:(\d+)/#(\S+)\n", re.M)
-HEAVY = ("uvicorn", "uvicorn.loops.auto", "uvicorn.protocols.http.auto", "stacksl.label.serve",
-         "stacksl.label.app", "stacksl.cli.verbs.label")  # fmt: skip
+LINK = re.compile(r"^\(?(\w+)\)?\s+(http://127\.0\.0\.1:(\d+)/#\S+)\n", re.M)
 
 
-class Client:
-    """A browser's queue: an answer is sent again, to any server there is, until it is taken."""
+class Server:
+    """Browsers with a queue: an answer is sent again, to any server there is, until it is taken."""
 
     def __init__(self, run: Run, starter: Worker) -> None:
         self.run, self.starter = run, starter
         self.process: Any = None
-        self.cookies: dict[str, str] = {}
+        self.sessions: dict[str, Client] = {}
         self.links: dict[str, str] = {}
 
     def start(self, where: str = "", number: int = 0, port: int = 0) -> None:
@@ -76,60 +74,41 @@ class Client:
         first = f"where, number = {where!r}, {number}\n{KILLED}" if where else ""
         self.process = self.starter.apart(words, self.run.path.parent, first)
         self.links = {}
-        until = time.monotonic() + 120
-        while len(self.links) < 3:
+
+        def told_links() -> bool:
             told = self.process.told()
-            for name, at, secret in re.findall(LINK, told):
-                self.links[name], self.port = secret, int(at)
+            self.links = {name: link for name, link, _ in re.findall(LINK, told)}
             assert self.process.poll() is None, told
-            assert time.monotonic() < until, told
-            time.sleep(0.01)
+            return len(self.links) == 3
+
+        wait_for(told_links)
+        told = self.process.told()
         rest = [line for line in re.sub(LINK, "", told).splitlines() if line.strip()]
         assert all("works once" in line for line in rest), told
-        for who in [who for who in self.cookies if who != "owner"]:
+        self.port = int(re.findall(LINK, told)[0][2])
+        for who in [who for who in self.sessions if who != "owner"]:
             self.enter(who)  # sessions have ended with the server
 
-    def call(self, method: str, path: str, who: str, body: Any = None, **more: str) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-        here = f"http://127.0.0.1:{self.port}"
-        headers = {"Cookie": self.cookies.get(who, ""), "Origin": here, **more}
-        headers["Content-Type"] = "application/json"
-        sent = body if body is None or isinstance(body, bytes) else json.dumps(body)
-        with closing(connection):
-            connection.request(method, path, sent, headers)
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode(), reply.getheader("Set-Cookie")
-
     def enter(self, who: str) -> None:
-        status, text, cookie = self.call("POST", "/enter", who, {"secret": self.links[who]})
-        assert status == 200, text
-        self.cookies[who] = cookie.partition(";")[0]
-
-    def csrf(self, who: str) -> dict[str, str]:
-        found = re.search(r'csrf" content="(\w+)"', self.call("GET", "/", who)[1])
-        return {"X-CSRF-Token": found[1]}  # type: ignore[index]
+        self.sessions[who] = Client(self.links[who])
 
     def owned(self, path: str, body: Any) -> str:
         """The sentence in the reply to what the owner does."""
         if "owner" in self.links:
             self.enter("owner")
             del self.links["owner"]
-        status, text, _ = self.call("POST", path, "owner", body, **self.csrf("owner"))
+        status, text, _ = self.sessions["owner"].call("POST", path, body)
         assert status == 200, text
         return str(json.loads(text)["sentence"])
 
     def rows(self, who: str) -> dict[str, str]:
-        status, text, _ = self.call("GET", "/rows", who)
-        assert status == 200, text
-        found = re.findall(r'data-key="([^"]+)".*?<div class="prompt"[^>]*>(.*?)</div>', text, re.S)
-        return dict(found)
+        return self.sessions[who].rows()
 
     def answer(self, who: str, key: str, prompt: str) -> str:
         """The state in the reply to an answer; sent until there is one."""
-        body = {"key": key, "said": "label", "position": CLASSES.index(gold(prompt))}
         while True:
             try:
-                status, text, _ = self.call("POST", "/answer", who, body, **self.csrf(who))
+                status, text = self.sessions[who].answer(key, prompt)
             except (OSError, http.client.HTTPException):
                 assert self.process.wait(120) == -signal.SIGKILL, self.process.told()
                 self.start()
@@ -140,9 +119,9 @@ class Client:
 
 
 @pytest.fixture
-def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
+def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
     waiting = begin(tmp_path, annotators="anna,ben", budget=14, open_questions=6, audit=2)
-    client = Client(waiting, request.getfixturevalue("worker"))
+    client = Server(waiting, request.getfixturevalue("worker"))
     yield client
     if client.process is not None:
         client.process.end()
@@ -160,7 +139,7 @@ def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
     ids=str,
 )
 def test_a_kill_between_answer_and_reply_loses_and_doubles_nothing(
-    client: Client, where: str, number: int
+    client: Server, where: str, number: int
 ) -> None:
     client.start(where, number)
     for who in ("anna", "ben"):
@@ -198,7 +177,7 @@ def test_a_kill_between_answer_and_reply_loses_and_doubles_nothing(
     assert client.run.replay()["labels"] == 12
 
 
-def test_a_page_killed_while_it_enters_a_sheet_loses_and_doubles_nothing(client: Client) -> None:
+def test_a_page_killed_while_it_enters_a_sheet_loses_and_doubles_nothing(client: Server) -> None:
     waiting = client.run
     files = [fill(path) for path in sheets(waiting)]
     rows = sum(open_rows(waiting).values())
@@ -217,7 +196,7 @@ def test_a_page_killed_while_it_enters_a_sheet_loses_and_doubles_nothing(client:
     assert (events.count("answered"), events.count("late")) == (rows, 0)
 
 
-def test_a_page_killed_while_it_changes_the_run_has_changed_nothing(client: Client) -> None:
+def test_a_page_killed_while_it_changes_the_run_has_changed_nothing(client: Server) -> None:
     waiting = client.run
     before = waiting.status()["budget"]
     client.start("record", 1)  # in the transaction, whose settings are written
@@ -233,41 +212,8 @@ def test_a_page_killed_while_it_changes_the_run_has_changed_nothing(client: Clie
     assert [row.event for row in rows_of(waiting)].count("budget") == 1
 
 
-@pytest.mark.browser
-@pytest.mark.slow
-def test_a_browser_sends_again_what_a_killed_server_did_not_reply_to(
-    client: Client, visit: Callable[..., Any]
-) -> None:
-    client.start("reply", 3)
-    pages = []
-    for who in ("anna", "ben"):
-        pages.append(visit(f"http://127.0.0.1:{client.port}/#{client.links[who]}"))
-    for page in pages:
-        for _ in range(2):
-            page.keyboard.press("a")
-        page.keyboard.press("b")
-    assert client.process.wait(120) == -signal.SIGKILL
-    wait_until(lambda: all("connection" in page.inner_text("#said") for page in pages))
-    client.start(port=client.port)
-    for who, page in zip(("anna", "ben"), pages, strict=True):
-        page.goto("about:blank")
-        page.goto(f"http://127.0.0.1:{client.port}/#{client.links[who]}")
-        page.wait_for_selector(PROMPT)
-    until = time.monotonic() + 240
-    while client.process.poll() is None and time.monotonic() < until:
-        for page in pages:
-            if page.is_visible("article:not([hidden])"):
-                page.keyboard.press("a")
-        time.sleep(0.05)
-    status = client.run.status()
-    assert (status["state"], status["spent"]) == ("finished", 14)
-    verify(client.run)
-    events = [row.event for row in rows_of(client.run)]
-    assert (events.count("answered"), events.count("late")) == (14, 0)
-
-
 def test_ctrl_c_closes_the_page_in_a_sentence_and_the_end_of_the_run_in_a_result(
-    client: Client,
+    client: Server,
 ) -> None:
     client.start()
     client.enter("anna")
@@ -287,10 +233,10 @@ def test_ctrl_c_closes_the_page_in_a_sentence_and_the_end_of_the_run_in_a_result
 
 @pytest.mark.browser
 def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
-    client: Client, visit: Callable[..., Any]
+    client: Server, visit: Callable[..., Any]
 ) -> None:
     client.start()
-    page = visit(f"http://127.0.0.1:{client.port}/#{client.links['anna']}")
+    page = visit(client.links["anna"])
     prompt, key = page.inner_text(PROMPT), page.inner_text("#key")
     os.kill(client.process.pid, signal.SIGINT)
     assert client.process.wait(120) == 130
@@ -299,16 +245,16 @@ def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
     page.keyboard.press("Enter")
     page.keyboard.press("a")
     page.keyboard.press("b")
-    wait_until(lambda: "No connection" in page.inner_text("#said"))
+    wait_for(lambda: "No connection" in page.inner_text("#said"))
     assert "a note on it" in json.dumps(kept_in(page))
     item = next(row.item for row in handed_rows(client.run) if row.key == key)
     forget(client.run.path, item)
     client.start(port=client.port)
-    wait_until(lambda: "has expired" in page.inner_text("#said"))
+    wait_for(lambda: "has expired" in page.inner_text("#said"))
     page.goto("about:blank")
-    page.goto(f"http://127.0.0.1:{client.port}/#{client.links['anna']}")
+    page.goto(client.links["anna"])
     page.wait_for_selector(PROMPT)
-    wait_until(lambda: "a note on it" not in json.dumps(kept_in(page)))
-    wait_until(lambda: "withdrawn" in page.inner_text("#said"))
-    wait_until(lambda: prompt not in page.content())
+    wait_for(lambda: "a note on it" not in json.dumps(kept_in(page)))
+    wait_for(lambda: "withdrawn" in page.inner_text("#said"))
+    wait_for(lambda: prompt not in page.content())
     assert key not in json.dumps(kept_in(page))

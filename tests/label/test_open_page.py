@@ -12,9 +12,6 @@ from typing import Any, cast
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `label` is not installed")
-pytest.importorskip("httpx2", reason="httpx2 is not installed")
-
 from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl.errors import RunLocked
@@ -25,7 +22,7 @@ from stacksl.runs.storage.folder import LOCK
 
 from ..runs.people_cases import begin, fill, gold, sheets
 from .clients import Client
-from .conftest import HERE, Browser, Opened
+from .conftest import HERE, Browser, Opened, wait_for
 from .served import Served
 
 
@@ -38,7 +35,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     while served.thread.is_alive():
         assert time.monotonic() < until
         for client in clients:
-            client.answer_one(gold)
+            client.answer_one()
         served.thread.join(0.05)  # a session may ask 24 times a second
 
 
@@ -78,10 +75,7 @@ def test_the_page_of_a_finished_run_stays_after_its_report_is_made_again() -> No
     time.sleep(1.2)
     assert not server.should_exit
     player.fault = RuntimeError()
-    until = time.monotonic() + 20
-    while not server.should_exit:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: server.should_exit)
 
 
 def test_rows_of_a_page_that_was_stopped_come_into_sheets_by_resume(opened: Opened) -> None:
@@ -198,10 +192,7 @@ def test_a_sheet_is_chosen_and_entered_in_the_browser(visit: Callable[..., Any],
     for path in files:
         owner.get_by_label("A filled-in sheet").set_input_files(str(path))
         owner.click("text=Enter its answers")
-        until = time.monotonic() + 60
-        while path.name not in owner.inner_text("#said"):
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_for(lambda path=path: path.name in owner.inner_text("#said"))
         assert "accepted" in owner.inner_text("#said")
         assert owner.input_value("#sheet") == ""
     served.finish()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -17,8 +16,6 @@ from stacksl.runs.loop.linear_trainer import STAGES
 
 from ..ledgers import bought, handed_rows, open_leases, rows_of
 from .conftest import Browser, Opened, Page, play, wait_for
-
-pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
 
 def reasons(page: Page) -> list[str]:
@@ -74,9 +71,7 @@ def test_a_skipped_row_of_an_audit_is_passed_on_as_any_other(opened: Opened) -> 
 def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import stacksl.label.player as player
-
-    monkeypatch.setattr(player, "TICK", 0.05)
+    monkeypatch.setattr("stacksl.label.player.TICK", 0.05)
     page = opened(budget=12, open_questions=6, audit=2, idle=30.0)
     anna, ben = page.browser("anna"), page.browser("ben")
     rows = anna.rows()
@@ -106,16 +101,16 @@ def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
 
 
 def test_nobody_loses_rows_where_nobody_is_there(opened: Opened, monkeypatch) -> None:
-    import stacksl.label.player as player
-
-    monkeypatch.setattr(player, "TICK", 0.02)
+    monkeypatch.setattr("stacksl.label.player.TICK", 0.02)
     page = opened(budget=12, open_questions=6, audit=2, idle=0.05)
     time.sleep(0.5)
     assert reasons(page) == []
     assert sum(map(len, page.player.view.rows.values())) == 6
 
 
-def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(opened: Opened) -> None:
+def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(
+    opened: Opened, monkeypatch
+) -> None:
     page = opened(budget=24, open_questions=12, audit=6, annotators="anna")
     calls: list[int] = []
     original = OpenRun.short
@@ -125,15 +120,12 @@ def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(opened:
         calls.append(len(self.labeler.rows) if found else 0)
         return found
 
-    OpenRun.short = noted  # type: ignore[method-assign]
-    try:
-        anna = page.browser("anna")
-        for _ in range(7):
-            key, prompt = next(iter(anna.rows().items()))
-            anna.answer(key, prompt)
-        wait_for(lambda: any(calls))
-    finally:
-        OpenRun.short = original  # type: ignore[method-assign]
+    monkeypatch.setattr(OpenRun, "short", noted)
+    anna = page.browser("anna")
+    for _ in range(7):
+        key, prompt = next(iter(anna.rows().items()))
+        anna.answer(key, prompt)
+    wait_for(lambda: any(calls))
     assert [n for n in calls if n][:1] == [6], "when half of the batch is answered"
 
 
@@ -180,33 +172,13 @@ def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) 
     assert len(given) == len(set(given))
 
 
-def test_a_second_look_goes_to_those_who_never_had_the_row(opened: Opened) -> None:
-    page = opened(
-        budget=40, audit=16, open_questions=20, annotators="anna,ben,carl", second_look=True
-    )
-    people = [page.browser(name) for name in ("anna", "ben", "carl")]
-    wait_for(lambda: _looks(page, people), 240)
-    by_name = {browser.name: browser for browser in people}
-    shown = {key for browser in people for key in browser.rows()}
-    first = next(row for row in _handed(page) if row.slot == 1 and row.key in shown)
-    assert by_name[first.annotator].skip(first.key).json() == {"state": "skipped"}
-    play(people, page)
-    assert page.run.status()["state"] == "finished"
-    assert page.run.status()["audit"]["second"] is not None
-    asked = [(row.item, row.annotator) for row in _handed(page)]
-    assert len(asked) == len(set(asked)), "who passed a row on never has it again"
-    page.run.replay()
-
-
-def _handed(page: Page) -> list[Any]:
-    return handed_rows(page.run)
-
-
 def _looks(page: Page, people: list[Browser]) -> bool:
     """Whether the second look has begun; everybody answers until then."""
     for browser in people:
         rows = browser.rows()
-        if any(row.slot for row in _handed(page)):  # checked last: no row of it is answered here
+        if any(
+            row.slot for row in handed_rows(page.run)
+        ):  # checked last: no row of it is answered here
             return True
         for key, prompt in rows.items():
             browser.answer(key, prompt)
@@ -248,9 +220,6 @@ def test_a_table_is_bought_on_the_page_up_to_a_promise(opened: Opened) -> None:
     assert saved is not None
     assert len(saved.arrays[STAGES]), "no model was made on the way"
     page.run.replay()
-
-
-# Operations of the owner that nobody waits for any more, and those that fail --------------------
 
 
 class Busy:

@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `label` is not installed")
-pytest.importorskip("httpx2", reason="httpx2 is not installed")
-
 from stacksl.api import Run, run
 from stacksl.errors import RunError
 from stacksl.ledger.events import Row
@@ -41,11 +38,9 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
         self.begun, self.free = threading.Event(), threading.Event()
-        self.calls = 0
         original = getattr(owner, name)
 
         def held(*words: Any, **named: Any) -> Any:
-            self.calls += 1
             self.begun.set()
             assert self.free.wait(60)
             return original(*words, **named)
