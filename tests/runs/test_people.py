@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.api import run
+from stacksl.api import Run, run
 from stacksl.errors import DataError
 from stacksl.types import Item
 
