@@ -417,7 +417,10 @@ def test_labels_that_are_no_list_of_single_labels_are_refused(labels: Any) -> No
 
 def test_labels_of_items_come_from_an_iterator_too() -> None:
     items = [stacksl.Item(str(n), text, tuple(WORDS)) for n, text in enumerate(TEXTS)]
-    run(items, (list(WORDS).index(label) for label in LABELS))
+    made = run(items, (list(WORDS).index(label) for label in LABELS))
+    bought = {row["id"]: row["label"] for row in made.table().rows if row["source"] == "human"}
+    assert bought
+    assert bought.items() <= {str(n): label for n, label in enumerate(LABELS)}.items()
 
 
 def test_an_empty_text_is_refused_by_predict_as_by_run() -> None:

@@ -20,9 +20,9 @@ from stacksl.core.nearest import nearest
 from stacksl.core.rng import generator
 from stacksl.features.encoders import Vectors
 
-LEVEL = 0.05  # of false alarms, and of classes that are told wrongly
+LEVEL = 0.05  # of false alarms, and of classes that are named wrongly
 FEWEST = 15  # rows that are grouped
-FALSE = 0.1  # the share of the rows told as unlike that are so by chance, at most
+FALSE = 0.1  # the share of the rows called unlike that are so by chance, at most
 STAKES = (-1.8, -1.2, -0.6, 0.6, 1.2, 1.8)  # on p − 1/2
 FIRST, GROWTH = 32, 1.5  # new rows before the first bet; as many times more before the next fit
 STRENGTHS = (0.01, 0.1)  # C of the classifiers, whose capitals are averaged

@@ -36,7 +36,7 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import reopen, status_of
 
-ENOUGH = 50  # rows answered twice from which a person's errors are told
+ENOUGH = 50  # rows answered twice from which a person's errors are stated
 
 
 @dataclass(frozen=True, slots=True)

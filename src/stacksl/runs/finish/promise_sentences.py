@@ -276,7 +276,7 @@ def _budget(spec: RunSpec, accounts: Accounts, labels: int) -> str:
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
-    """What the last look found, and what limits it, after what is told of one now."""
+    """What the last look found, and what limits it, after the sentence on one that waits."""
     part = "the column" if spec.settings.column else "the model"
     begun, before = _begun(spec, ledger, part), looks(ledger)
     if not before:
@@ -294,7 +294,7 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
 
 
 def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
-    """What is told of a look that waits for answers, with those that the cost does not have yet."""
+    """The sentence on a look that waits for answers, with those that the cost does not have yet."""
     if (look := open_look(ledger)) is None:
         return ""
     since = list(ledger.rows(look.seq, only=("answered", "reserved")))
