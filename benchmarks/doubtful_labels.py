@@ -14,6 +14,10 @@ The interval of the audit is drawn anew 1,000 times: Wilson's, and the product's
 on the held-out probabilities of all other rows; with right answers, and with people who err on 5%
 and a second look by three of them. `over` is the share of redraws whose low end is above the truth.
 
+The share of right labels in the table after 300 labels were asked about is estimated in 1,000 more
+redraws: by the audited rows that stand for the labels left (`stand_for_left`), which is the
+product's way, and by the audit of all labels, less those that were found to be wrong.
+
     pip install cleanlab
     python benchmarks/doubtful_labels.py --data $STACKSL_DATA --json FILE
     python benchmarks/doubtful_labels.py --from benchmarks/results/doubtful_labels.json
@@ -40,7 +44,7 @@ from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.data.values import normal
 from stacksl.features import make_features
-from stacksl.models.audit import powered
+from stacksl.models.audit import powered, right_in_table, stand_for_left
 from stacksl.models.metrics import Powers, wilson
 from stacksl.models.second_look import reserved
 from stacksl.runs.loop.covering import EVERY
@@ -101,8 +105,13 @@ def labels_of(table: Table, right: float, seed: int) -> np.ndarray:
     return scores.argmax(axis=1)
 
 
-def asked(table: Table, column: np.ndarray, policies: np.ndarray, seed: int) -> list[int]:
-    """The first rows that the product asks people about, in batches, in their order."""
+def asked(
+    table: Table, column: np.ndarray, policies: np.ndarray, seed: int
+) -> tuple[list[int], np.ndarray]:
+    """The first rows that the product asks people about, in batches, in their order.
+
+    Also how probable each label of the column is held out, with what people said of these rows.
+    """
     labels = column.copy()
     doubt, found, fitted = doubt_of(policies, table.texts, column, labels), list[int](), 0
     while len(found) < max(FOUND):
@@ -114,7 +123,8 @@ def asked(table: Table, column: np.ndarray, policies: np.ndarray, seed: int) -> 
         batch = np.argsort(sure, kind="stable")[:BATCH].tolist()
         found += batch
         labels[batch] = table.truth[batch]
-    return found
+    policies = held_out(table.block, table.texts, labels, seed)
+    return found, doubt_of(policies, table.texts, column, labels).held_out
 
 
 def by_cleanlab(column: np.ndarray, policies: np.ndarray) -> list[int]:
@@ -167,14 +177,63 @@ def redrawn(table: Table, column: np.ndarray, sure: np.ndarray, seed: int) -> It
         }
 
 
+def of_table(
+    table: Table, column: np.ndarray, order: list[int], sure: np.ndarray, seed: int
+) -> Iterator[Any]:
+    """A row for each size of audit: how near estimates of the right labels in the table come.
+
+    People were asked about the rows of the `order` that are not audited.
+    """
+    right, count = column == table.truth, len(column)
+    for size in SIZES:
+        rng = generator(seed, "doubtful/table", size)
+        found: dict[str, list[tuple[float, bool, bool, float]]] = {"stand": [], "difference": []}
+        for _ in range(REDRAWS):
+            roles = np.zeros(count, dtype=np.int8)  # left, asked, audited
+            roles[order] = 1
+            audit = rng.choice(count, size, replace=False)
+            roles[audit] = 2
+            left, people = int(np.sum(roles == 0)), int(np.sum(roles > 0))
+            asked, wrong = np.sum(roles == 1), np.sum(~right[roles == 1])
+            truth = 1 - np.sum(~right[roles == 0]) / count
+            stand = audit[stand_for_left(sure[audit], sure[roles < 2], int(asked))]
+            hits = int(right[stand].sum())
+            known = hits / max(1, len(stand)), *wilson(hits, len(stand))
+            found["stand"].append(_off(right_in_table(people, left, known, n=len(stand)), truth))
+            known = float(right[audit].mean()), *wilson(int(right[audit].sum()), size)
+            wider = np.sqrt(1 + size / (left + asked))
+            wide = [known[0] + wider * (share - known[0]) for share in known]
+            kept = [min(left, max(0, share * (left + asked) - asked + wrong)) for share in wide]
+            shares = [float((people + some) / count) for some in kept]
+            found["difference"].append(_off((shares[0], shares[1], shares[2]), truth))
+        yield {
+            "audit": size,
+            **{
+                name: {
+                    "error": float(np.sqrt(np.mean([row[0] ** 2 for row in each]))),
+                    **dict(zip(("bias", "holds", "over", "width"), np.mean(each, axis=0).tolist(),
+                               strict=True)),
+                }
+                for name, each in found.items()
+            },
+        }  # fmt: skip
+
+
+def _off(estimate: tuple[float, float, float], truth: float) -> tuple[float, bool, bool, float]:
+    """By how much an estimate is off, whether its interval holds or is above, and its width."""
+    share, low, high = estimate
+    return share - truth, low <= truth <= high, low > truth, high - low
+
+
 def measure(name: str, table: Table, right: float, seed: int) -> dict[str, Any]:
     """The results of one set, share of right labels and seed."""
     column = labels_of(table, right, seed)
     wrong = column != table.truth
     policies = held_out(table.block, table.texts, column, seed)
     doubt = doubt_of(policies, table.texts, column, column)
+    order, sure = asked(table, column, policies, seed)
     orders = {
-        "product": asked(table, column, policies, seed),
+        "product": order,
         "not fitted again": np.argsort(doubt.sure, kind="stable").tolist(),
         "cleanlab": by_cleanlab(column, policies),
     }
@@ -193,6 +252,7 @@ def measure(name: str, table: Table, right: float, seed: int) -> dict[str, Any]:
         "flagged": [int(doubt.flagged.sum()), int((doubt.flagged & wrong).sum())],
         "errors": errors,
         "audits": list(redrawn(table, column, doubt.held_out, seed)),
+        "tables": list(of_table(table, column, order, sure, seed)),
     }
 
 
@@ -245,6 +305,28 @@ def shown(rows: list[dict[str, Any]]) -> str:
                 numbers += [mean(way, "holds"), least, mean(way, "over"), width]
             cells = [f"{right:.2f}", str(size), *(f"{number:.3f}" for number in numbers)]
             lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "| labels right | audited rows | by audited rows like those left: error | bias | holds |"
+        " least | over | width | by difference: error | bias | holds | least | over | width |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for right in RIGHT:
+        for size in SIZES:
+            each = [
+                audit
+                for row in rows
+                for audit in row["tables"]
+                if row["right"] == right and audit["audit"] == size
+            ]
+            cells = [f"{right:.2f}", str(size)]
+            for way in ("stand", "difference") if each else ():
+                of_way = [audit[way] for audit in each]
+                means = {what: np.mean([one[what] for one in of_way]) for what in of_way[0]}
+                least = min(one["holds"] for one in of_way)
+                cells += [f"{means['error']:.4f}", f"{means['bias']:+.4f}", f"{means['holds']:.3f}"]
+                cells += [f"{least:.3f}", f"{means['over']:.3f}", f"{means['width']:.3f}"]
+            lines += [f"| {' | '.join(cells)} |"] if each else []
     return "\n".join(lines)
 
 

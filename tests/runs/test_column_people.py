@@ -15,7 +15,7 @@ from stacksl.api.labeling import label_own
 from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import labels_so_far
 from stacksl.models.metrics import wilson
-from stacksl.models.second_look import of_class
+from stacksl.models.second_look import looked, looked_at_some, of_class, split
 from stacksl.report.quality import SecondLook
 from stacksl.report.sentences import column_words, commands
 from stacksl.runs.storage.folder import read_facts
@@ -161,6 +161,41 @@ def test_labels_whose_question_was_withdrawn_count_as_not_answered(tmp_path: Pat
     assert done.status()["state"] == "finished"
     assert column["unasked"] == sum(row["source"] == "column" for row in table) == COUNT - 20
     assert column["flagged"] == sum(row["doubtful"] is True for row in table) > 0
+
+
+def test_the_labels_left_are_judged_by_the_second_look_of_audited_rows_like_them(
+    tmp_path: Path,
+) -> None:
+    rows = tickets(400)
+    given = {**THREE, "audit": 100, "budget": 240}
+    done = play(judged(without_truth(rows), tmp_path, **given), truth)
+    found, table = read_facts(done.folder), label_own(done, None).rows
+    assert found.column is not None
+    assert found.table is not None
+    assert found.column.audit is not None
+    assert found.column.audit.second is not None
+    right = np.mean(
+        [row["label"] == known["truth"] for row, known in zip(table, rows, strict=True)]
+    )
+    assert found.column.asked > 50
+    assert found.column.audit.high < found.table.low <= right <= found.table.high
+
+
+def test_some_rows_of_a_second_look_are_judged_like_all() -> None:
+    items = [f"r{n}" for n in range(40)]
+    predicted = dict.fromkeys(items, 1)
+    right, other = ("label", 1), ("label", 0)
+    answers = {item: [right, right] for item in items} | {
+        item: [other, other] for item in items[:6]
+    }
+    rows = split(items, predicted, {item: given[:1] for item, given in answers.items()}, ())
+    whole = looked(rows, predicted, answers, judged=predicted)
+    assert looked_at_some(items, None, rows, predicted, answers, None, predicted) == whole
+    some = looked_at_some(items[6:], None, rows, predicted, answers, None, predicted)
+    assert some is not None
+    assert (some.n, some.differing, some.accuracy[0]) == (34, 0, 1.0)
+    few = [*items[:6], *rows[0][-20:]]
+    assert not looked_at_some(few, None, rows, predicted, answers, None, predicted), "no sample"
 
 
 def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> None:

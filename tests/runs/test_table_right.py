@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run
-from stacksl.models.audit import right_in_table, right_when_mended
+from stacksl.models.audit import right_in_table, stand_for_left
 from stacksl.models.metrics import wilson
 from stacksl.models.second_look import looked, settled, split
 from stacksl.report import render
@@ -70,24 +70,31 @@ def test_the_interval_of_two_shares_holds(
 @pytest.mark.parametrize("asked", [0, 30, 150, 300])
 def test_the_interval_of_a_mended_column_holds(errors: float, right: float, asked: int) -> None:
     """People are asked about a random audit and about the most doubtful labels, and err."""
-    rng, draws, count, n = np.random.default_rng(3), 400, 600, 100
+    rng, draws, count, n = np.random.default_rng(3), 1000, 600, 100
     low = high = 0
-    for _ in range(draws):
+    off = np.zeros((draws, 2))
+    for at in range(draws):
         wrong, err = rng.random(count) > right, rng.random(count) < errors
-        doubt = rng.normal(size=count) + 2 * wrong
+        sure = rng.normal(size=count) - 2 * wrong
         rest = np.arange(n, count)  # the rows are in no order
-        doubtful = rest[np.argsort(-doubt[rest])[:asked]]
+        doubtful = rest[np.argsort(sure[rest])[:asked]]
         kept = np.setdiff1d(rest, doubtful)
-        found = int((wrong ^ (err & ~wrong))[doubtful].sum())
         bad = int(rng.binomial(n, errors))
-        known = 1 - wrong[:n].mean(), *wilson(n - int(wrong[:n].sum()), n)
         rates = (bad / n, *wilson(bad, n)) if errors else (0.0, 0.0, 0.0)
-        people = n + asked
-        _, least, most = right_when_mended(people, len(kept), asked, found, known, rates, n)
+        judged = wrong[:n][stand_for_left(sure[:n], sure[rest], asked)]
+        known = 1 - judged.mean(), *wilson(int(np.sum(~judged)), len(judged))
+        people, model = n + asked, len(kept)
+        share, least, most = right_in_table(people, model, known, rates, len(judged))
         truth = 1 - (err[:n].sum() + err[doubtful].sum() + wrong[kept].sum()) / count
         low, high = low + (truth < least), high + (truth > most)
+        all_audited = (people + model * (1 - wrong[:n].mean())) / count
+        off[at] = share - truth, all_audited - (1 - wrong[kept].sum() / count)
     assert low / draws < 0.04
-    assert (low + high) / draws < 0.085
+    assert (low + high) / draws < 0.1, "beyond 95% Wilson's interval often ends below the truth"
+    bias, without = off.mean(axis=0)
+    assert abs(bias) < 0.005
+    if asked >= 150 and right < 0.95:
+        assert without < -0.02, "the labels left are better than the column was"
 
 
 def test_it_is_the_part_of_the_model_where_peoples_labels_count_as_right() -> None:

@@ -35,8 +35,9 @@ class Audit:
     """An audit of a run: the rows of its items in the order drawn, and the answers by item id.
 
     An item without an answer is unanswered; `now` has the corrections made since the audit was
-    shown, and `second_now` what a second look found with these. `number` counts the run's audits
-    from 1; for `passed_over`, `second` and `waits` see `Audited`.
+    shown, and `second_now` what a second look found with these. `second_left` is what it found of
+    the rows that `stand_for_left` chooses. `number` counts the run's audits from 1; for
+    `passed_over`, `second` and `waits` see `Audited`.
     """
 
     rows: tuple[int, ...]
@@ -46,6 +47,7 @@ class Audit:
     now: Mapping[str, Verdict] = field(default_factory=dict)
     second: SecondLook | None = None
     second_now: SecondLook | None = None
+    second_left: SecondLook | None = None
     waits: bool = False
 
     @property
@@ -267,25 +269,17 @@ def right_in_table(
     return share, max(0.0, share - below), min(1.0, share + above)
 
 
-def right_when_mended(
-    people: int, model: int, asked: int, wrong: int, known: Estimate, errors: Estimate, n: int
-) -> Estimate:
-    """`right_in_table` of a column whose doubtful labels people were `asked` about.
+def stand_for_left(audited: Array, pool: Array, asked: int) -> NDArray[np.bool_]:
+    """Which `audited` labels of a column, (n,), stand for those that people were not asked about.
 
-    Its accuracy is `known` of these and of those that stay; so many of these were found `wrong`,
-    some by an error. Such an error counts twice, so that the distances of the ends are added.
+    People were `asked` about the least probable labels of the `pool`, (m,). An audited label that
+    is no more probable than these would have been asked about as well, if it were of the pool.
 
-    >>> right_when_mended(200, 300, 100, 50, (0.75, 0.75, 0.75), (0.0, 0.0, 0.0), 100)
-    (0.9, 0.9, 0.9)
+    >>> stand_for_left(np.array([0.2, 0.6, 0.9]), np.array([0.1, 0.5, 0.7, 0.8]), 2)
+    array([False,  True,  True])
     """
-
-    def right(share: float, rate: float) -> float:
-        share = known[0] + math.sqrt(1 + n / (model + asked)) * (share - known[0])
-        kept = share * (model + asked) - asked + max(0.0, wrong - rate * asked) / (1 - rate)
-        return (people * (1 - rate) + max(0.0, min(model, kept))) / (people + model)
-
-    (value, low, high), (rate, least, most) = known, errors
-    return right(value, rate), right(low, most), right(high, least)
+    least = np.partition(pool, asked - 1)[asked - 1] if asked else -np.inf
+    return audited > least
 
 
 def judge_audit(

@@ -100,7 +100,8 @@ class Tested:
     """A run's results on its test set: the final model, and models of fewer labels.
 
     `audited` is the audit of the final model, `audited_now` with corrections since, `column` that
-    of labels the data had, and `threshold` the confidence below which the model abstains.
+    of labels the data had, `left` that of its rows that stand for the labels which nobody was asked
+    about, and `threshold` the confidence below which the model abstains.
     """
 
     __test__ = False
@@ -110,6 +111,7 @@ class Tested:
     audited: Audited | None = None
     audited_now: Audited | None = None
     column: Audited | None = None
+    left: Audited | None = None
     threshold: Threshold | None = None
 
 

@@ -166,6 +166,28 @@ def looked(
     return replace(look, errors=(1 - right, 1 - high, 1 - low) if high - low <= WIDEST else None)
 
 
+def looked_at_some(
+    some: Collection[str],
+    reference: Array | None,
+    rows: Rows,
+    predicted: Mapping[str, int],
+    answers: Answers,
+    powers: Powers | None,
+    judged: Mapping[str, int],
+) -> SecondLook | None:
+    """What `looked` says of `some` of the rows; None where too few of those that agree are sampled.
+
+    The `reference` has the probabilities of the rows that these stand for.
+    """
+    agreeing, sampled, differing = ([item for item in part if item in some] for part in rows)
+    if len(sampled) < min(FEWEST // 2, len(agreeing)) or not some:
+        return None
+    among = np.array([item in some for item in predicted])
+    left = None if powers is None or reference is None else Powers(powers.sure[among], reference)
+    labels = {item: label for item, label in predicted.items() if item in some}
+    return looked((agreeing, sampled, differing), labels, answers, left, judged=judged)
+
+
 def of_class(
     label: int, given: Sequence[Sequence[Verdict]], look: SecondLook | None
 ) -> tuple[int, int, float, float]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.data import Dataset
-from stacksl.models.audit import Audited, right_in_table, right_when_mended
+from stacksl.models.audit import Audited, right_in_table
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
 from stacksl.models.second_look import Answers, Verdict, of_class, settled
@@ -31,7 +31,7 @@ from stacksl.report.quality import (
 from stacksl.runs.changes.added_classes import answered_none
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of, in_table, owned_labels
-from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
+from stacksl.runs.finish.heads import HeadEnding, unasked, words_on_threshold
 from stacksl.runs.finish.own_items import more_labels, own_items, roles, uses
 from stacksl.runs.loop.game import Examples, Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
@@ -84,7 +84,7 @@ def facts_of(
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
         audit=audit,
-        table=None if audit is None else table_fact(spec, game, audit, column),
+        table=None if audit is None else table_fact(spec, game, audit, tested, column),
         column=column,
         asking=replace(
             asking_of(game.ledger, priced=spec.budget.money is not None),
@@ -241,7 +241,7 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
 
 
 def table_fact(
-    spec: RunSpec, game: Game, audit: AuditResult, column: ColumnFacts | None = None
+    spec: RunSpec, game: Game, audit: AuditResult, tested: Tested, column: ColumnFacts | None
 ) -> TableRight | None:
     """How many labels of the exported table are right; see `Facts.table`."""
     sources, answers = spec.sources, answers_by_item(spec, game.ledger, EVERY)
@@ -253,22 +253,18 @@ def table_fact(
         elsewhere |= column.audit is None or column.unasked != model
         audit = column.audit or audit
         elsewhere |= audit.passed_over > 0
-    if elsewhere or audit.accuracy is None or after or not model:
+    share, ends, n = audit.accuracy, (audit.low, audit.high), audit.n
+    if (left := tested.left) is not None:
+        share, ends, n = left.accuracy, left.interval, left.n
+    if elsewhere or share is None or after or not model:
         return None
     people = sum(in_table(given)[1] is not None for given in answers.values())
-    known, rate, least, most = (audit.accuracy, audit.low, audit.high), None, 0.0, 0.0
+    rate, least, most = None, 0.0, 0.0
     if (second := audit.second) and second.errors and audit.measures == "accuracy":
         # of first answers, of which those are mended that two others overruled
         mended = sum(in_table(given) != given[0] for given in answers.values()) / max(1, people)
         rate, least, most = (max(0.0, end - mended) for end in second.errors)
-    errors = rate or 0.0, least, most
-    if column is None:
-        right = right_in_table(people, model, known, errors, audit.n)
-    else:
-        asked = len(answers_by_item(spec, game.ledger))
-        found, clear, still = audit.counted()
-        wrong = column.mended - (clear - found - still)
-        right = right_when_mended(people, model, asked, wrong, known, errors, audit.n)
+    right = right_in_table(people, model, (share, *ends), (rate or 0.0, least, most), n)
     return TableRight(people, model, *right, rate)
 
 
@@ -287,11 +283,7 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
             own = answers.get(item, []) if item in spec.sources.usable else []
             given[labels[row]].append([(answer.said, answer.index) for answer in own])
     second = audited.second
-    kept = (row["item"] for row in game.ledger.export() if row["state"] in ("answered", "open"))
-    unasked = game.corpus.unbought(
-        map(str, kept)
-    )  # a withdrawn question leaves the label as it was
-    unasked = [row for row in unasked if row < len(labels) and labels[row] >= 0]
+    left = unasked(spec, game)
     had = {game.corpus.ids[row]: label for row, label in enumerate(labels) if label >= 0}
     said = answers_by_item(spec, game.ledger, EVERY)
     table = ((item, *in_table(said[item])) for item in said.keys() & had.keys())
@@ -299,8 +291,8 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
     return ColumnFacts(
         name=str(spec.settings.column),
         labeled=sum(label >= 0 for label in spec.sources.model_labels),
-        unasked=len(unasked),
-        flagged=int(doubt.flagged[unasked].sum()),
+        unasked=len(left),
+        flagged=int(doubt.flagged[left].sum()),
         asked=len(asked),
         changed=len(changed),
         audit=audit_fact(audited),

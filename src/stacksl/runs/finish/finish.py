@@ -20,7 +20,14 @@ from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.metrics import Powers, largest, z_of_look
-from stacksl.models.second_look import Verdict, looked, next_rows, split, too_wide
+from stacksl.models.second_look import (
+    Verdict,
+    looked,
+    looked_at_some,
+    next_rows,
+    split,
+    too_wide,
+)
 from stacksl.report.facts import Facts
 from stacksl.report.sentences import settled_by
 from stacksl.runs.finish.adapters import AdapterEnding
@@ -71,6 +78,11 @@ def finish(
             ids = (game.corpus.ids[row] for row in sample.rows)
             labels = dict(zip(ids, ending.delivered(sample.rows), strict=True))
         tested = replace(tested, column=judge_audit(labels, sample.answers, reference, **options))
+        if (sample.second is None) == (sample.second_left is None):
+            stand, reference = ending.left(sample)
+            options |= {"second": sample.second_left}
+            left = judge_audit(ending.of_column(stand), sample.answers, reference, **options)
+            tested = replace(tested, left=left)
     tested = ending.with_curve(tested, audit)
     ending.report(Progress("report", 0, 1))
     state.setdefault("finished", time_now())
@@ -245,7 +257,12 @@ def second_look(
     later = looked((agreeing, sampled, differing), predicted, now, powers, z, judged)
     if not look and too_wide(second):
         audit = replace(audit, answers=first, now=first_now)
-    return due, replace(audit, second=second, second_now=later)
+    of_left = None
+    if isinstance(ending, HeadEnding) and spec.settings.column is not None and not every:
+        stand, reference = ending.left(audit)
+        some = {ending.game.corpus.ids[row] for row in stand}
+        of_left = looked_at_some(some, reference, rows, predicted, answers, powers, judged)
+    return due, replace(audit, second=second, second_now=later, second_left=of_left)
 
 
 def _answers_to(items: Set[str], ledger: Ledger, *, now: bool) -> dict[str, list[Verdict]]:

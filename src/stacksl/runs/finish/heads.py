@@ -17,7 +17,7 @@ from stacksl.core.rng import generator
 from stacksl.core.scorers import Head
 from stacksl.features import FeatureMap
 from stacksl.ledger.queries import LedgerReader
-from stacksl.models.audit import Audit, Audited, judge_audit
+from stacksl.models.audit import Audit, Audited, judge_audit, stand_for_left
 from stacksl.models.evaluation import Evaluation, Tested, judge, point
 from stacksl.models.linear import Model
 from stacksl.models.metrics import largest
@@ -80,9 +80,10 @@ class HeadEnding:
         doubt, labels = linear_trainer(self.game).doubt, self.spec.sources.model_labels
         assert doubt is not None
         ids, classes = self.game.corpus.ids, np.eye(len(self.spec.dataset.classes or ()))
-        labeled = (row for row in rows if row < len(labels) and labels[row] >= 0)
         sure = doubt.held_out  # whatever people said: nobody corrects an audited row
-        return {ids[row]: classes[labels[row]] * max(1e-12, sure[row]) for row in labeled}
+        return {
+            ids[row]: classes[labels[row]] * max(1e-12, sure[row]) for row in self._labeled(rows)
+        }
 
     def delivered(self, rows: Sequence[int]) -> list[Array]:
         """(K,) probabilities of the labels that a table has in `rows` which people do not label.
@@ -97,6 +98,23 @@ class HeadEnding:
         """The probabilities of a column's labels at the first audit, or None."""
         rows = np.flatnonzero((self.game.corpus.roles == Role.POOL) & (audit.number == 1))
         return largest([*self.of_column(rows.tolist()).values()])
+
+    def left(self, audit: Audit) -> tuple[list[int], Array | None]:
+        """The audited rows that stand for the column's labels which nobody was asked about.
+
+        Also gives the probabilities of the labels left.
+        """
+        doubt = linear_trainer(self.game).doubt
+        assert doubt is not None
+        left, pool = unasked(self.spec, self.game), self._labeled(self.game.corpus.unbought(()))
+        sure, rows = doubt.held_out, np.array(self._labeled(audit.rows), dtype=np.int64)
+        stand = stand_for_left(sure[rows], sure[pool], len(pool) - len(left))
+        return rows[stand].tolist(), sure[left] if left else None
+
+    def _labeled(self, rows: Sequence[int]) -> list[int]:
+        """Those of the `rows` that have a label in the column."""
+        labels = self.spec.sources.model_labels
+        return [row for row in rows if row < len(labels) and labels[row] >= 0]
 
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results with a curve by the audit where there is no test file."""
@@ -193,6 +211,17 @@ class HeadEnding:
                 policies = [np.asarray(p) for p in head.probabilities(block)]
                 points.append(point(count, measure(policies)))
         return points
+
+
+def unasked(spec: RunSpec, game: Game) -> list[int]:
+    """The rows with a label of a column that nobody was asked about; a withdrawn question is none.
+
+    They are of the pool.
+    """
+    labels, rows = spec.sources.model_labels, game.ledger.export()
+    asked = (str(row["item"]) for row in rows if row["state"] in ("answered", "open"))
+    left = game.corpus.unbought(asked)
+    return [row for row in left if row < len(labels) and labels[row] >= 0]
 
 
 def _model_labels(trainer: LinearTrainer) -> str:
