@@ -45,10 +45,10 @@ from stacksl.models.forecast import (
     Z,
     accuracy_at,
     carried_over,
+    explaining,
     gain,
     level_of,
     logit,
-    room,
 )
 from stacksl.report.facts import Facts
 from stacksl.runs.finish import forecasting
@@ -67,7 +67,7 @@ HELD = 0.3  # of the rows, at most 1,500
 LABELS = 600  # or two thirds of the pool
 MEASURED = Path(__file__).parent / "results" / "plan.json"
 _USUAL = 4  # sources that a prior of a deviation counts as
-_FIRST_SD, _MISSED_SD, _SLOPE_SD = 2.0, 0.8, 0.2  # these priors, in logits
+_FIRST_SD, _MISSED_SD, _SLOPE_SD = 2.0, 1.0, 0.2  # these priors, in logits
 
 
 @dataclass(frozen=True)
@@ -386,10 +386,12 @@ def fitted_growth(known: Sequence[Scenario]) -> Growth | None:
         for at, (labels, _, carried) in enumerate(scenario.points):
             if labels >= FEWEST:
                 level = logit(carried)
-                missed.append(Observation(source, [1.0, level], levels[at] - level))
+                explained = explaining(level, labels, scenario.options)
+                missed.append(Observation(source, explained, levels[at] - level))
             for later in range(at + 1, len(counts)):
                 slope = (levels[later] - levels[at]) / math.log(counts[later] / labels)
-                slopes.append(Observation(source, room(labels, scenario.options), slope))
+                explained = explaining(levels[at], labels, scenario.options)
+                slopes.append(Observation(source, explained, slope))
     if len({scenario.source for scenario in known}) < 2:
         return None
     first, correction = left_out(firsts, _FIRST_SD), left_out(missed, _MISSED_SD)
@@ -463,7 +465,7 @@ def forecasts(mine: Scenario, known: Growth) -> Iterator[tuple[str, Estimate, fl
     for n, accuracy, guess in mine.points:
         if n < 40:
             continue
-        level = level_of(known, guess)
+        level = level_of(known, guess, n, mine.options)
         later = [m for m in (n, 2 * n, 4 * n) if m <= labels[-1]]
         for m in later:
             yield "training", expected(level, n, m), at(m)
@@ -482,7 +484,7 @@ def stops(rows: list[dict[str, Any]]) -> str:
         counts, reached, guesses = zip(*mine.points, strict=True)
         assert known is not None
         for n, accuracy, guess in zip(counts, reached, guesses, strict=True):
-            level = level_of(known, guess)
+            level = level_of(known, guess, n, mine.options)
             if n < 40 or n + 200 > counts[-1]:
                 continue
             if gain(known, level, n, 200, mine.options).value < 0.01:

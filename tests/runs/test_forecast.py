@@ -28,8 +28,8 @@ def test_a_power_law_is_found_and_continued() -> None:
     known = plan.fitted_growth(law)
     assert known is not None
     coefficients, sd = known.missed
-    assert coefficients == pytest.approx((0.3, 0.0), abs=0.01)
-    assert 0 < sd < 0.8  # what the prior leaves of its 0.8
+    assert coefficients == pytest.approx((0.3, 0.0, 0.0), abs=0.01)
+    assert 0 < sd < 1.0  # what the prior leaves of its 1.0
     assert known.first.mean == pytest.approx(1.0)
     assert known.first.sd > 0.8, "the levels of the three differ by as much"
     told = accuracy_at(known, Normal(0.5, 0.0), 100, 400, 20)
@@ -38,8 +38,18 @@ def test_a_power_law_is_found_and_continued() -> None:
     assert added.value == pytest.approx(
         share_of(0.5 + SLOPE * math.log(2)) - share_of(0.5), abs=0.01
     )
-    flat = replace(known, slope=((0.0, 0.0), known.slope[1]))
+    flat = replace(known, slope=((0.0, 0.0, 0.0), known.slope[1]))
     assert gain(flat, Normal(0.5, 0.0), 100, 100, 20).value > 0.001, "growth may be more than none"
+
+
+def test_a_level_near_its_ceiling_gains_less_in_odds_too() -> None:
+    known = GROWTH
+
+    def odds(level: float) -> float:
+        at = accuracy_at(known, Normal(level, 0.0), 100, 400, 20).value
+        return math.log(at / (1 - at)) - level
+
+    assert odds(0.0) > odds(2.0) + 0.05
 
 
 def test_labels_that_are_harder_than_the_pool_are_carried_over() -> None:

@@ -45,14 +45,13 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What the scenarios say, in logits.
+    """What the scenarios say, in logits; coefficients are on `explaining`.
 
     Attributes:
         sources: the public sets that they are of.
         first: the level at 100 labels.
-        missed: what is to be added to `carried_over`, as coefficients on 1 and on itself, and its
-            standard deviation.
-        slope: coefficients of the growth per log label on `room`, and its standard deviation.
+        missed: coefficients of what is to be added to `carried_over`, and its standard deviation.
+        slope: coefficients of the growth per log label, and its standard deviation.
     """
 
     sources: int
@@ -63,9 +62,9 @@ class Growth:
 
 GROWTH = Growth(
     7,
-    Normal(1.8406463697664937, 1.9302516841939752),
-    ((0.15821982731457418, 0.25514094353673006), 0.8310633347532491),
-    ((0.20181231934387367, -0.055004721365836604), 0.24118734806661965),
+    Normal(1.9072561605989287, 1.936814787077896),
+    ((0.19098245881887185, 0.34035991768721924, -0.17843181036912403), 0.924332893015619),
+    ((0.2611861552807431, -0.044776782326426345, -0.06578662128862355), 0.21587829570184372),
 )
 """What `python benchmarks/plan_scenarios.py --from benchmarks/results/plan.json` prints."""
 
@@ -118,26 +117,26 @@ def _logits(shares: Array) -> Array:
     return logits
 
 
-def room(labels: float, options: int) -> list[float]:
-    """What the growth depends on: labels for each option."""
-    return [1.0, math.log(labels / options / 10)]
+def explaining(level: float, labels: float, options: int) -> list[float]:
+    """What explains errors of a level, and its growth: 1, the level, and labels for each option."""
+    return [1.0, level, math.log(labels / options / 10)]
 
 
 # --- forecasts ----------------------------------------------------------------------------------
 
 
-def level_of(known: Growth, carried: float) -> Normal:
-    """The level now, from the accuracy that `carried_over` gives.
+def level_of(known: Growth, carried: float, labels: int, options: int) -> Normal:
+    """The level at `labels`, from the accuracy that `carried_over` gives.
 
     Purchases are harder than the pool, and more so the better a model is.
     """
     level, (coefficients, sd) = logit(carried), known.missed
-    return Normal(level + float(np.dot((1.0, level), coefficients)), sd)
+    return Normal(level + float(np.dot(explaining(level, labels, options), coefficients)), sd)
 
 
 def accuracy_at(known: Growth, level: Normal, labels: int, wanted: int, options: int) -> Estimate:
     """The accuracy at `wanted` labels, from the level at `labels` of them."""
-    rise, spread_out = _rise(known, labels, wanted, options)
+    rise, spread_out = _rise(known, level.mean, labels, wanted, options)
     middle, sd = level.mean + rise, math.hypot(level.sd, spread_out)
     return Estimate(share_of(middle), share_of(middle - Z * sd), share_of(middle + Z * sd))
 
@@ -148,12 +147,15 @@ def gain(known: Growth, level: Normal, labels: int, more: int, options: int) -> 
     Labels never take accuracy away here, so the expectation over the uncertainty of level and
     growth is above the gain at their means. The interval is the 90% range over both.
     """
-    rise, sd = _rise(known, labels, labels + more, options)
 
     def gains(grid: Array) -> Array:
-        levels = level.mean + level.sd * grid[:, None]
-        added = 1 / (1 + np.exp(-levels - np.maximum(0.0, rise + sd * grid)))
-        return np.asarray(added - 1 / (1 + np.exp(-levels)))
+        levels = level.mean + level.sd * grid
+        rises = [_rise(known, at, labels, labels + more, options) for at in levels]
+        grown = [
+            at + np.maximum(0.0, rise + sd * grid)
+            for at, (rise, sd) in zip(levels, rises, strict=True)
+        ]
+        return np.asarray(1 / (1 + np.exp(-np.array(grown))) - 1 / (1 + np.exp(-levels[:, None])))
 
     points, weights = np.polynomial.hermite_e.hermegauss(9)
     weights /= weights.sum()
@@ -161,10 +163,12 @@ def gain(known: Growth, level: Normal, labels: int, more: int, options: int) -> 
     return Estimate(float(weights @ gains(points) @ weights), float(ends.min()), float(ends.max()))
 
 
-def _rise(known: Growth, labels: int, wanted: int, options: int) -> tuple[float, float]:
-    """The rise of the level between two numbers of labels, and its standard deviation."""
+def _rise(
+    known: Growth, level: float, labels: int, wanted: int, options: int
+) -> tuple[float, float]:
+    """The rise of a level between two numbers of labels, and its standard deviation."""
     coefficients, sd = known.slope
     along = math.log(max(wanted, 1) / max(labels, 1))
     middle = math.sqrt(max(wanted, 1) * max(labels, 1))
-    slope = float(np.dot(room(middle, options), coefficients))
+    slope = float(np.dot(explaining(level, middle, options), coefficients))
     return max(0.0, slope) * along, sd * abs(along)

@@ -96,7 +96,9 @@ class Forecaster:
         if known is None:
             return None
         sure, right, pool = evidence(self.game, labels)
-        return None if len(sure) < FEWEST else level_of(known, carried_over(sure, right, pool))
+        if len(sure) < FEWEST:
+            return None
+        return level_of(known, carried_over(sure, right, pool), labels, options_of(self.spec))
 
     def facts(self, *, ended: bool) -> dict[str, Any]:
         """What `stacksl status` forecasts from: labels learned, level, share right before, sizes.
