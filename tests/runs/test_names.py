@@ -229,9 +229,9 @@ def test_items_never_asked_are_scored_by_heads_of_folds_that_left_them_out() -> 
         without, gold = np.concatenate([held, others[apart]]), labels[train]
         head, _ = make_final(_source(h, names), train, gold, mixture, without)
         expected = surest(head, block, others[apart].tolist())
-        np.testing.assert_allclose(answers[3][apart], expected, atol=1e-6)
+        np.testing.assert_allclose(answers.others[apart], expected, atol=1e-6)
     whole, _ = make_final(_source(h, names), rows, labels[rows], mixture)
-    assert answers[3].mean() < surest(whole, block, others.tolist()).mean()
+    assert answers.others.mean() < surest(whole, block, others.tolist()).mean()
 
 
 def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> None:

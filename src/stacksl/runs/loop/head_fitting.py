@@ -347,15 +347,29 @@ def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
     )
 
 
+class HeldOut(NamedTuple):
+    """What a final model says of items when it is not fitted on them.
+
+    Attributes:
+        sure: its probability of its answer to each labeled item, (n,).
+        right: 1 where that answer is the label, else 0, (n,).
+        weight: how many items the label represents, (n,).
+        others: its probability of its answer to each of the items never asked, (m,).
+    """
+
+    sure: Array
+    right: Array
+    weight: Array
+    others: Array
+
+
 def held_out_answers(
     source: Source, rows: Rows, gold: Rows, others: Rows
-) -> tuple[Mixture, tuple[Array, Array, Array, Array]]:
-    """The mixture of a final model, and what it says of items when it is not fitted on them.
+) -> tuple[Mixture, HeldOut]:
+    """The mixture of a final model, and its answers to items that folds left out.
 
-    Of each label that is the probability of its answer, 1 where that is the label, else 0, and how
-    many items the label represents, each (n,); and the probability of the answer to each of the
-    `others`, none of which was asked. These are left out in folds as well: a model is surer of
-    items that it was fitted on, even without their labels.
+    The `others`, none of which was asked, are left out as well: a model is surer of items that it
+    was fitted on, even without their labels.
     """
     held = _held_out(source, rows, gold, KINDS, Strength(DEFAULT), others)
     sure, right, rest = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(others))
@@ -365,7 +379,7 @@ def held_out_answers(
         sure[fold.held] = policies.max(axis=1)
         right[fold.held] = np.argmax(policies, axis=1) == gold[fold.held]
         rest[fold.apart] = surest(mixed, source.block, others[fold.apart].tolist())
-    return held.mixture, (sure, right, held.weight, rest)
+    return held.mixture, HeldOut(sure, right, held.weight, rest)
 
 
 def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:

@@ -306,7 +306,7 @@ class LinearTrainer:
         of_head = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(of_head) if of_head else None
         of_doubt = {name: arrays[DOUBT + name] for name in Doubt._fields if DOUBT + name in arrays}
-        self.doubt = Doubt(**{"held_out": of_doubt["sure"], **of_doubt}) if of_doubt else None
+        self.doubt = Doubt(**of_doubt) if of_doubt else None
 
     def _as_final(self) -> Callable[[], Head | None]:
         """Makes a model as the final one is made, where one is due, which is a new stage.
@@ -324,13 +324,12 @@ class LinearTrainer:
             # where people err, a head is too sure of items that it was fitted on, and heads of
             # folds, which learned two thirds of the labels, err more often: the mean is taken
             others = np.array(unasked if errors else (), dtype=np.int64)
-            mixture, answers = held_out_answers(source, rows, gold, others)
-            sure, right, weight, left_out = answers
+            mixture, held = held_out_answers(source, rows, gold, others)
             head = make_final(source, rows, gold, mixture)[0]
             rest = surest(head, examples.block, unasked)
             if errors:
-                rest = np.stack([left_out, rest])
-            self._note_stage(sure, right, weight, rest, errors)
+                rest = np.stack([held.others, rest])
+            self._note_stage(held.sure, held.right, held.weight, rest, errors)
             return head
 
         return make
