@@ -38,7 +38,7 @@ Rows = tuple[list[str], list[str], list[str]]
 MOST = 4  # answers to a row, the first included
 FEWEST = 10  # rows that agree and are asked again, of as many as there are
 SMALLEST = 150  # labels of a budget below which there is no second look unless it is asked for
-WIDEST = 0.5  # an interval above which agreement is told, and the rate of people's errors is not
+WIDEST = 0.5  # an interval above which agreement is stated, and the rate of people's errors is not
 
 
 def reserved(audit: int, labels: int) -> int:

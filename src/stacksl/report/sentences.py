@@ -236,7 +236,7 @@ def _free(facts: Facts) -> int:
 
 
 def unpaid(second: SecondLook | None, measures: str) -> int:
-    """The open rows of a second look that a larger budget pays for, where no accuracy is told."""
+    """The open rows of a second look that a larger budget pays for, where no accuracy is stated."""
     rows = 0 if second is None or measures == "accuracy" else second.askable
     return rows if rows < NEW_AUDIT else 0  # else a new audit takes its place
 

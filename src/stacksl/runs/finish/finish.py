@@ -172,9 +172,9 @@ def write_pages(folder: RunFolder, ledger: Ledger, *, text: bool = True) -> Path
     facts = replace(read_facts(folder), run=folder.path.absolute().name)  # it may have been moved
     judged = facts.column.audit if facts.column else None
     other = evaluated(folder.path, folder.resolved())
-    if told := stated(other, judged, settled_by(facts)):  # as the other run is now
-        words = re.sub(": `[^`]*`", "", told["sentence"])  # the page has commands of its own
-        words = words.replace(f"audit of {told['run']} ", "audit of the run before ")
+    if said := stated(other, judged, settled_by(facts)):  # as the other run is now
+        words = re.sub(": `[^`]*`", "", said["sentence"])  # the page has commands of its own
+        words = words.replace(f"audit of {said['run']} ", "audit of the run before ")
         facts = replace(facts, stated=words)
     place = folder.path if text else folder.path / NO_TEXT
     if not text:

@@ -80,7 +80,7 @@ class HeadEnding:
         doubt, labels = linear_trainer(self.game).doubt, self.spec.sources.model_labels
         assert doubt is not None
         ids, classes = self.game.corpus.ids, np.eye(len(self.spec.dataset.classes or ()))
-        sure = doubt.held_out  # whatever people said: nobody corrects an audited row
+        sure = doubt.held_out  # also of labels that people changed: nobody corrects an audited row
         return {
             ids[row]: classes[labels[row]] * max(1e-12, sure[row]) for row in self._labeled(rows)
         }

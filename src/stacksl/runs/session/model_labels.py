@@ -55,7 +55,7 @@ TEMPLATE = "label_template_text"  # in the run's settings
 CONSENT = "label_consent"
 LOADED = "label_model"
 CHECKED = "label_verdict"  # of its scoring path
-JUDGED = "label_judged"  # by how many owned labels, once that came to its end
+JUDGED = "label_judged"  # by how many owned labels, once that ended
 LEAST_KNOWN, MOST_KNOWN = 30, 100  # owned labels by which a model that answers is judged
 NO_AUDIT = (
     "the labels are a model's: no audit by people measures them or what is learned from them;"

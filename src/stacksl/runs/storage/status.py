@@ -40,7 +40,7 @@ from stacksl.runs.storage.folder import (
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 SHORT = "short"  # a warning of the terms of now: the budget may end before a look at the table
 EXPECTED = "expected"  # the ends of the labels that a promise probably takes in all
-UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # items without a candidate from which it is told
+UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # items without a candidate from which it is said
 
 AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second",
            *AFTER, "none_before", "passed_over")  # fmt: skip
@@ -323,13 +323,13 @@ def expect_begun(folder: RunFolder, ledger: LedgerReader) -> None:
         )
 
 
-def reopen(folder: RunFolder, ledger: Ledger, *, other_labeler: bool = False, **told: Any) -> None:
+def reopen(folder: RunFolder, ledger: Ledger, *, other_labeler: bool = False, **changed: Any) -> None:
     """Mark a finished run as stopped, so that it can be resumed; its other facts are kept.
 
-    With `other_labeler` no Python object answers any more; what is `told` replaces earlier facts.
+    With `other_labeler` no Python object answers any more; what is `changed` replaces earlier facts.
     """
     before = folder.read_state()
-    facts = {**before, **told}
+    facts = {**before, **changed}
     state = facts.pop("state")
     if other_labeler:
         facts.pop("labeler", None)
