@@ -7,20 +7,17 @@ import subprocess
 import sys
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
 from stacksl.core import Margin
 from stacksl.core.gates.registry import First
-from stacksl.core.scorers import gradient
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import FeatureError, SettingsError
 from stacksl_lab.baselines.gates import Contested
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import run_stream
-from stacksl_lab.engines.loop_state import WINDOW
 
 ROUNDS, K, DIM = 80, 4, 6
 
@@ -143,25 +140,6 @@ def test_without_an_engine_the_loop_plays() -> None:
     assert run_stream("ridge", h, **options).engine == "fused"
 
 
-def test_the_window_is_the_scorers() -> None:
-    assert WINDOW == gradient.WINDOW
-
-
-def test_the_exponential_is_exact_to_rounding() -> None:
-    from stacksl_lab.engines.policy_statistics import exponentials
-
-    @numba.njit
-    def called(values, shift, powers, out):
-        exponentials(values, shift, powers, out)
-
-    values = np.concatenate([np.linspace(-699.0, 3.0, 7001), [-1e9, -np.inf, 3.0 - 1e-17]])
-    powers, out = np.empty_like(values), np.empty_like(values)
-    called(values, 3.0, powers, out)
-    exact = np.exp(np.maximum(values - 3.0, -700.0))
-    np.testing.assert_allclose(out, exact, rtol=1e-15)
-    assert out[7000] == 1.0
-
-
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("engine", ["fused", "loop"])
 def test_a_theta_that_explodes_is_told_from_bad_features(engine) -> None:
@@ -176,11 +154,8 @@ def test_a_theta_that_explodes_is_told_from_bad_features(engine) -> None:
     ("change", "error", "words"),
     [
         ({"labels": golds(0)[:-1]}, SettingsError, "80 indices from 0 to 3"),
-        ({"labels": []}, SettingsError, r"shape \(0,\)"),
-        ({"labels": golds(0) + 0.5}, SettingsError, "80 indices from 0 to 3"),
         ({"labels": np.full(ROUNDS, np.nan)}, SettingsError, "80 indices from 0 to 3"),
         ({"classes": 0, "features": np.zeros((ROUNDS, DIM))}, SettingsError, "at least 1 class"),
-        ({"labels": golds(0) + 1}, SettingsError, "80 indices from 0 to 3"),
         ({"labels": golds(0), "rewards": np.zeros((ROUNDS, K))}, SettingsError, "one of the three"),
         ({}, SettingsError, "one of the three"),
         ({"rewards": np.zeros((ROUNDS, K))}, SettingsError, "learns from labels"),
@@ -189,8 +164,6 @@ def test_a_theta_that_explodes_is_told_from_bad_features(engine) -> None:
         ({"features": np.full((ROUNDS, K, DIM), np.nan)}, FeatureError, "round 1 has NaN"),
         ({"budget": -1}, SettingsError, "at least 0"),
         ({"marks": (3, 2)}, SettingsError, "rising numbers of rounds from 1 to 80"),
-        ({"marks": (0, 2)}, SettingsError, "rising numbers"),
-        ({"marks": (81,)}, SettingsError, "rising numbers"),
         ({"present": 1, "utilities": np.zeros((ROUNDS, K))}, SettingsError, "present = 1: leave"),
         ({"present": 5, "utilities": np.zeros((ROUNDS, K))}, SettingsError, "2 to all 4"),
         ({"present": 2}, SettingsError, "give the utilities"),

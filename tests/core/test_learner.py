@@ -130,13 +130,6 @@ def test_reasons_and_the_two_rules_above_every_gate() -> None:
     assert [d.status for d in decisions] == ["wanted", "skipped"]
 
 
-def test_the_clock_counts_the_blocks_own_earlier_wants() -> None:
-    learner = LLFStackSL(Noting(), budget=9, horizon=9, gate_scale=3.0)
-    assert [d.threshold for d in decide(learner, 3, asked=3)] == pytest.approx(
-        [3 / math.sqrt(1 + q) for q in (3, 4, 5)]
-    )
-
-
 def test_a_statistic_that_is_given_takes_the_place_of_the_gates_own() -> None:
     learner = Learner(Noting(), Margin(), budget=2, horizon=9)
     learner.gate_state = (0.5, 0.0, 1.0, 3.0)

@@ -349,11 +349,6 @@ def test_a_ridge_below_the_floor_is_refused_in_a_run() -> None:
         resolve({"scorer.ridge": below})
 
 
-def test_make_scorer_refuses_what_cannot_be() -> None:
-    with pytest.raises(SettingsError, match="did you mean 'newton'"):
-        fresh("newtn")
-
-
 @pytest.mark.parametrize("name", ["ridge", "newton"])
 @pytest.mark.parametrize("classes", [None, 4])
 def test_settings_of_the_gradient_step_do_not_reach_the_others(

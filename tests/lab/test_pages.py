@@ -12,11 +12,10 @@ import pytest
 from stacksl.errors import DataError
 from stacksl_lab import pages as headline
 from stacksl_lab.language.paper import CANNOT, NUMBERS
-from stacksl_lab.language.studies import LanguageBench
 from stacksl_lab.pages import HEADLINE, refreshed
 from stacksl_lab.pools.tables import COMPARISON
 from stacksl_lab.studies import LABORATORY, LANGUAGE, STUDIES
-from stacksl_lab.study.records import read_records, record
+from stacksl_lab.study.records import read_records
 from stacksl_lab.study.rows import Row
 from stacksl_lab.study.tables import markdown
 
@@ -122,12 +121,6 @@ def test_a_record_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "kl.toy.json").write_text("[]")
     with pytest.raises(DataError, match=r"kl\.toy\.json"):
         read_records(tmp_path)
-
-
-def test_a_record_says_how_it_was_made(bench: LanguageBench) -> None:
-    made = record(LANGUAGE["kl"], bench, 2, [])
-    assert made["command"] == "stacksl-lab reproduce kl --seeds 2 --json"
-    assert set(made) == {"study", "version", "command", "model", "seeds", "rows"}
 
 
 # The table of the paper's claims is made from the records, or not at all ------------------------

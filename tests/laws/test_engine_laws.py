@@ -321,27 +321,3 @@ def agree_on_marks(
 @pytest.mark.parametrize("part", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_engine_and_loop_agree_on_marks_followers_and_resets(part) -> None:
     settings(max_examples=int(250 * part))(MARKS(agree_on_marks))()
-
-
-@pytest.mark.parametrize("scorer", ["ridge", "newton", "sgd"])
-def test_engine_and_loop_reset_in_the_same_rounds(scorer) -> None:
-    """Under a θ* that turns about every 60 rounds, with a follower and rewards or labels."""
-    generator = np.random.default_rng(3)
-    phi = rows_of((600, 8, 3), 3, "plain")
-    turns = np.where(np.arange(600) // 60 % 2, -1.0, 1.0)
-    values = 4.0 * turns[:, None] * phi[:, :, 0] + generator.gumbel(size=(600, 8))
-    played = both(
-        scorer,
-        phi,
-        gate=make_gate("contested"),
-        budget=500,
-        settings=StudySettings(learning_rate=0.5),
-        asks_ucb=True,
-        marks=(1, 150, 600),
-        present=4,
-        drift=DriftGuard(level=15.0, leverage=0.3, warm=1.0),
-        **{"rewards" if scorer == "ridge" else "utilities": values},
-    )
-    assert 3 <= len(played.resets) < 100
-    assert played.asked.sum() == 500
-    assert played.learned == played.asked[played.resets[-1] :].sum()

@@ -7,7 +7,7 @@ without a ledger: a want is granted while the budget lasts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stacksl.core import GATES, Bounds, Margin
+from stacksl.core import GATES, Margin
 from stacksl.core.blocks import PairFeatures, SharedFeatures
 from stacksl.core.followers import Hard
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Label
-from stacksl_lab.baselines.gates import Contested
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.rewards import Feedback
 
@@ -279,50 +278,6 @@ def test_a_restored_learner_goes_on_bit_for_bit(game, cut) -> None:
             resumed.learn(decision, rows[0], answers[t])
         assert decision == undisturbed[t]
     same_state(whole.state(), resumed.state())
-
-
-@dataclass
-class Told:
-    """A scorer that says what it is told: `inputs.phi` holds the scores and the pair widths."""
-
-    name: str = "told"
-    learned: int = 0
-
-    def scores(self, inputs: PairFeatures) -> np.ndarray:
-        return inputs.phi[0]
-
-    def bounds(self, inputs: PairFeatures, presented: tuple[int, ...]) -> Bounds:
-        scores, pairs = inputs.phi
-        choice = int(np.argmax(scores))
-        even = np.full(len(scores), 1 / len(scores))
-        return Bounds(presented, scores, even, pairs, pairs.copy(), 1.0, 4, choice)
-
-    def step(self, *_: Any) -> None: ...
-    def skip(self, *_: Any) -> None: ...
-    def state(self) -> dict[str, np.ndarray]:
-        return {}
-
-
-@given(
-    st.lists(st.floats(0.0, 1e6), min_size=1, max_size=80),
-    st.integers(0, 80),
-    st.floats(0.05, 1.0),
-    st.floats(1e-6, 0.99),
-)
-@settings(max_examples=200, deadline=None)
-def test_contested_never_spends_ahead_of_schedule(widths, budget, reserve, floor) -> None:
-    """Whatever the statistics: q <= B(f + (1 - f)t/T) + 1 after every round t."""
-    horizon = len(widths)
-    budget = min(budget, horizon)
-    gate = Contested(width_scale=1.0, reserve=reserve, floor=floor)
-    learner = Learner(Told(), gate, budget=budget, horizon=horizon)
-    stream = [PairFeatures(np.array([[0.0, -0.5], [0.0, w]])) for w in widths]
-    played = play(learner, stream, [Label(0)] * horizon)
-    asked = 0
-    for d in played:
-        asked += d.asked
-        gone = reserve + (1.0 - reserve) * d.round / horizon
-        assert asked <= budget * gone + 1 + 1e-9
 
 
 def test_the_paced_margin_keeps_its_recursion() -> None:
