@@ -12,7 +12,6 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.cli.entry import call
-from stacksl.ledger.store.schema import FORMAT
 from stacksl.runs.storage.folder import RunFolder
 
 from ..ledgers import rows_of
@@ -155,19 +154,6 @@ def test_a_finished_run_makes_again_what_was_deleted(home: Path, said: Said, nam
 def scores(found: tuple[int, str, str]) -> dict[str, object]:
     table = json.loads(found[1])
     return {key: table[key] for key in ("state", "asked", "spent", "test")}
-
-
-@pytest.mark.parametrize("command", [PREDICT, STATUS, "resume one"])
-@pytest.mark.parametrize("step", [-1, 1])
-def test_a_run_of_another_format_is_refused(
-    home: Path, said: Said, command: str, step: int
-) -> None:
-    path = home / "one" / "run.db"
-    edit(path, f"PRAGMA user_version = {FORMAT + step}")
-    code, out, err = said(command)
-    expect_a_sentence(code, out, err, path)
-    assert f"has format {FORMAT + step}, " in err
-    assert f"reads format {FORMAT}: " in err
 
 
 def test_a_flipped_bit_of_the_arrays_is_refused(home: Path, said: Said) -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import stacksl
 from stacksl.data import Dataset
 from stacksl.lm import LanguageModel, Lesson, ModelChoices, TrainSettings
-from stacksl.runs.items.intake import OF_SAMPLE
 from stacksl_lab.sample.questions import questions
 
 from ..once import made_once, shared_folder
 
 pytest.importorskip("peft")
-
-SMALL = {**OF_SAMPLE, "lm.adapt": "lora", "lm.epochs": 1, "lm.state_dim": 32}
 
 
 @pytest.fixture(scope="module")
@@ -59,28 +53,6 @@ def bought(model: LanguageModel, data: Dataset, count: int) -> list[Lesson]:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Dataset]:
     return made_once(shared_folder(tmp_path_factory), questions)
-
-
-@pytest.mark.slow
-def test_a_run_on_it_keeps_its_budget_and_hands_over_an_adapter(
-    data: tuple[Dataset, Dataset], tmp_path: Path
-) -> None:
-    train, test = data
-    items, held = list(train.items[:24]), list(test.items[:8])
-    run = stacksl.run(
-        items,
-        {item.id: train.answers[item.id] for item in items},
-        budget=12,
-        test=(held, {item.id: test.answers[item.id] for item in held}),
-        out=tmp_path / "run",
-        **{"lm.refit_at": "0.5,1"},
-        **SMALL,
-    )
-    assert run.status()["asked"] == 12
-    facts = json.loads((run.path / "facts.json").read_text())
-    assert [point["labels"] for point in facts["curve"]] == [0, 6, 12]
-    assert (run.path / "model" / "adapter_model.safetensors").is_file()
-    assert "apache-2.0" in (run.path / "model" / "README.md").read_text()
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from stacksl.runs.session import session
 from stacksl.runs.storage.folder import WAIT
 
 from ..ledgers import bought, handed_rows, open_leases, rows_of, verify
-from ..runs.people_cases import answer_all
 from .conftest import CLASSES_SHOWN, HERE, Opened, play, wait_for
 
 
@@ -251,22 +250,6 @@ def test_a_repeated_answer_is_taken_once_and_a_stale_one_changes_nothing(opened:
     answered = {each.key: each.item for each in handed_rows(page.run)}
     found = {row["item"]: row["answer"] for row in bought(page.run)}
     assert found[answered[key]] == 1
-
-
-def test_sheets_and_page_take_turns(opened: Opened) -> None:
-    page = opened()
-    anna = page.browser("anna")
-    key, prompt = next(iter(anna.rows().items()))
-    assert anna.answer(key, prompt) == "taken"
-    page.player.stop()
-    page.run.resume()
-    received = answer_all(page.run)
-    assert received.accepted["label"] >= 5
-    again = opened(page.run)
-    assert again.player.view.of("anna").answered > 1
-    play([again.browser("anna"), again.browser("ben")], again)
-    assert page.run.status()["spent"] == 24
-    assert page.run.replay()["labels"] == 20
 
 
 def test_hostile_texts_are_shown_and_nothing_of_them_is_markup(opened: Opened) -> None:

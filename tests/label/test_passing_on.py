@@ -15,7 +15,7 @@ from stacksl.runs.changes.people import free_rows
 from stacksl.runs.loop.linear_trainer import STAGES
 
 from ..ledgers import bought, handed_rows, open_leases, rows_of
-from .conftest import Browser, Opened, Page, play, wait_for
+from .conftest import Opened, Page, play, wait_for
 
 
 def reasons(page: Page) -> list[str]:
@@ -170,40 +170,6 @@ def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) 
     assert page.spent() == (12, 0)
     given = [(row["item"], row["labeler"]) for row in bought(page.run)]
     assert len(given) == len(set(given))
-
-
-def _looks(page: Page, people: list[Browser]) -> bool:
-    """Whether the second look has begun; everybody answers until then."""
-    for browser in people:
-        rows = browser.rows()
-        if any(
-            row.slot for row in handed_rows(page.run)
-        ):  # checked last: no row of it is answered here
-            return True
-        for key, prompt in rows.items():
-            browser.answer(key, prompt)
-    return False
-
-
-def test_buying_pauses_on_the_page_until_a_look_is_over(opened: Opened) -> None:
-    page = opened(
-        count=160, budget=120, audit=40, open_questions=20, annotators="anna,ben,carl",
-        stop_when="accuracy=0.87",
-    )  # fmt: skip
-    people = [page.browser(name) for name in ("anna", "ben", "carl")]
-    wait_for(lambda: _looks(page, people), 240)
-    with page.run.ledger as ledger:
-        asked, leases = ledger.accounts.asked, len(ledger.open_purchases())
-        assert len(ledger.second_looks()) == leases > 0
-    assert page.run.status()["state"] in ("running", "waiting")
-    assert not (page.run.path / "report.html").exists()
-    play(people, page)
-    status = page.run.status()
-    assert (status["state"], status["audit"]["measures"]) == ("finished", "accuracy")
-    looks = [row.payload for row in rows_of(page.run, "looked")]
-    assert looks[0]["labels"] == asked
-    assert status["audit"]["look"] == len(looks)
-    page.run.replay()
 
 
 def test_a_table_is_bought_on_the_page_up_to_a_promise(opened: Opened) -> None:
