@@ -23,10 +23,8 @@ FIVE = "0.05,0.1,0.25,0.5,1"
         ({}, ("pool", "file"), ("1", "file")),
         ({"gate": "random"}, ("pool", "file"), ("1", "file")),
         ({"lm.refit_at": "0.5,1"}, ("pool", "file"), ("0.5,1", "flag")),
-        ({"mode": "pool"}, ("pool", "flag"), ("1", "file")),
         ({"mode": "stream"}, ("stream", "flag"), (FIVE, "default")),
         ({"gate": "information"}, ("stream", "default"), (FIVE, "default")),
-        ({"gate": "first"}, ("stream", "default"), (FIVE, "default")),
         (
             {"lm.objective": "stacksl", "update.kl_on_skips": True},
             ("stream", "default"),

@@ -98,18 +98,6 @@ def test_none_ambiguous_and_broken_are_paid_and_never_learned(tmp_path: Path) ->
     expect_sound(done)
 
 
-def test_what_comes_twice_is_paid_once(tmp_path: Path) -> None:
-    waiting = begin(tmp_path)
-    path = fill(sheets(waiting)[0])
-    copy = write_rows(tmp_path / "copy.csv", read_rows(path), separator=";")
-    assert waiting.answer(path, copy).accepted == {"label": 6}
-    received = waiting.answer(copy)
-    assert (received.accepted, received.repeated, received.disputed) == ({}, 6, 0)
-    assert learned(waiting) == 6
-    assert waiting.status()["spent"] == 12
-    assert play(waiting).answer(copy).repeated == 6
-
-
 def test_a_contradiction_is_kept_unpaid_and_listed(tmp_path: Path) -> None:
     waiting = begin(tmp_path, price="2")
     path, rows = first_sheet(waiting)

@@ -218,23 +218,6 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path)
 
 
 @POOL
-def test_owned_labels_come_first_and_cost_nothing(tmp_path: Path, mode: str) -> None:
-    owned = labeled(tmp_path / "owned.csv", ids=True, first=900, count=15)
-    waiting = begin(tmp_path, mode=mode, owned=str(owned), price="2", audit=4)
-    assert waiting.status()["spent"] == 6 + 4 - min(6, -(-6 * 4 // 24))
-    received = answer_all(waiting)
-    assert received.accepted["label"] >= waiting.status()["answered"]
-    done = play(waiting)
-    held = bought(done, purpose="owned")
-    assert len(held) == 15
-    assert {(row["price"], row["labeler"]) for row in held} == {(0, "owned")}
-    assert done.status()["money"]["spent"] == 48.0
-    assert facts_of(done).budget.owned == 15
-    assert facts_of(done).budget.answered == done.status()["answered"] == 20
-    expect_sound(done)
-
-
-@POOL
 def test_what_is_held_is_not_bought_nor_measured_by(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode, audit=6, budget=20)
     measuring = set(audits(waiting))

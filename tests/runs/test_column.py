@@ -189,11 +189,6 @@ def test_a_copy_of_the_run_has_the_same_labels(made: Any, tmp_path: Path) -> Non
     assert plan.spec.budget.labels == 60
 
 
-def test_a_frame_is_a_table_too(tmp_path: Path) -> None:
-    run = judged(pd.DataFrame(tickets()), tmp_path, budget=50, **{"columns.id": "ticket_id"})
-    assert facts_of(run)["column"]["labeled"] == COUNT
-
-
 def test_a_budget_that_comes_after_the_audit_buys_the_doubtful_rows(
     audited: stacksl.Run, tmp_path: Path
 ) -> None:

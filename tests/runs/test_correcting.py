@@ -17,7 +17,7 @@ from stacksl.runs.changes.people import Received
 from stacksl.runs.storage.folder import LOCK, RunFolder
 from stacksl.types import Item
 
-from ..ledgers import bought, handed_rows
+from ..ledgers import handed_rows
 from .changing_cases import POOL
 from .conftest import CLASSES
 from .people_cases import (
@@ -81,24 +81,6 @@ def _head(done: Run) -> bytes:
     return (done.path / "model" / "head.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize(
-    "word", ["none: another thing", pytest.param("broken", marks=pytest.mark.slow)]
-)
-def test_a_label_becomes_another_answer_and_a_label_again(tmp_path: Path, word: str) -> None:
-    waiting = begin(tmp_path)
-    (sheet,) = sheets(waiting)
-    waiting.answer(fill(sheet))
-    key = read_rows(sheet)[0]["key"]
-    correct(waiting, fill(sheet, lambda row: word, keys=[key]))
-    assert len([label for label in labels(waiting).values() if label is None]) == 1
-    expect_sound(waiting)
-    correct(waiting, fill(sheet))
-    assert None not in labels(waiting).values()
-    play(waiting)
-    expect_sound(waiting)
-    assert len(bought(waiting, state="answered")) == 24, "nothing is paid for again"
-
-
 def test_an_old_copy_reverts_nothing_unless_it_is_listed_and_agreed(tmp_path: Path) -> None:
     waiting = begin(tmp_path)
     (sheet,) = sheets(waiting)
@@ -151,23 +133,6 @@ def test_the_audit_is_measured_by_what_was_said_before_it_was_shown(tmp_path: Pa
     assert "after it was first shown" in (done.path / "report.html").read_text()
     assert done.status()["audit"]["accuracy"] == first.accuracy
     expect_sound(done)
-
-
-def test_the_audit_is_corrected_before_it_is_shown(tmp_path: Path) -> None:
-    def said(folder: Path, say: Any) -> Run:
-        folder.mkdir()
-        waiting = begin(folder, audit=8, open_questions=24)
-        (sheet,) = sheets(waiting)
-        keys = [row["key"] for row in read_rows(sheet)]
-        waiting.answer(fill(sheet, say, keys=keys[:-1]))  # one is left: nothing is shown yet
-        correct(waiting, fill(sheet, truth, keys=keys[:-1]))
-        return play(waiting)
-
-    right, mended = said(tmp_path / "a", truth), said(tmp_path / "b", wrong)
-    one, other = facts_of(right).audit, facts_of(mended).audit
-    assert (one.correct, one.accuracy) == (other.correct, other.accuracy)
-    assert other.interval_now is None
-    expect_sound(mended)
 
 
 @pytest.mark.parametrize(

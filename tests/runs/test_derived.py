@@ -19,7 +19,6 @@ from stacksl.ledger.store.settings import SALT
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import rows_of
-from ..saved_arrays import drop, edit
 from .conftest import Finished, class_items
 
 PAGES = ["facts.json", "report.html", "README.md"]
@@ -203,12 +202,3 @@ def test_a_page_of_another_run_accuses_no_chain(
     shutil.copy(other.path / name, copied.path / name)
     line = refused([*words, str(copied.path)], capsys)
     assert f"as {name} says, but has not: it was cut or rewritten, or {name} is of another" in line
-
-
-def test_a_cut_chain_is_told_by_pages_that_it_does_not_record_any_more(copied: Run, capsys) -> None:
-    drop(copied.path)
-    with copied.ledger as ledger:
-        made_from = ledger.made_from.count
-    edit(copied.path, "DELETE FROM events WHERE seq >= ?", made_from)
-    line = refused(["ledger", "verify", str(copied.path)], capsys)
-    assert "as facts.json says, but has not: it was cut or rewritten" in line

@@ -22,7 +22,6 @@ from .people_cases import (
     play,
     read_rows,
     sheets,
-    texts_of,
     truth,
     wrong,
 )
@@ -132,18 +131,6 @@ def test_options_of_an_item_are_shuffled_by_annotator_recorded_and_undone(tmp_pa
     for path in sheets(waiting):
         waiting.answer(fill(path, lambda row: f"{row['prompt'].split()[1]} y"))
     assert {row["answer"] for row in bought(waiting, state="answered")} == {2}
-
-
-def test_rows_that_measure_do_not_stand_out(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, audit=8, budget=30, open_questions=20)
-    audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
-    measuring = {
-        text for name, text in texts_of(tmp_path / "pool-0-0.csv").items() if name in audit
-    }
-    rows = read_rows(sheets(waiting)[0])
-    places = [n for n, row in enumerate(rows) if row["prompt"] in measuring]
-    assert 2 <= len(places) < 8
-    assert places != list(range(places[0], places[0] + len(places)))
 
 
 # Where sheets lie --------------------------------------------------------------------------------

@@ -210,19 +210,6 @@ def test_second_answers_buy_no_label_of_the_audit_or_its_second_look(tmp_path: P
     expect_second_look(made)
 
 
-def test_without_errors_the_second_look_changes_nothing(waits: Waits) -> None:
-    made = waits()
-    before = made.status()["audit"]
-    play(made)
-    after = made.status()["audit"]
-    assert after["accuracy"] == pytest.approx(before["accuracy"])
-    second = made.status()["audit"]["second"]
-    assert second["errors"][0] == 0
-    assert second["wrong"] == second["sampled_open"] == 0
-    differing = second["differing"]
-    assert second["first_right"] + second["differing_open"] == differing
-
-
 def test_two_people_leave_open_what_they_divide_on(waits: Waits) -> None:
     made = play(waits(0.3, annotators="anna,ben"), erring(0.3))
     expect_second_look(made)

@@ -113,21 +113,6 @@ def test_who_is_set_aside_teaches_nothing_to_the_end(found: Run, tmp_path: Path)
     expect_sound(run)
 
 
-@pytest.mark.slow
-def test_a_false_alarm_is_taken_back(found: Run, tmp_path: Path) -> None:
-    run = copy_of(found, tmp_path)
-    run.people(set_aside="anna")
-    run.people(keep="anna")
-    assert {each.name: each.standing for each in run.annotators()}["anna"] == "kept"
-    assert any("anna" in names for names in learned_of(run).values())
-    to_the_end(run)
-    assert run.status()["differing"] == [], "whom the owner keeps is not tested again"
-    with run.ledger as ledger:
-        said = {str(r["item"]) for r in ledger.export() if r["answer"] is not None}
-        assert said - set(ledger.bought("audit")) == set(learned_of(run))
-    expect_sound(run)
-
-
 def test_the_model_without_somebody_after_the_end_is_that_of_the_others_alone(tmp_path) -> None:
     run = to_the_end(begin(tmp_path, audit=6, budget=30, **TWO), anna=truth)
     accuracy = run.status()["audit"]
