@@ -9,7 +9,7 @@ import pytest
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import Entry, link_hash
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer, Head, ItemRecord
+from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.ledger.store.schema import EVENTS
 
 from ..saved_arrays import edit
@@ -169,13 +169,3 @@ def test_an_unknown_event_or_purpose_is_damage(kept, path, change, words):
     edit(path, f"UPDATE events SET {change}")
     with pytest.raises(LedgerCorrupt, match=words):
         Ledger.open(path)
-
-
-def test_the_keeper_of_a_head_is_named(kept, path):
-    middle, end = kept
-    with Ledger.open(path, readonly=True) as ledger:
-        ledger.verify({"facts.json": end, "report.html": middle})
-        with pytest.raises(LedgerCorrupt, match=r"row 11 .* as facts\.json says, but has"):
-            ledger.verify({"facts.json": Head(11, "0" * 64), "report.html": end})
-        with pytest.raises(LedgerCorrupt, match="row 12 .* as --head says, but has not"):
-            ledger.verify({"--head": Head(12, end.hash)})

@@ -39,15 +39,6 @@ def test_it_is_charged_once_and_never_learned(book, decision, path, said):
         again.verify({"a file": again.head})
 
 
-def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decision):
-    ledger = book()
-    ledger.post([decision(1)])
-    ledger.take([replace(NONE, text=None, note=None)])
-    assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me")])) == []
-    assert (ledger.accounts.spent, len(ledger.accounts.learned_labels)) == (1, 0)
-    assert ledger.uncharged() == ([Answer("q0", 0, 1, 2, "me")], [])
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -180,13 +171,3 @@ def test_late_answers_are_counted_as_they_were_told(book, decision):
     told = [receipt.outcome for receipt in ledger.take(more)]
     assert told == ["late", "late", "disputed"]
     assert ledger.uncharged() == (more[2:], more[:2])
-
-
-def test_an_answer_too_late_to_be_paid_is_told(book, decision):
-    ledger = book(budget=1)
-    ledger.post([decision(1)])
-    ledger.release(ledger.open_purchases()[0], "expired")
-    ledger.post([decision(2)])
-    assert lessons(ledger.take([replace(NONE)])) == []
-    assert ledger.uncharged() == ([], [NONE])
-    assert ledger.texts() == [NONE]

@@ -16,19 +16,6 @@ from stacksl.types import Label
 from .conftest import charge, commits_of, events, lessons, sums
 
 
-def test_a_label_is_reserved_answered_and_learned(book, decision):
-    ledger = book()
-    posted = ledger.post([decision(1), decision(2, "skipped")])
-    assert [d.status for d in posted] == ["reserved", "skipped"]
-    assert sums(ledger, "asked", "spent", "left", "learned") == (1, 1, 2, 0)
-    (purchase,) = ledger.open_purchases()
-    assert (purchase.item, purchase.slot, purchase.token, purchase.round) == ("q0", 0, 1, 1)
-    assert lessons(ledger.take([Answer("q0", 0, 1, 3, "me")])) == [(posted[0], Label(3))]
-    assert sums(ledger, "spent", "left", "learned") == (1, 2, 1)
-    assert ledger.open_purchases() == []
-    assert events(ledger) == ["round", "reserved", "round", "answered", "learned"]
-
-
 def test_a_reservation_is_on_disk_before_post_returns(book, decision, path):
     ledger = book()
     commits = commits_of(ledger)
@@ -89,20 +76,6 @@ def test_a_decision_comes_back_bit_for_bit(book, decision, path):
         assert late == wanted.reserved()
         assert label == Label(1)
         assert math.copysign(1, late.lower) == -1
-
-
-def test_a_slow_labeler_answers_out_of_order_and_twice(book, decision, slow):
-    ledger = book()
-    ledger.post([decision(1), decision(2), decision(3)])
-    slow.ask(ledger.open_purchases())
-    for item in ("q2", "q0", "q2"):
-        slow.say(item)
-    learned = lessons(ledger.take(slow.answers()))
-    assert [(d.item, label.index) for d, label in learned] == [("q2", 2), ("q0", 0)]
-    slow.say("q2")
-    assert lessons(ledger.take(slow.answers())) == []
-    assert [p.item for p in ledger.open_purchases()] == ["q1"]  # never answered
-    assert len(ledger.accounts.learned_labels) == 2
 
 
 def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
@@ -306,13 +279,6 @@ def test_corrections_are_numbered(book, decision):
         ledger.correct("q0", 4, "me")
     with pytest.raises(LabelerError, match="a whole number, got 1.5"):
         ledger.correct("q0", 1.5, "me")  # type: ignore[arg-type]
-
-
-def test_a_refit_leaves_a_row(book):
-    ledger = book()
-    ledger.note_refit(12, {"tune": True})
-    (row,) = ledger.rows()
-    assert (row.event, dict(row.payload)) == ("refit", {"labels": 12, "tune": True})
 
 
 def test_export_gives_one_row_a_purchase(book, decision, clock):

@@ -79,10 +79,6 @@ def test_a_row_of_the_chain_has_the_salted_digests_of_what_was_written_with_it(
     ("change", "told"),
     [
         ("UPDATE handed SET shown = '[0,2,1,3]' WHERE place = 2", "row 2 of the table 'handed'"),
-        ("UPDATE handed SET annotator = 'x' WHERE place = 1", "row 1 of the table 'handed'"),
-        ("UPDATE handed SET key = 'k9' WHERE place = 3", "row 3 of the table 'handed'"),
-        ("UPDATE handed SET sheet = 7 WHERE place = 3", "row 3 of the table 'handed'"),
-        ("UPDATE handed SET token = 2 WHERE place = 3", "row 3 of the table 'handed'"),
         ("UPDATE handed SET salt = salt || '0' WHERE place = 3", "row 3 of the table 'handed'"),
         ("UPDATE handed SET place = 4 WHERE place = 3", "row 3 of the table 'handed'"),
         ("DELETE FROM handed WHERE place = 1", "row 1 of the table 'handed' .* removed"),
@@ -95,10 +91,6 @@ def test_a_row_of_the_chain_has_the_salted_digests_of_what_was_written_with_it(
             "UPDATE requests SET content = replace(content, '\"cost\": 7', '\"cost\": 1')"
             " WHERE place = 2",
             "row 2 of the table 'requests'",
-        ),
-        (
-            "UPDATE requests SET content = replace(content, 'question', 'quiz') WHERE place = 3",
-            "row 3 of the table 'requests'",
         ),
         ("DELETE FROM requests WHERE place = 4", "row 4 of the table 'requests' .* removed"),
         (
