@@ -163,14 +163,6 @@ def test_an_unknown_kind_has_its_nearest_match(stacksl) -> None:
     assert "did you mean 'gates'" in stacksl.refused("ls", "gats")
 
 
-def test_predictions_written_are_those_printed(stacksl, folder) -> None:
-    assert stacksl("predict", "runs/first", "test.csv", "--out", "there.jsonl").code == 0
-    lines = stacksl("predict", "runs/first", "test.csv").out.splitlines()
-    written = [json.loads(line) for line in (folder / "there.jsonl").read_text().splitlines()]
-    assert [row["label"] for row in written] == [json.loads(line)["choice"] for line in lines]
-    assert not list(folder.glob(".*there*"))
-
-
 def test_a_row_that_cannot_be_read_is_wrong_and_reported(stacksl, folder) -> None:
     text = (folder / "test.csv").read_text(encoding="utf-8")
     (folder / "faulty.csv").write_text(text + ",sea\n", encoding="utf-8")

@@ -76,6 +76,12 @@ def test_every_kind_of_file_has_the_same_rows(stacksl, folder, new) -> None:
     assert (folder / "to.tsv").read_text().count("\t") == 5 * 4
 
 
+def test_a_named_column_has_the_ids(stacksl, folder, new) -> None:
+    said = stacksl("predict", "runs/first", "new.csv", "--id-column", "n", "--quiet").out
+    assert [json.loads(line)["id"] for line in said.splitlines()] == ["1", "3"]
+    assert stacksl("predict", "runs/first", "new.csv", "--id-column", "nr").code == 2
+
+
 def test_a_text_like_a_formula_is_a_text_in_a_workbook(stacksl, folder) -> None:
     texts = [
         "=1+1",
@@ -240,13 +246,6 @@ def test_bought_labels_for_other_programs(stacksl, folder) -> None:
     assert "answers: 30 of 30" in told
     said = stacksl.refused("export", "runs/first", "--labels", "runs")
     assert "expected a file whose name ends in one of" in said
-
-
-def test_the_status_shows_what_was_measured(stacksl, folder) -> None:
-    for words in (("status", "runs/first"), ("ls",)):
-        said = stacksl(*words).out
-        assert "95% interval" in said
-        assert "before" not in said.partition("\n\n")[0]  # then the forecast
 
 
 def test_the_file_that_was_read_is_not_replaced(stacksl, new, folder) -> None:

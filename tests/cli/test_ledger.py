@@ -101,12 +101,6 @@ def test_what_is_no_head_is_one_sentence(stacksl, run, head) -> None:
     assert "ROWS:HASH" in stacksl.refused("ledger", "verify", run, f"--head={head}")
 
 
-def test_a_schema_that_is_no_text_is_one_sentence(stacksl, run) -> None:
-    file = run / "run.db"
-    file.write_bytes(file.read_bytes().replace(b"CREATE TABLE items", b"CREATE TABLE \xe9tems"))
-    assert "damaged" in stacksl.refused("ledger", "verify", run)
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -126,11 +126,8 @@ def test_bad_cells_are_named_and_nothing_of_them_is_quoted(waiting: Run, stacksl
     "words",
     [
         ["--away", "ben", "--budget", "20"],
-        ["--free", "--later"],
-        ["--free", "--drop", "--items", "x.csv"],
         ["--free", "--drop", "--budget", "9", "--key", "abcd-e"],
         ["--train-on-audit", "--dry-run"],
-        ["--train-on-audit", "--keep", "ben"],
     ],
     ids=" ".join,
 )
