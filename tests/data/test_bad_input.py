@@ -84,10 +84,6 @@ ODD: dict[str, tuple[Any, str]] = {
         {"prompt": "p", "candidates": {"text": ["a", "b"], "label": {"A": 1, "B": 2}}},
         "bad options: their labels are no list, but dict",
     ),
-    "labels in a text": (
-        {"prompt": "p", "candidates": {"text": ["a", "b"], "label": "AB"}},
-        "bad options: their labels are no list, but str",
-    ),
     "an index of thousands of digits": (
         {"prompt": "p", "candidates": ["a", "b"], "answer": "1" * 5000},
         "gold out of range: the answer is none of the 2 options",
@@ -132,10 +128,7 @@ def truncated_parquet() -> bytes:
 
 FILES: dict[str, tuple[str, bytes | Callable[[], bytes], str]] = {
     "empty": ("x.csv", b"", "is empty"),
-    "blank": ("x.jsonl", b" \n\n", "is empty"),
     "a mark alone": ("x.csv", b"\xef\xbb\xbf", "is empty"),
-    "a mark and blank lines": ("x.tsv", b"\xef\xbb\xbf\n\n", "is empty"),
-    "a mark alone, without a name": ("x", b"\xef\xbb\xbf", "is empty"),
     "a damaged header": ("x.csv", b"\xc3\xa9\xe9,label\na,x\n", "header .* is not UTF-8"),
     "empty gzip": ("x.jsonl.gz", gzip.compress(b""), "is empty"),
     "header alone": ("x.csv", b"text,label\n", "no"),

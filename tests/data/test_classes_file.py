@@ -152,13 +152,6 @@ def test_a_class_that_a_formula_names_needs_its_value(tmp_path) -> None:
         read_classes(path)
 
 
-def test_a_workbook_that_is_none_is_refused(tmp_path) -> None:
-    with pytest.raises(DataError, match="is not a file of the kind that its name says"):
-        read_classes(made(tmp_path, "name\na\nb\n", "classes.xlsx"))
-    with pytest.raises(DataError, match="there is no file"):
-        read_classes(tmp_path / "absent.xlsx")
-
-
 @pytest.mark.parametrize("head", ["topic", "Label", "class,description", "Intent", "category"])
 def test_a_header_that_means_the_name_is_no_class(tmp_path: Path, head: str) -> None:
     found = read_classes(made(tmp_path, f"{head}\na\nb\n"))

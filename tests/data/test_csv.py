@@ -119,12 +119,6 @@ def test_another_column_is_not_taken_for_labels_of_known_classes(make: Make) -> 
     assert (data.answers, data.unknown) == ({}, {})
 
 
-def test_items_without_an_answer_are_fine(make: Make) -> None:
-    data = read(make("x.csv", "text,label\na,x\nb,\nc,y\n"))
-    assert labels(data) == ["x", None, "y"]
-    assert data.unlabeled == 1
-
-
 def test_known_classes_keep_their_order_and_strangers_are_counted(make: Make) -> None:
     path = make("x.csv", "text,label\na,x\nb,new\nc,y\n" + "d,x\n" * 3)
     known = ("y", "x", "z")

@@ -76,8 +76,6 @@ def test_the_lines_answer(handed, client) -> None:
         ({"texts": []}, "at least 1 item"),
         ({"texts": ["a"] * 65}, "at most 64 items"),
         ({"texts": ["a" * 20_001]}, "at most 20000 characters"),
-        ({"texts": [1]}, "valid string"),
-        ({}, "Field required"),
     ],
 )
 def test_a_request_beyond_the_limits_is_told_why(client, body, words) -> None:

@@ -115,15 +115,6 @@ class Refuses(MiniLM):
         raise AssertionError("the model was loaded though every text is in the cache")
 
 
-def test_a_second_run_encodes_nothing_and_loads_no_model() -> None:
-    first = MiniLM()
-    vectors = first.encode(TEXTS[:5])
-    assert first.encoded == 5
-    second = Refuses()
-    np.testing.assert_array_equal(second.encode(TEXTS[:5]), vectors)
-    assert second.encoded == 0
-
-
 def test_other_files_are_refused_in_a_sentence(tmp_path: Path, encoder, monkeypatch) -> None:
     for name in ("model.safetensors", "tokenizer.json"):
         shutil.copy(encoder._folder / name, tmp_path / name)

@@ -189,7 +189,6 @@ def test_dgs_by_hand() -> None:
         ("lucb", {"width_scale": 0.0}, "width_scale above 0"),
         ("lucb", {"tolerance": -0.1}, "tolerance of at least 0"),
         ("width", {"scale": 0.0}, "scale and a ridge above 0"),
-        ("width", {"ridge": -1.0}, "scale and a ridge above 0"),
         ("width", {"exponent": 1.0}, "exponent in"),
         ("entropy", {"reserve": 1.5}, "reserve in"),
         ("avoided", {"width_scale": 0.0}, "width_scale above 0"),

@@ -106,7 +106,6 @@ def test_what_is_kept_is_not_measured_again(tmp_path: Path) -> None:
 BROKEN = (
     b"{}",
     b'[17, {"height": 1.0}]',
-    b'["key", {"height": "high"}]',
     b'["key", {"height": NaN}]',
     b'["key", {"height": 1.0',
     b'["key", {"he\xffght": 1.0}]',
@@ -251,10 +250,10 @@ def test_an_edit_measures_anew_what_it_may_change(copy: Path, file: str, counts:
     assert (fresh(copy) != before) == counts
 
 
-@pytest.mark.parametrize("name", list(LABORATORY))
-def test_what_plays_is_hashed(name: str) -> None:
-    module = sys.modules[LABORATORY[name].measure.__module__]
-    assert Path(str(module.__file__)) in program_files().values()
+def test_what_plays_is_hashed() -> None:
+    for study in LABORATORY.values():
+        module = sys.modules[study.measure.__module__]
+        assert Path(str(module.__file__)) in program_files().values()
 
 
 # From a grid to rows: each cell once, k cut, rows that coincide marked, the schema held ---------
