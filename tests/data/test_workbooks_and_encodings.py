@@ -112,19 +112,16 @@ def test_a_first_row_that_is_no_header_is_not_lost(tmp_path: Path) -> None:
 
 
 DOUBTED = {
-    "a class below": "lost it,money\ntop up,cash\nwhere,money\n",
-    "ids": "T0001,lost it\nT0002,top up\nT0103,where is it\n",
-    "dates": "2026-01-02,lost it\n2026-01-12,top up\n2026-02-03,gone\n",
+    "a class below": "lost it,money\ntop up the card,cash\nwhere,money\n",
+    "ids": "T0001,lost it\nT0002,top up the card\nT0103,where is my card\n",
     "a question": "Where is it?,x\nlost it,y\ntop up,z\n",
-    "one short text": "lost my card\nwhere is it, then\nI cannot pay for anything\n",
     "one text of two words": "Card lost\nwhere is my new card\nI cannot pay for anything\n",
     "one word above words": "hello\nwhere is my new card\nhelp\n",
     "one long text alone": '"Hello there, where is my new card, it has not come"\n',
     "one long text": '"Hello there, where is my new card, it has not come"\nlost it\npay, please\n',
     "a long text and a usual name": "where is my new card,question\nthank you,praise\nbye,praise\n",
-    "a usual name as a class": "lost it,question\ntop up,praise\nbye,question\n",
+    "a usual name as a class": "lost it,question\ntop up the card,praise\nbye,question\n",
     "a text of two words": "lost it,c1\ntop up,c2\nwhere is it,c3\n",
-    "three words": "Customer message text,mood 1\nlost it,sad\ntop up,glad\n",
 }
 HEADERS = {
     "one usual name": "Message\nlost my card\nwhere is it\n",
@@ -202,13 +199,14 @@ def test_lines_of_text_are_items(tmp_path: Path, name: str) -> None:
 
 
 def test_a_workbook_goes_in_and_a_workbook_comes_out(tmp_path: Path) -> None:
-    """Data, owned labels with other names of columns, and new rows, each in another sheet."""
+    """Data, owned labels with other names of columns, and new rows, of one sheet of several."""
     topics = ["card", "payment"]
     texts = [(n, f"{topics[n % 2]} {n} {'lost' if n % 2 else 'sent'}") for n in range(40)]
     data = [("Ticket ID", "message"), *texts]
     owned = [("text", "topic"), *((f"a {topics[n % 2]}, {n}", topics[n % 2]) for n in range(8))]
-    book = workbook(tmp_path / "book.xlsx", ("Tickets", data))
-    held = workbook(tmp_path / "held.xlsx", ("Tickets", owned))
+    codes = ("Codes", [("code", "means"), (1, "new")])
+    book = workbook(tmp_path / "book.xlsx", codes, ("Tickets", data))
+    held = workbook(tmp_path / "held.xlsx", codes, ("Tickets", owned))
     listed = tmp_path / "classes.txt"
     listed.write_text("\n".join(topics))
     answers = {str(n): topics[n % 2] for n, _ in texts}
@@ -223,7 +221,7 @@ def test_a_workbook_goes_in_and_a_workbook_comes_out(tmp_path: Path) -> None:
         **settings,
     )
     assert done.status()["asked"] == 10
-    new = workbook(tmp_path / "new.xlsx", ("Tickets", data[:5]))
+    new = workbook(tmp_path / "new.xlsx", codes, ("Tickets", data[:5]))
     assert [row["id"] for row in done.predict(new)] == ["0", "1", "2", "3"]
 
 
