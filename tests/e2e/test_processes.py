@@ -26,7 +26,7 @@ from stacksl.runs.storage.folder import RunFolder
 from ..runs.lm_cases import questions, tiny_model, written
 from .conftest import chain, expect_sound
 
-for _name in ("accelerate", "peft", "tokenizers"):
+for _name in ("peft", "tokenizers"):
     pytest.importorskip(_name, reason=f"{_name} is not installed (the extra lm)")
 
 pytestmark = pytest.mark.slow
@@ -161,10 +161,12 @@ def test_two_processes_buy_and_learn_what_one_does(jobs: Jobs) -> None:
     assert json.loads(told.stdout)["state"] == "finished", "a verb without a model is played once"
 
 
-def test_an_error_is_one_sentence_and_ends_both(jobs: Jobs) -> None:
+def test_an_error_is_one_sentence_of_each_and_ends_both(jobs: Jobs) -> None:
     done = jobs.run("wrong", 2, **{"update.learning_rate": 1e30})
     assert done.returncode != 0
-    assert ["not finite" in each for each in sentences(done)] == [True], done.stderr
+    said = sentences(done)
+    assert ["not finite" in each for each in said] == [True, True], done.stderr
+    assert any(each.startswith("process 2 of 2: ") for each in said)
     assert Run.open(jobs.folder / "wrong").status()["state"] == "failed"
 
 

@@ -154,8 +154,8 @@ def _one_line(text: str) -> str:
 def in_crew(play: Callable[[], int]) -> int:
     """The exit code of `play`, which only the first of several processes runs.
 
-    The others serve it until it is done; torch is loaded only where there
-    is more than one process.
+    The others serve it until it is done, or one of them says why it cannot. Torch is loaded only
+    where there is more than one process.
     """
     if int(os.environ.get("WORLD_SIZE") or "1") < 2:
         return play()
@@ -168,13 +168,17 @@ def in_crew(play: Callable[[], int]) -> int:
         return _unformed(str(error), 2)
     except KeyboardInterrupt:
         return _unformed("stopped; nothing was changed", 130)
-    if processes.rank > 0:
-        processes.serve(Worker(processes))
-        return 0
     try:
-        return play()
+        if processes.rank == 0:
+            return play()
+        processes.serve(Worker(processes))
+    except Exception as error:
+        sentence = str(error) if isinstance(error, StackslError) else kind_and_place(error)
+        place = f"process {processes.rank + 1} of {processes.size}"
+        print(f"stacksl: {place}: {_one_line(sentence)}", file=sys.stderr)
     finally:
         processes.close()
+    return 0  # or the launcher would end the first process before it says what it lost
 
 
 def _unformed(sentence: str, code: int) -> int:
