@@ -169,12 +169,20 @@ def handed(case: Case, out: str) -> Iterator[Row]:
                "seconds": time.monotonic() - begun}  # fmt: skip
 
 
+def by(path: str, model: Any) -> Any:
+    """A model as a scorer by one path; `naive` is a pass an option, which nothing is padded for."""
+    from stacksl.lm.scoring.likelihood import Likelihood
+
+    if path == "naive":
+        return Likelihood(model, path="padded", batch_tokens=1)
+    return Likelihood(model, path=path)
+
+
 def paths(case: Case, cpu: bool) -> Iterator[Row]:
     """How far apart the scoring paths are."""
     import torch
 
     from stacksl.errors import SettingsError
-    from stacksl.lm.scoring.likelihood import PATHS, Likelihood
 
     adapter, on_cpu, found = Path(case.work) / "adapter", [], {}
     for dtype in ("float32", "bfloat16"):
@@ -185,16 +193,16 @@ def paths(case: Case, cpu: bool) -> Iterator[Row]:
         else:
             worker.take(adapter)
         ways: dict[str, Any] = {}
-        for path in ("naive", *(each for each in PATHS if each != "naive")):
+        for path in ("naive", "packed", "padded"):
             try:
-                ways[path] = values(Likelihood(worker.adapter.model, path=path), items)
+                ways[path] = values(by(path, worker.adapter.model), items)
             except SettingsError as error:
                 yield {"job": "paths", "model": case.name, "dtype": dtype, "path": path,
                        "fault": str(error)}  # fmt: skip
         found[dtype] = ways
         moving = worker.adapter.parameters()
         for path, way in ways.items():
-            sums = Likelihood(worker.adapter.model, path=path).sums(items[:2])
+            sums = by(path, worker.adapter.model).sums(items[:2])
             loss = -sum(each.log_softmax(-1)[0] for each in sums)
             gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, moving)]).cpu()
             if path == "naive":
@@ -205,7 +213,7 @@ def paths(case: Case, cpu: bool) -> Iterator[Row]:
     if cpu:
         worker, items = opened(case, min(16, case.scored), dtype="float32", device="cpu")
         worker.take(adapter)
-        on_cpu = values(Likelihood(worker.adapter.model, path="naive"), items[:2])["nats"]
+        on_cpu = values(by("naive", worker.adapter.model), items[:2])["nats"]
     for dtype, ways in found.items():
         for path, way in ways.items():
             row = {"job": "paths", "model": case.name, "dtype": dtype, "path": path}
@@ -224,7 +232,7 @@ def window(case: Case, size: str) -> Iterator[Row]:
     for dtype in ("float32", "bfloat16"):
         worker, items = opened(replace(case, model=model), case.scored, dtype=dtype)
         own, some = worker.adapter.model, items[: min(16, case.scored)]
-        plain = values(Likelihood(own, path="naive"), some)
+        plain = values(by("naive", own), some)
         for path in ("packed", "padded"):
             likelihood = Likelihood(own, path=path, batch_tokens=4096)
             row = {"job": "window", "model": case.name, "dtype": dtype, "path": path}
@@ -259,7 +267,6 @@ def options(case: Case, count: int = 70) -> Iterator[Row]:
 def kinds(case: Case) -> Iterator[Row]:
     """What path other architectures are scored by, how far it is off, and whether a refit ends."""
     from stacksl.errors import StackslError
-    from stacksl.lm.scoring.likelihood import Likelihood
 
     for kind in KINDS:
         folder = Path(case.work) / kind
@@ -272,7 +279,7 @@ def kinds(case: Case) -> Iterator[Row]:
                 )
                 done = worker.train(lessons(items[:8]), recipe(case), 0, 0)
                 own = worker.adapter.model
-                plain = values(Likelihood(own, path="naive"), items)
+                plain = values(by("naive", own), items)
                 row |= off(values(worker.likelihood, items)["nats"], plain["nats"], "naive")
                 row |= {"path": worker.likelihood.path_for(items), "spread": plain["spread"]}
                 yield row | {"steps": done.steps, "loss": done.loss}

@@ -61,7 +61,21 @@ def _sums_of(path: Any) -> Job:
     return lambda model, items: [sums for sums, _ in path(model, items)]
 
 
-packed, padded, naive = map(_sums_of, (ways.packed, ways.padded, ways.naive))
+packed, padded = map(_sums_of, (ways.packed, ways.padded))
+
+
+def naive(model: Any, items: list[TokenItem]) -> list[Any]:
+    """One pass an option, with the logits of every position."""
+    found = []
+    for item in items:
+        sums = []
+        for option in item.options:
+            ids = torch.tensor([[*item.prompt, *option]], device=model.device)
+            logits = model(input_ids=ids, use_cache=False).logits[0, len(item.prompt) - 1 : -1]
+            target = ids[0, len(item.prompt) :, None]
+            sums.append(logits.float().log_softmax(-1).gather(1, target).sum())
+        found.append(torch.stack(sums))
+    return found
 
 
 def naive_kept(model: Any, items: list[TokenItem]) -> list[Any]:

@@ -15,7 +15,7 @@ def scores(model: Any, items: list[TokenItem]) -> Any:
     import torch
 
     with torch.no_grad():
-        return torch.cat(Likelihood(model, path="naive").sums(items))
+        return torch.cat(Likelihood(model, path="padded", batch_tokens=1).sums(items))
 
 
 def train(adapter: Adapter, items: list[TokenItem], steps: int = 3) -> None:

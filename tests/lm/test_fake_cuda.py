@@ -69,7 +69,7 @@ def on_cuda(kind: str, dtype: Any, attention: str) -> Iterator[Any]:
         yield model
 
 
-@pytest.mark.parametrize("path", [paths.packed, paths.padded, paths.naive])
+@pytest.mark.parametrize("path", [paths.packed, paths.padded])
 @pytest.mark.parametrize(
     ("kind", "dtype", "attention"),
     [

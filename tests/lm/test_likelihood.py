@@ -1,4 +1,4 @@
-"""Every path gives the naive path's scores and gradients, or says that it does not."""
+"""Both paths give the scores and gradients of plain passes, or packed rows are not taken."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from stacksl.lm.scoring.likelihood import unfit
 from stacksl.lm.scoring.packing import BATCH_TOKENS
 from stacksl.lm.scoring.paths import packed
 
+from .plain import naive
+
 torch = pytest.importorskip("torch")
 
 
 def scores(model: Any, items: list[TokenItem], path: str, **settings: Any) -> Any:
+    if path == "naive":
+        return torch.cat(naive(model, items))
     return torch.cat(Likelihood(model, path=path, **settings).sums(items))
 
 
@@ -63,7 +67,7 @@ def by_hand(model: Any, item: TokenItem) -> Any:
 
 def test_naive_is_the_definition(make_model: Any, items: list[TokenItem]) -> None:
     model = make_model("qwen3")
-    for item, got in zip(items, Likelihood(model, path="naive").sums(items), strict=True):
+    for item, got in zip(items, naive(model, items), strict=True):
         assert torch.allclose(got.detach(), by_hand(model, item), atol=1e-4)
 
 
@@ -134,16 +138,6 @@ def test_rounding_of_a_sharp_model_is_no_fault_of_a_path(make_model: Any) -> Non
     assert float(gap.mean()) > 2e-2, "the model is not sharp enough for this test"
 
 
-@pytest.mark.parametrize("kind", ["mistral", "gemma2"])
-def test_a_second_naive_pass_differs_by_rounding_alone(
-    make_model: Any, kind: str, items: list[TokenItem]
-) -> None:
-    likelihood = Likelihood(make_model(kind, sliding_window=30))
-    with torch.no_grad():
-        again = [value for value, _ in likelihood._by_other_kernels(items, "sums")]
-        assert_same([torch.cat(again)], [scores(likelihood.model, items, "naive")])
-
-
 def test_a_wrong_mask_of_a_sharp_model_is_caught(make_model: Any, monkeypatch) -> None:
     def leaking(branch: Any) -> Any:  # an option sees those before it
         rows, size = branch.shape
@@ -210,7 +204,7 @@ def test_a_path_is_checked_on_few_options_and_once(make_model: Any) -> None:
     model = make_model("qwen3", initializer_range=0.05).bfloat16()
     many = TokenItem("many", (5, 6), tuple((n, n + 1) for n in range(1, 90)), (1,) * 89)
     first = Likelihood(model)
-    assert passes(first, many) == 64 + 1 + 64 + 1  # naive, packed, naive by other kernels; packed
+    assert passes(first, many) == 64 + 1 + 1 + 1  # an option each, packed, padded; packed
     again = Likelihood(model, path="packed", verdict=first.verdict)
     assert passes(again, many) == 1
     assert again.verdict == first.verdict
@@ -263,7 +257,7 @@ def test_a_wrong_path_is_caught_on_the_first_batch(
     model = make_model("qwen3")
     likelihood = Likelihood(model)
     with torch.no_grad():
-        with pytest.warns(UserWarning, match="'packed' does not hold .* 'padded' is tried"):
+        with pytest.warns(UserWarning, match="'packed' does not hold .* 'padded' is taken"):
             got = torch.cat(likelihood.sums(items))
         assert_same([got], [scores(model, items, "naive")])
         with pytest.raises(SettingsError, match="take 'auto'"):

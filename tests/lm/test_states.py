@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from stacksl.errors import FeatureError, SettingsError
+from stacksl.errors import FeatureError
 from stacksl.lm import Likelihood, TokenItem
+
+from .plain import naive
 
 torch = pytest.importorskip("torch")
 
@@ -43,7 +45,7 @@ def test_states_and_sums_are_those_of_a_plain_pass(
     assert likelihood.used == {"states": path}
     assert_near(states, [by_hand(model, item) for item in items])
     with torch.no_grad():
-        assert_near(sums, Likelihood(model, path="naive").sums(items))
+        assert_near(sums, naive(model, items))
         assert_near(sums, likelihood.sums(items))
     assert all(each.dtype == torch.float32 and not each.requires_grad for each in [*sums, *states])
 
@@ -58,7 +60,7 @@ def test_recurrent_states_are_padded_and_a_decoder_of_its_own_is_read(
     assert likelihood.used == {"states": path}
     assert_near(states, [by_hand(model, item) for item in items], 5e-5)
     with torch.no_grad():
-        assert_near(sums, Likelihood(model, path="naive").sums(items), 5e-5)
+        assert_near(sums, naive(model, items), 5e-5)
 
 
 def test_an_adapter_moves_the_states_and_the_base_lies_beneath(
@@ -81,7 +83,7 @@ def test_logits_are_made_only_where_a_token_is_predicted(
 ) -> None:
     model = make_model("qwen3")
     likelihood = Likelihood(model)
-    likelihood.sums_and_states(items)  # the check with the naive path is behind us
+    likelihood.sums_and_states(items)  # the check is behind us
     columns: list[int] = []
     handle = model.lm_head.register_forward_hook(
         lambda module, given, out: columns.append(out.shape[1])
@@ -89,26 +91,6 @@ def test_logits_are_made_only_where_a_token_is_predicted(
     likelihood.sums_and_states([items[0]])
     handle.remove()
     assert columns == [1 + (3 - 1) + (5 - 1) + (4 - 1)]  # of the 20 + 3 + 5 + 4 columns read
-
-
-def test_wrong_states_are_caught_on_the_first_batch(
-    make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import stacksl.lm.scoring.likelihood as module
-
-    right = module.packed
-
-    def wrong(model: Any, items: Any, **more: Any) -> Any:
-        return [(sums, states + 0.05) for sums, states in right(model, items, **more)]
-
-    monkeypatch.setattr(module, "packed", wrong)
-    model = make_model("qwen3")
-    likelihood = Likelihood(model)
-    with pytest.warns(UserWarning, match=r"'packed' does not hold .*states .* 'padded' is tried"):
-        states = likelihood.sums_and_states(items)[1]
-    assert_near(states, [by_hand(model, item) for item in items])
-    with pytest.raises(SettingsError, match="of their size off"):
-        Likelihood(model, path="packed").sums_and_states(items)
 
 
 def test_a_model_without_hidden_states_is_refused(make_model: Any, items: list[TokenItem]) -> None:

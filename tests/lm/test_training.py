@@ -7,9 +7,9 @@ import pytest
 
 from stacksl.core import losses
 from stacksl.lm import Likelihood, normalized
-from stacksl.lm.scoring.paths import naive
 from stacksl.lm.training.refit import train
 
+from .plain import naive
 from .training_cases import FAST, attached, made, moved, recorded, same
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
@@ -72,8 +72,8 @@ def test_one_step_has_the_gradient_of_the_games_losses(monkeypatch, adapter, ite
     sums, slopes, pulls = [], [], []
     for each in examples:
         chosen = list(each.candidates)
-        scores = naive(adapter.model, [each.item])[0][0]
-        own = naive(adapter.model, [each.alone])[0][0] if each.alone else None
+        scores = naive(adapter.model, [each.item])[0]
+        own = naive(adapter.model, [each.alone])[0] if each.alone else None
         kind = {"kind": normalization, "alone": None if own is None else [own]}
         scores = normalized([scores], [each.item], temperature=0.7, **kind)[0][chosen]
         plain = scores.detach().double().numpy()
@@ -100,7 +100,7 @@ def test_sft_has_the_gradient_of_the_gold_tokens(monkeypatch, adapter, items):
     steps = recorded(monkeypatch)
     train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
     means = [
-        -naive(adapter.model, [each.item])[0][0][1] / len(each.item.options[1]) for each in examples
+        -naive(adapter.model, [each.item])[0][1] / len(each.item.options[1]) for each in examples
     ]
     loss = torch.stack(means).mean()
     for got, wanted in zip(steps[0], torch.autograd.grad(loss, adapter.parameters()), strict=True):

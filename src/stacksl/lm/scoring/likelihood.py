@@ -1,7 +1,7 @@
 """log p(option | prompt), and states, by the fastest path that is right for the model.
 
-The path is chosen from the model's configuration and then checked: the first items are scored by
-the naive path too, and where the two differ a slower path takes over, with a warning.
+Packed rows are taken if the model's configuration allows them, and then checked: the first options
+are also scored in a pass each, and where the two differ padded rows take over, with a warning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BATCH_TOKENS, batches
 from stacksl.lm.scoring.paths import (
     MASKED,
-    PATHS,
     Items,
     Path,
     Read,
@@ -27,7 +26,6 @@ from stacksl.lm.scoring.paths import (
     attention,
     evaluating,
     load_torch,
-    naive,
     packed,
     padded,
 )
@@ -41,9 +39,7 @@ _HALF_CHECKED = 16  # the same in half precision, where the mean counts
 _OPTIONS_CHECKED = 64  # options of these items, at most: each has a pass of its own
 _TOLERANCE = 1e-4  # nats a token, the largest difference, in float32 and float64
 _HALF_TOLERANCE = 2e-2  # nats a token, the mean difference, in bfloat16 and float16
-_STATE_TOLERANCE = 1e-3  # of the states' root mean square, the largest difference, in float32
-_STATE_HALF_TOLERANCE = 5e-2  # the same, the mean difference, in half precision
-_NOISE_FACTOR = 4.0  # a path may differ by so many times what two naive passes differ by
+_NOISE_FACTOR = 4.0  # packed rows may differ by so many times what padded ones differ by
 
 
 class Likelihood:
@@ -52,7 +48,7 @@ class Likelihood:
     Args:
         model: of transformers, with or without a PEFT adapter. Its attention is set to `sdpa`
             where it can be, since a tree mask is only right there.
-        path: one of `PATHS`, or `auto`. A named path is used or refused, never replaced.
+        path: `packed`, `padded` or `auto`. A named path is used or refused, never replaced.
         batch_tokens: tokens of one forward pass, at most, unless one item has more.
         verdict: what was found of a path before; it is not checked again where it held with the
             same versions, device and dtype.
@@ -88,30 +84,22 @@ class Likelihood:
         trained = {weight.dtype for weight in model.parameters() if weight.requires_grad}
         self._half = model.dtype in (torch.bfloat16, torch.float16)
         self._mixed = self._half and bool(trained - {model.dtype})
-        self._named = path != "auto"
-        self._held: dict[Path, str] = {"naive": "states"}  # what holds; states are read with sums
+        self._named, self._held = path != "auto", False
         _use_sdpa(model)
         reason = unfit(model)
         if reason is not None and path == "packed":
             raise SettingsError(f"scoring path '{path}' does not fit: {reason}; take 'auto'")
-        allowed = PATHS if reason is None else PATHS[1:]
-        self._paths = [name for name in allowed if path in ("auto", name)]
+        self.path: Path = "padded" if reason is not None or path == "padded" else "packed"
         self.window = _window(model) if reason is None else None
-        before, what, here = [*verdict.split(" ", 2), "", ""][:3]
-        if here == self._circumstances and before in self._paths:
-            del self._paths[: self._paths.index(before)]
-            self._held[self.path] = what
-
-    @property
-    def path(self) -> Path:
-        """The path that is taken next."""
-        return self._paths[0]
+        before, _, here = verdict.partition(" ")
+        if here == self._circumstances and path in ("auto", before):
+            self.path, self._held = ("padded", False) if before == "padded" else (self.path, True)
 
     @property
     def verdict(self) -> str:
-        """Which path has held, for what and with which versions; empty where none was checked."""
-        held = self._held.get(self.path)
-        return f"{self.path} {held} {self._circumstances}" if held else ""
+        """Which path is right, and with which versions; empty where none was checked."""
+        known = self._held or self.path == "padded"
+        return f"{self.path} {self._circumstances}" if known else ""
 
     @property
     def _circumstances(self) -> str:
@@ -125,9 +113,7 @@ class Likelihood:
     def path_for(self, items: Items) -> Path:
         """The path that is taken for a batch of items."""
         longest = max(len(item.prompt) + max(map(len, item.options)) for item in items)
-        if self.path != "packed" or self.window is None or longest <= self.window:
-            return self.path
-        return self._paths[1] if len(self._paths) > 1 else "padded"
+        return "padded" if self.window is not None and longest > self.window else self.path
 
     def sums(self, items: Sequence[TokenItem]) -> list[Tensor]:
         """Nats of every option, log p(option | prompt): a float32 tensor (k,) an item.
@@ -191,17 +177,24 @@ class Likelihood:
         return self.in_memory(work, batch[:middle]) + self.in_memory(work, batch[middle:])
 
     def _batch(self, items: Sequence[TokenItem], quantity: Quantity) -> list[Read]:
-        while self._held.get(path := self.path_for(items)) not in (quantity, "states"):
-            self._check(items, quantity)
+        if self.path_for(items) == "packed" and not self._held:
+            self._check(items)
+        reads = self._run(self.path_for(items), items, quantity)
+        values = (value for read in reads for value in read if value is not None)
+        if quantity not in self.used and not all(bool(each.isfinite().all()) for each in values):
+            raise FeatureError(
+                "the model's log-likelihoods or states are not finite: load it in another dtype, or"
+                " take weights that were trained to the end"
+            )
         self.used[quantity] = self.path
-        return self._run(path, items, quantity)
+        return reads
 
     def _run(self, path: Path, items: Items, quantity: Quantity, **options: Any) -> list[Read]:
         """What a path reads, unchecked; in half precision over weights of float32, if any."""
+        read = partial(packed, self.model, items, states=quantity == "states")
         if path == "padded":
-            options["batch_tokens"] = self.batch_tokens
-        run = {"packed": packed, "padded": padded, "naive": naive}[path]
-        read = partial(run, self.model, items, states=quantity == "states", **options)
+            options = {"batch_tokens": self.batch_tokens, **options}
+            read = partial(padded, self.model, items, states=quantity == "states", **options)
         if not self._mixed:
             return read()
         torch = load_torch()
@@ -210,82 +203,55 @@ class Likelihood:
         with torch.autocast(kind, dtype=self.model.dtype, cache_enabled=grad):
             return read()
 
-    def _check(self, items: Items, quantity: Quantity) -> None:
-        """Hold the path against the naive one; drop it where it fails."""
-        path, some, left = self.path_for(items), list[TokenItem](), _OPTIONS_CHECKED
+    def _check(self, items: Items) -> None:
+        """Compare packed rows with a pass for each option; go on with padded rows if they differ.
+
+        States are of the same passes, and not compared.
+        """
+        some, left = list[TokenItem](), _OPTIONS_CHECKED
         for item in items[: _HALF_CHECKED if self._half else _CHECKED]:
             if left > 0:
                 some.append(item.among(range(min(left, len(item.options)))))
                 left -= len(item.options)
         with load_torch().no_grad(), evaluating(self.model):
-            expected = self._run("naive", some, quantity)
-            if not all(
-                value.isfinite().all() for read in expected for value in read if value is not None
-            ):
-                raise FeatureError(
-                    "the model's log-likelihoods or states are not finite: load it in another "
-                    "dtype, or take weights that were trained to the end"
-                )
-            fault = self._deviation(path, some, quantity, expected)
+            fault = self._deviation(some)
+        self._held = fault is None
         if fault is None:
-            self._held[path] = quantity
             return
         if self._named:
-            raise SettingsError(f"scoring path '{path}' does not hold here: {fault}; take 'auto'")
-        self._paths.remove(path)
+            raise SettingsError(f"scoring path 'packed' does not hold here: {fault}; take 'auto'")
+        self.path = "padded"
         warnings.warn(
-            f"scoring path '{path}' does not hold for this model ({fault}): "
-            f"'{self.path_for(items)}' is tried instead, which is slower",
+            f"scoring path 'packed' does not hold for this model ({fault}): 'padded' is taken"
+            " instead, which is slower",
             stacklevel=6,
         )
 
-    def _deviation(
-        self, path: Path, items: Items, quantity: Quantity, expected: list[Read]
-    ) -> str | None:
-        """How a path fails or differs from `expected`, the naive one; None where it holds.
+    def _deviation(self, items: Items) -> str | None:
+        """How packed rows fail or differ from a pass for each option; None where they hold.
 
-        In half precision the naive path itself gives other numbers by other kernels; a path may
-        differ by a multiple of that noise.
+        The largest difference of a log-likelihood counts, in nats a token; in half precision the
+        mean one, which may be a multiple of what rounding does to padded rows.
         """
+        torch = load_torch()
+        tokens = torch.tensor([len(option) for item in items for option in item.options])
+
+        def sums(path: Path, **options: Any) -> Tensor:
+            return torch.cat([value for value, _ in self._run(path, items, "sums", **options)])
+
+        expected = sums("padded", batch_tokens=1)
         try:
-            actual = self._run(path, items, quantity)
+            gaps = (sums("packed") - expected).abs().cpu() / tokens
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
             if out_of_memory(error):
                 raise
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        rounded = self._by_other_kernels(items, quantity) if self._half else expected
-        off, noise = (self._nats_apart(reads, expected, items) for reads in (actual, rounded))
-        allowed = max(_HALF_TOLERANCE if self._half else _TOLERANCE, _NOISE_FACTOR * noise)
-        if not off <= allowed:
-            return f"{off:.2g} nats a token off, {allowed:.2g} allowed"
-        if quantity != "states":
-            return None
-        share, noise = (self._states_apart(reads, expected) for reads in (actual, rounded))
-        tolerance = _STATE_HALF_TOLERANCE if self._half else _STATE_TOLERANCE
-        allowed = max(tolerance, _NOISE_FACTOR * noise)
-        if share <= allowed:
-            return None
-        return f"states {share:.2g} of their size off, {allowed:.2g} allowed"
-
-    def _by_other_kernels(self, items: Items, quantity: Quantity) -> list[Read]:
-        """The naive path by other kernels."""
-        masked = unfit(self.model) is None and self.path_for(items) == self.path
-        return self._run("naive", items, quantity, widened=True, masked=masked)
-
-    def _nats_apart(self, got: list[Read], expected: list[Read], items: Items) -> float:
-        """The largest difference of a sum in nats a token; the mean one in half precision."""
-        torch = load_torch()
-        tokens = torch.tensor([len(option) for item in items for option in item.options])
-        actual, reference = (torch.cat([value for value, _ in reads]) for reads in (got, expected))
-        gaps = (actual - reference).abs().cpu() / tokens
-        return float(gaps.mean() if self._half else gaps.max())
-
-    def _states_apart(self, got: list[Read], expected: list[Read]) -> float:
-        """The same for states, as a share of their root mean square."""
-        torch = load_torch()
-        actual, reference = (torch.cat([state for _, state in reads]) for reads in (got, expected))
-        gaps = (actual - reference).abs() / reference.square().mean().sqrt().clamp_min(1e-12)
-        return float(gaps.mean() if self._half else gaps.max())
+        off, allowed = float(gaps.max()), _TOLERANCE
+        if self._half:
+            noise = ((sums("padded") - expected).abs().cpu() / tokens).mean()
+            off, allowed = float(gaps.mean()), max(_HALF_TOLERANCE, _NOISE_FACTOR * float(noise))
+        # numbers that are not finite are refused later
+        return f"{off:.2g} nats a token off, {allowed:.2g} allowed" if off > allowed else None
 
 
 def unfit(model: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Three ways to the same numbers: what a model says of each option of an item.
+"""Two ways to the same numbers: what a model says of each option of an item.
 
 Each takes a causal model of transformers and items, and reads log p(option | prompt), summed over
 the option's tokens and, where `states` are asked for, the state that the model is in over the
@@ -30,14 +30,10 @@ Pair: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]  # a prompt and one of
 Read: TypeAlias = tuple[Tensor, Tensor | None]
 """What is read of an item: Σ log p (k,), and states (k, hidden) if asked for, both in float32."""
 
-Path: TypeAlias = Literal["packed", "padded", "naive"]
-PATHS: tuple[Path, ...] = ("packed", "padded", "naive")
-"""Every path, the fastest first."""
+Path: TypeAlias = Literal["packed", "padded"]
 
 MASKED = ("sdpa", "eager")
 """Attentions that take a mask of our own; FlashAttention takes none."""
-
-_BEHIND = 8  # tokens behind an option in a widened pass
 
 
 def load_torch() -> Any:
@@ -104,42 +100,6 @@ def padded(
             pooled.append(_pooled(hidden, [(n, np.arange(*end)) for n, end in enumerate(ends)]))
     counts = tuple(len(item.options) for item in items)
     return _by_item(torch.cat(sums), torch.cat(pooled) if states else None, counts)
-
-
-def naive(
-    model: Any, items: Items, *, states: bool = False, widened: bool = False, masked: bool = False
-) -> list[Read]:
-    """One plain forward pass an option: the reference the other paths are held to.
-
-    Args:
-        widened: with tokens behind the option, which nothing before them sees.
-        masked: with the causal mask and positions given, as packed rows have them. Either way the
-            numbers are the same but for rounding, since other kernels make them: the difference is
-            what rounding does here.
-
-    Raises:
-        FeatureError: the model's decoder gives no hidden states.
-    """
-    torch = load_torch()
-    reads: list[Read] = []
-    for item in items:
-        sums, pooled = [], []
-        for option in item.options:
-            tokens = [*item.prompt, *option]
-            ids = torch.tensor([tokens + [0] * (_BEHIND * widened)], device=model.device)
-            keywords = {}
-            if masked:
-                size = ids.shape[1]
-                keywords["attention_mask"] = _mask(model, np.tri(size, dtype=np.bool_)[None, None])
-                keywords["position_ids"] = torch.arange(size, device=model.device)[None]
-            logits, hidden = _forward(model, ids, states=states, **keywords)
-            logits = logits[0, len(item.prompt) - 1 : len(tokens) - 1]
-            target = ids[0, len(item.prompt) : len(tokens), None]
-            sums.append(logits.float().log_softmax(-1).gather(1, target).sum())
-            if states:
-                pooled.append(_pooled(hidden, [(0, np.arange(len(item.prompt), len(tokens)))]))
-        reads.append((torch.stack(sums), torch.cat(pooled) if states else None))
-    return reads
 
 
 def attention(model: Any) -> str:
