@@ -175,7 +175,7 @@ def in_crew(play: Callable[[], int]) -> int:
     except Exception as error:
         sentence = str(error) if isinstance(error, StackslError) else kind_and_place(error)
         place = f"process {processes.rank + 1} of {processes.size}"
-        print(f"stacksl: {place}: {_one_line(sentence)}", file=sys.stderr)
+        sys.stderr.write(f"stacksl: {place}: {_one_line(sentence)}\n")  # in one piece
     finally:
         processes.close()
     return 0  # or the launcher would end the first process before it says what it lost
