@@ -434,14 +434,14 @@ def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
         peak()
         begun = time.monotonic()
         read(items)
-        yield timed(what, len(items), tokens, time.monotonic() - begun, needs.scoring.total)
+        yield timed(what, len(items), tokens, time.monotonic() - begun, needs.scoring)
     for again in (False, True) if batch_tokens == 4096 else ():
         training = replace(recipe(case), gradient_checkpointing=again)
         needs = estimate(worker.base.config, items, replace(choices, training=training))
         worker.train(some[: training.batch_size], replace(training, epochs=1), 0, 0)
         done = worker.train(some, training, 0, 0)
         what = "refit, checkpointing" if again else "refit"
-        yield timed(what, len(some), done.tokens, done.seconds, needs.training.total)
+        yield timed(what, len(some), done.tokens, done.seconds, needs.training)
 
 
 JOBS: dict[str, Callable[..., Iterator[Row]]] = {

@@ -107,7 +107,7 @@ def measure(folder: str, what: str) -> None:
         worker.train(some, training, 0, 0)
     peak = status("VmHWM") - before
     memory = needs.scoring if what == "score" else needs.training
-    print(json.dumps([needs.parameters, memory.total, peak]))
+    print(json.dumps([needs.parameters, memory, peak]))
 
 
 def status(name: str) -> int:
@@ -147,7 +147,7 @@ def estimates() -> None:
         training = TrainSettings(gradient_checkpointing=again == "yes")
         choices = ModelChoices("shape", dtype=dtype, batch_tokens=most, training=training)
         needs = estimate(tf.Qwen3Config(**LARGE), items, choices)
-        counts = (needs.training.weights, needs.training.total, needs.scoring.total)
+        counts = (needs.weights, needs.training, needs.scoring)
         cells = " | ".join(f"{count / 1e9:.1f}" for count in counts)
         print(f"| {dtype} | {again} | {most:,} | {cells} |", flush=True)
 

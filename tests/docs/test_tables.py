@@ -79,7 +79,8 @@ def test_what_the_studies_fix_is_what_the_page_says() -> None:
 def test_the_contract_of_size_and_reproduce_is_that_of_their_records() -> None:
     page = PAGES["docs/cli.md"]
     keys = {row[0].strip("`") for row in rows_under(page.partition("### Group size")[2], "key")}
-    assert keys == {*(field.name for field in dataclasses.fields(Size)), "memory", "free", "refits"}
+    counts = {"labels", "refits", "memory", "free"}
+    assert keys == {*(field.name for field in dataclasses.fields(Size)), *counts}
     reproduce = page.partition("### `stacksl-lab reproduce`")[2].partition("### ")[0]
     assert set(KEYS) <= set(spans(reproduce))
 

@@ -113,9 +113,10 @@ def test_the_estimate_has_the_base_in_fewer_bytes() -> None:
     )
     shapes = [(64, 128), (32, 128), (32, 128), (128, 64), (512, 128), (512, 128), (128, 512)]
     saved = sum(2 * r * c - quantized_bytes(r * c) for r, c in shapes)
-    assert small.training.weights == half.training.weights - 4 * saved
+    assert small.weights == half.weights - 4 * saved
     transient = 2 * 128 * 512  # the largest layer, made whole for its pass
-    assert small.training.activations == half.training.activations + transient
+    fixed = [each.fixed - each.weights for each in (small, half)]
+    assert fixed == [fixed[1] + transient, fixed[1]]
     assert small.parameters == half.parameters
 
 
@@ -123,7 +124,7 @@ def test_the_estimate_has_the_base_in_fewer_bytes() -> None:
 def test_weights_take_the_bytes_of_the_estimate() -> None:
     model = open_base("sample", device="cpu", dtype="nf4").model
     found = estimate(model.config, rows(), choices(model="sample", dtype="nf4"))
-    assert model.get_memory_footprint() == pytest.approx(found.training.weights, rel=0.05)
+    assert model.get_memory_footprint() == pytest.approx(found.weights, rel=0.05)
 
 
 @with_library

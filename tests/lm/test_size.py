@@ -1,4 +1,4 @@
-"""The size of a run: its memory by arithmetic, the files that it leaves, what is refused.
+"""The size of a run: its memory by arithmetic, what is refused.
 
 `benchmarks/lm_memory.py` holds the arithmetic against the measured peaks of processes.
 """
@@ -24,7 +24,6 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 VOCABULARY = 600
 LAYERS = 4
-DUE = (5, 10)
 
 
 def config(kind: str = "qwen3", **changes: Any) -> Any:
@@ -77,11 +76,9 @@ def test_parts_are_those_of_the_shapes(needs: Size) -> None:
     assert needs.parameters == VOCABULARY * 64 + LAYERS * layer + 64
     shapes = [(64, 64), (64, 32), (64, 32), (64, 64), (64, 160), (64, 160), (160, 64)]
     assert needs.moving == LAYERS * sum(16 * (a + b) for a, b in shapes)
-    assert needs.training.weights == 4 * needs.parameters
-    assert needs.training.adapter == 2 * 4 * needs.moving  # with the copy it is reset to
-    assert needs.training.gradients == 4 * needs.moving
-    assert needs.training.optimizer == 2 * 4 * needs.moving
-    assert needs.scoring.gradients == needs.scoring.optimizer == 0
+    assert needs.weights == 4 * needs.parameters
+    # the adapter with the copy that it is reset to, its gradients, two moments
+    assert needs.fixed == needs.weights + (2 + 1 + 2) * 4 * needs.moving
 
 
 def test_activations_are_those_of_one_row() -> None:
@@ -90,28 +87,27 @@ def test_activations_are_those_of_one_row() -> None:
     given = 64 + 2 * 32 + 64 + 2 * 160 + 64
     layer = 4 * (2 * given + 10) * 10
     found = estimate(config(), [item], choices())
-    assert found.training.logits == 0
-    assert found.training.activations == LAYERS * layer + layer
-    wide = estimate(config(vocab_size=50_000), [item], choices())
-    assert wide.training.logits == 4 * 3 * 4 * 50_000
-    assert wide.training.activations == LAYERS * layer
-    assert wide.scoring.logits == 4 * 3 * 4 * 50_000
+    assert found.training == found.fixed + LAYERS * layer + layer
+    assert found.scoring == found.weights + 2 * 4 * found.moving + layer
+    wide, logits = estimate(config(vocab_size=50_000), [item], choices()), 4 * 3 * 4 * 50_000
+    assert wide.training == wide.fixed + LAYERS * layer + logits
+    assert wide.scoring == wide.weights + 2 * 4 * wide.moving + logits
     again = estimate(config(), [item], choices(training={"gradient_checkpointing": True}))
-    assert again.training.activations == LAYERS * 4 * 64 * 10 + 2 * layer
+    assert again.training == again.fixed + LAYERS * 4 * 64 * 10 + 2 * layer
 
 
 def test_options_that_are_not_packed_bring_their_prompts() -> None:
     sliding = estimate(config("mistral", sliding_window=16), rows(), choices())
     packed = estimate(config("mistral", sliding_window=None), rows(), choices())
     assert (sliding.path, packed.path) == ("padded", "packed")
-    assert sliding.training.activations > 2 * packed.training.activations
+    assert sliding.training - sliding.fixed > 2 * (packed.training - packed.fixed)
 
 
 def test_no_weight_is_made() -> None:
     """A model of 430 billion parameters: weights of 0.86 terabytes."""
     huge = config(hidden_size=2**17, intermediate_size=2**18, num_attention_heads=2**10)
     found = estimate(huge, rows(3), choices(dtype="bfloat16", lora=LoraSettings(rank=1)))
-    assert found.training.weights > 8e11
+    assert found.weights > 8e11
 
 
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
@@ -121,7 +117,7 @@ def test_a_mixture_of_experts_has_a_size() -> None:
     shape = tf.Qwen3MoeConfig(**{**config().to_dict(), "layer_types": None, **EXPERTS})
     found = estimate(shape, rows(12), choices(dtype="bfloat16"))
     alike = estimate(config(), rows(12), choices(dtype="bfloat16"))
-    assert 0.3 < found.training.total / alike.training.total < 3.0
+    assert 0.3 < found.training / alike.training < 3.0
 
 
 def test_a_path_that_does_not_fit() -> None:
@@ -136,34 +132,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def size(folder: str) -> Size:
-    return planned(choices(model=folder), questions(8)[0], DUE)[0]
-
-
-def test_disk_is_that_of_the_tensors(size: Size) -> None:
-    options = sum(len(item.candidates) for item in questions(8)[0])
-    adapters = 3 * 4 * size.moving  # two refits and the final model
-    features = 2 * options * (16 * 4 + 8)  # two epochs, all directions
-    assert size.disk == {"weights": 4 * size.parameters, "run": adapters + features}
-    assert size.labels == 10
+    return planned(choices(model=folder), questions(8)[0])[0]
 
 
 def test_a_premise_is_as_long_as_its_text(folder: str, size: Size) -> None:
     items = questions(8)[0]
-    pmi, _ = planned(choices(model=folder, normalization="pmi", pmi_context="empty"), items, DUE)
-    auto, _ = planned(choices(model=folder, normalization="auto"), items, DUE)
-    sizes = [each.training.activations + each.training.logits for each in (size, pmi, auto)]
+    pmi, _ = planned(choices(model=folder, normalization="pmi", pmi_context="empty"), items)
+    auto, _ = planned(choices(model=folder, normalization="auto"), items)
+    sizes = [each.training - each.fixed for each in (size, pmi, auto)]
     assert sizes[0] < sizes[1] < sizes[2] <= 2 * sizes[0]
 
 
 def refused(folder: str, free: float, **changes: Any) -> str:
     with pytest.raises(SettingsError) as caught:
-        expect_fit(choices(model=folder, **changes), questions(8)[0], DUE, int(free))
+        expect_fit(choices(model=folder, **changes), questions(8)[0], int(free))
     return str(caught.value)
 
 
 def test_a_run_that_fits_is_let_through(folder: str, size: Size) -> None:
     items = questions(8)[0]
-    expect_fit(choices(model=folder), items, DUE, int(size.memory / 0.9) + 1)
+    expect_fit(choices(model=folder), items, int(size.memory / 0.9) + 1)
     assert "more than 90% of the" in refused(folder, size.memory / 0.9 - 1)
 
 
@@ -172,7 +160,7 @@ def test_a_refusal_says_what_to_change(folder: str, size: Size) -> None:
         "lower lm.batch_tokens from 1024 to 512 and turn lm.gradient_checkpointing on"
     )
     tight = {"batch_tokens": 512, "training": {"gradient_checkpointing": True}}
-    least = planned(choices(model=folder, **tight), questions(8)[0], DUE)[0].memory
+    least = planned(choices(model=folder, **tight), questions(8)[0])[0].memory
     said = refused(folder, 1.05 * least, **tight)
     assert said.endswith("set lm.max_len_prompt, or take a smaller model")
     said = refused(folder, 10_000)
@@ -200,7 +188,7 @@ def test_memory_of_a_gpu_is_its_own(folder: str, monkeypatch: pytest.MonkeyPatch
     def said(device: str) -> list[str]:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            expect_room(resolve({"lm.model": folder, "lm.device": device}).settings, items, 4)
+            expect_room(resolve({"lm.model": folder, "lm.device": device}).settings, items)
         return [str(each.message) for each in seen if "this run needs" in str(each.message)]
 
     assert said("auto") == []

@@ -101,9 +101,9 @@ def _forecast(
 
 
 def size_of(spec: RunSpec) -> dict[str, Any] | None:
-    """Memory and disk of a run that adapts a language model; None of another run.
+    """The memory of a run that adapts a language model; None of another run.
 
-    They are computed without reading a weight.
+    It is computed without reading a weight.
 
     Raises:
         SettingsError, DataError, MissingExtra: there is no such model, or it cannot be used.
@@ -119,12 +119,6 @@ def size_of(spec: RunSpec) -> dict[str, Any] | None:
     due = sorted({*due_at(spec.settings.lm.refit_at, labels), labels})  # the end has one
     choices = choices_of(spec.settings, {})
     free = free_bytes(place_of(choices.device))
-    size, _ = planned(choices, spec.sources.pool.items, due, spec.test.items if spec.test else ())
-    return {
-        **asdict(size),
-        "scoring": {**asdict(size.scoring), "total": size.scoring.total},
-        "training": {**asdict(size.training), "total": size.training.total},
-        "refits": len(due),
-        "memory": size.memory,
-        "free": free,
-    }
+    size, _ = planned(choices, spec.sources.pool.items, spec.test.items if spec.test else ())
+    counts = {"labels": labels, "refits": len(due)}
+    return {**asdict(size), **counts, "memory": size.memory, "free": free}

@@ -88,7 +88,7 @@ class Plan:
         sources, settings = self.spec.sources, self.spec.settings
         if settings.adapts and not self.fits:
             test = sources.test.items if sources.test else ()
-            expect_room(settings, sources.pool.items, self.spec.budget.labels, test)
+            expect_room(settings, sources.pool.items, test)
         out = self.out if self.named else _default_folder(sources.pool.name, claim=True)
         return replace(self, spec=replace(self.spec, folder=RunFolder(out)), named=True, fits=True)
 

@@ -363,7 +363,7 @@ class Run:
                 return self
             spec = RunSpec.open(self.folder)
             if spec.settings.adapts:
-                expect_room(spec.settings, spec.dataset.items, spec.budget.labels)
+                expect_room(spec.settings, spec.dataset.items)
             with Session.open(spec, progress, labeler=as_labeler(labeler)) as session:
                 session.play()
         return self

@@ -1,9 +1,9 @@
-"""Memory and disk that a run with a language model needs, before it is started.
+"""Memory that a run with a language model needs, before it is started.
 
-Memory and disk are an arithmetic over the shapes of the model's layers. No pass is made and no
-weight is read for it: the model is built on torch's device `meta`, where tensors have shapes and no
-contents. What a pass keeps follows from how many numbers its linear layers give, which is right
-within a quarter (docs/lm.md has estimates next to measured peaks).
+It is an arithmetic over the shapes of the model's layers. No pass is made and no weight is read for
+it: the model is built on torch's device `meta`, where tensors have shapes and no contents. What a
+pass keeps follows from how many numbers its linear layers give, which is right within a quarter
+(docs/lm.md has estimates next to measured peaks).
 """
 
 from __future__ import annotations
@@ -33,67 +33,36 @@ from stacksl.types import Item, copied
 SHARE = 0.9  # of the free memory, at most, that a run may plan for
 _NARROWED = 512  # tokens of a pass, the fewest that a message suggests
 _FLOAT = 4  # bytes of a trained number, in every dtype of the base
-_MOMENTS = 2  # of AdamW, each as large as what is trained
+_TRAINED = 2 + 1 + 2  # of each: with the copy of its start, its gradient, the moments of AdamW
 _SAVED = 2  # numbers that a layer keeps for its backward pass for each one that a matrix gives
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes of tensors at the fullest moment, by what they are for.
-
-    Attributes:
-        adapter: LoRA weights, with the copies that the run keeps of them.
-        activations: what the passes hold besides.
-        logits: tensors as wide as the vocabulary.
-    """
-
-    weights: int
-    adapter: int = 0
-    gradients: int = 0
-    optimizer: int = 0
-    activations: int = 0
-    logits: int = 0
-
-    @property
-    def total(self) -> int:
-        """The sum."""
-        held = self.weights + self.adapter + self.gradients + self.optimizer
-        return held + self.activations + self.logits
-
-    def at_its_fullest(self, layer: int, logits: int) -> Memory:
-        """With the larger of one layer's numbers and the logits, which are not there at once."""
-        if logits > layer:
-            return replace(self, logits=logits)
-        return replace(self, activations=self.activations + layer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What a run needs.
+    """What a run needs, in bytes of tensors at the fullest moment.
 
     Attributes:
         moving: numbers that are trained.
-        labels: to train on in the last refit.
         tokens: of one pass over the items.
-        disk: bytes of the base's `weights`, in the dtype that its configuration names, and of what
-            the `run`'s own folder takes: features of every epoch (none begins after the last
-            refit), and an adapter of each refit and of the final model.
+        weights: bytes of the base alone.
+        fixed: bytes of training in any batch: base, adapter, gradients and optimizer.
+        scoring, training: all bytes.
     """
 
     parameters: int
     moving: int
     path: str
-    scoring: Memory
-    training: Memory
-    labels: int
+    weights: int
+    fixed: int
+    scoring: int
+    training: int
     tokens: int
     dtype: str
-    disk: dict[str, int]
 
     @property
     def memory(self) -> int:
         """Bytes at the fullest moment of the run."""
-        return max(self.scoring.total, self.training.total)
+        return max(self.scoring, self.training)
 
 
 def row_tokens(item: TokenItem) -> int:
@@ -102,18 +71,13 @@ def row_tokens(item: TokenItem) -> int:
 
 
 def estimate(
-    config: Any,
-    rows: Sequence[TokenItem],
-    choices: ModelChoices,
-    due: Sequence[int] = (1,),
-    premise: int = 0,
+    config: Any, rows: Sequence[TokenItem], choices: ModelChoices, premise: int = 0
 ) -> Size:
-    """The fullest batch of scoring, the fullest of a training step, and what stays on disk.
+    """The fullest batch of scoring, and the fullest of a training step.
 
     Args:
         rows: all that is to be scored, one at least.
         choices: the rest; `dtype` is not `auto`.
-        due: the labels that each refit trains on.
         premise: tokens behind which `pmi` scores the options once more; 0 where it does not.
 
     Raises:
@@ -129,39 +93,9 @@ def estimate(
     moving = choices.lora.rank * sum(sum(layer.weight.shape) for layer in adapted)
     if choices.lora.start is not None:
         expect_size(choices.lora.start, moving)
-    parameters = sum(int(weight.numel()) for weight in model.parameters())
-    scoring, training = _memories(model, path, rows, choices, moving, premise)
-    stored = getattr(config, "dtype", None) or torch.float32
-    stored = getattr(torch, stored) if isinstance(stored, str) else stored
-    an_option = _FLOAT * max(1, min(choices.state_dim, config.get_text_config().hidden_size)) + 8
-    features = len(due) * sum(len(row.options) for row in rows) * an_option
-    adapters = (1 + len(due)) * _FLOAT * moving
-    return Size(
-        parameters=parameters,
-        moving=moving,
-        path=path,
-        scoring=scoring,
-        training=training,
-        labels=due[-1],
-        tokens=sum(map(row_tokens, rows)),
-        dtype=choices.dtype,
-        disk={"weights": parameters * stored.itemsize, "run": features + adapters},
-    )
-
-
-def _memories(
-    model: Any,
-    path: str,
-    rows: Sequence[TokenItem],
-    choices: ModelChoices,
-    moving: int,
-    premise: int,
-) -> tuple[Memory, Memory]:
-    """Of the fullest batch that is scored, and of the fullest training step; see `estimate`."""
     text, number = model.config.get_text_config(), model.dtype.itemsize
     hidden, layers, vocabulary = text.hidden_size, text.num_hidden_layers, text.vocab_size
     weights, transient = _weights(model, choices.dtype)
-    held = Memory(weights, 2 * _FLOAT * moving, activations=transient)
 
     longest, tail = max(map(row_tokens, rows)), max(sum(map(len, row.options)) for row in rows)
     copies = 1 if path == "packed" else max(len(row.options) for row in rows)
@@ -175,9 +109,7 @@ def _memories(
     word = (number + 2 * _FLOAT) * vocabulary
 
     side = min(most, BLOCK)  # rows that are scored side by side
-    # the plain pass that a path is checked against makes logits of a whole row
-    logits = max(word * side * tail, number * vocabulary * longest)
-    scoring = held.at_its_fullest(layer * side * (prompt + tail), logits)
+    scoring = max(layer * side * (prompt + tail), word * side * tail)
 
     recipe, step = choices.training, min(most, choices.training.batch_size)
     passes = 2 if premise else 1
@@ -186,14 +118,20 @@ def _memories(
     if recipe.gradient_checkpointing:
         # what goes into each layer; one layer's numbers are made again
         activations, passing = layers * number * hidden * tokens, 2 * layer * tokens
-    training = replace(
-        held,
-        adapter=2 * _FLOAT * moving,
-        gradients=_FLOAT * moving,
-        optimizer=_MOMENTS * _FLOAT * moving,
-        activations=activations + transient,
+    # a layer's numbers and the logits are not there at once
+    training = activations + max(passing, word * step * passes * tail)
+    fixed = weights + transient + _TRAINED * _FLOAT * moving
+    return Size(
+        parameters=sum(int(weight.numel()) for weight in model.parameters()),
+        moving=moving,
+        path=path,
+        weights=weights,
+        fixed=fixed,
+        scoring=weights + transient + 2 * _FLOAT * moving + scoring,
+        training=fixed + training,
+        tokens=sum(map(row_tokens, rows)),
+        dtype=choices.dtype,
     )
-    return scoring, training.at_its_fullest(passing, word * step * passes * tail)
 
 
 def _weights(model: Any, dtype: str) -> tuple[int, int]:
@@ -216,13 +154,12 @@ def _outputs(model: Any, text: Any) -> int:
 
 
 def planned(
-    choices: ModelChoices, items: Sequence[Item], due: Sequence[int], test: Sequence[Item] = ()
+    choices: ModelChoices, items: Sequence[Item], test: Sequence[Item] = ()
 ) -> tuple[Size, Base]:
     """The size of a run over `items`, and its model, of which no weight is read.
 
     Args:
         items: one at least.
-        due: the labels that each refit trains on; the last is the budget.
         test: items that are scored after the last label was paid, and must not fail then.
 
     Raises:
@@ -244,15 +181,11 @@ def planned(
         longest = max(range(len(rows)), key=lambda n: row_tokens(rows[n]))
         premise = len(tokenizing.items([form.render_alone(items[longest])])[0].prompt)
     settled = replace(choices, device=base.device, dtype=base.dtype)
-    return estimate(base.config, rows, settled, due, premise), base
+    return estimate(base.config, rows, settled, premise), base
 
 
 def expect_fit(
-    choices: ModelChoices,
-    items: Sequence[Item],
-    due: Sequence[int],
-    free: int,
-    test: Sequence[Item] = (),
+    choices: ModelChoices, items: Sequence[Item], free: int, test: Sequence[Item] = ()
 ) -> None:
     """Refuse a run over `items` that would fill the memory.
 
@@ -265,7 +198,7 @@ def expect_fit(
         SettingsError, DataError, MissingExtra: as `planned`; the run needs more than 90% of the
             free memory of the CPU; or the base is to be quantized, and cannot be.
     """
-    size, base = planned(choices, items, due, test)
+    size, base = planned(choices, items, test)
     if base.dtype == NF4:
         not_quantized(base.name, base.config)
         quantization(computed_in(NF4, base.device))
@@ -301,9 +234,8 @@ def free_bytes(device: str = "cpu") -> int:
 
 
 def _advice(size: Size, choices: ModelChoices, room: float) -> str:
-    fixed = replace(size.training, activations=0, logits=0).total
-    if fixed > room:
-        what = f"the weights and what moves take {memory(fixed)} by themselves"
+    if size.fixed > room:
+        what = f"the weights and what moves take {memory(size.fixed)} by themselves"
         half = "dtype bfloat16 or " if size.dtype == "float32" else ""
         return f"{what}, so take {half}a smaller model"
     smaller = max(_NARROWED, choices.batch_tokens // 4)

@@ -225,19 +225,15 @@ def _between(row: dict[str, Any]) -> str:
 
 
 def _shown_size(size: dict[str, Any]) -> str:
-    disk, training = size["disk"], dict(size["training"])
-    total = training.pop("total")
-    parts = (f"{name} {memory(n)}" for name, n in training.items() if n)
+    training = f"{memory(size['training'])}, {memory(size['fixed'])} in any batch"
     return facts(
         [
             ("Parameters", f"{count(size['parameters'])}, {size['dtype']}"),
             ("Trained", f"{count(size['moving'])} of them (a LoRA adapter)"),
             ("Tokens a pass", f"{count(size['tokens'])} ({size['path']})"),
             ("Refits", f"{size['refits']}, the last on {count(size['labels'])} labels"),
-            ("Memory to score", memory(size["scoring"]["total"])),
-            ("Memory to train", f"{memory(total)} ({', '.join(parts)})"),
+            ("Memory to score", memory(size["scoring"])),
+            ("Memory to train", training),
             ("Free memory", memory(size["free"])),
-            ("Disk, weights", memory(disk["weights"])),
-            ("Disk, run", memory(disk["run"])),
         ]
     )

@@ -376,7 +376,7 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
             )
         check_labeler(settings, spec.sources)
     if change.training:
-        expect_room(settings, spec.dataset.items, spec.budget.labels)
+        expect_room(settings, spec.dataset.items)
     origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
     return replace(spec, resolved=replace(spec.resolved, settings=settings, origin=origin))
 

@@ -15,7 +15,6 @@ from stacksl.lm.distributed import current_processes
 from stacksl.lm.loading import Weights
 from stacksl.lm.model import WEIGHTS
 from stacksl.lm.prompt.format import template
-from stacksl.runs.settings.budget import due_at
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item, copied
@@ -70,9 +69,7 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
     return changed
 
 
-def expect_room(
-    settings: Settings, items: Sequence[Item], labels: int, test: Sequence[Item] = ()
-) -> None:
+def expect_room(settings: Settings, items: Sequence[Item], test: Sequence[Item] = ()) -> None:
     """Hold the plan's memory against what is free on its device; no weight is read for it.
 
     Raises:
@@ -88,8 +85,7 @@ def expect_room(
     free = free_bytes(place)
     if place == "cpu":
         free //= processes.size  # every process holds a whole model
-    chosen = replace(choices, device=place)
-    expect_fit(chosen, items, due_at(settings.lm.refit_at, labels), free, test)
+    expect_fit(replace(choices, device=place), items, free, test)
 
 
 def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
