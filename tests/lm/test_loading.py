@@ -188,7 +188,7 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no config": (drop("config.json"), "is a folder without a config.json: give the folder"),
     "broken config": (
         lambda folder: (folder / "config.json").write_text("{"),
-        r"the config.json of model .* cannot be read .*: give the folder of a whole model",
+        r"has a config.json that cannot be read .*: give the folder of a whole model",
     ),
     "unknown kind": (
         lambda folder: configured(folder, model_type="odd"),
@@ -213,13 +213,13 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: configured(
             folder, quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128}
         ),
-        r"are quantized and cannot be read here \(.*\): install the library that reads them, or",
+        r"has quantized weights that cannot be read \(.*\): install the library that reads them",
     ),
     "weights of 4 bits": (
         lambda folder: configured(
             folder, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
         ),
-        r"are quantized and cannot be read here \(.*bitsandbytes.*\): install the library",
+        r"has quantized weights that cannot be read \(.*bitsandbytes.*\): install the library",
     ),
     "missing weights": (
         lambda folder: rewritten(folder, lambda each: each.pop("model.norm.weight")),
@@ -231,7 +231,7 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "other shapes": (
         lambda folder: configured(folder, intermediate_size=40),
-        "are not of the shapes that its config.json gives",
+        "has weights of other shapes than its config.json gives",
     ),
     "an adapter": (
         lambda folder: (folder / "adapter_config.json").write_text("{}"),
@@ -288,7 +288,7 @@ def test_other_kinds_of_models_are_refused(make_model: Any, tokenizer: Any, tmp_
         (__file__, "is a file: give the folder that holds it"),
         (
             "nobody/nothing",
-            "is neither a folder nor in the cache .*, and HF_HUB_OFFLINE is set: give a folder, "
+            "is neither a folder nor in the cache .*, which cannot be reached: give a folder, "
             "set HF_HOME to a cache that holds it, or go online with HF_HUB_OFFLINE unset",
         ),
         ("not a name!", "is neither a folder nor"),

@@ -7,8 +7,9 @@ model is never run.
 from __future__ import annotations
 
 import os
+import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,14 @@ def read_config(name: str, source: str, revision: str | None = None) -> Any:
                 source, revision=revision or "main", trust_remote_code=False
             )
     except Exception as error:  # a foreign file can make the loader raise anything
-        raise _no_config(name, source, error) from error
+        otherwise = (
+            f"has a config.json that cannot be read ({first_line(error)}): give the folder of a"
+            " whole model"
+            if os.path.isabs(source)
+            else "is neither a folder nor a model on the Hugging Face hub: check the name, or give"
+            " a folder"
+        )
+        raise _refused(name, error, _CONFIG, otherwise) from error
     if getattr(config, "is_encoder_decoder", False):
         raise SettingsError(
             f"model '{name}' is an encoder-decoder ({config.model_type}), and a causal language "
@@ -74,12 +82,9 @@ def read_tokenizer(name: str, source: str, revision: str | None = None) -> Any:
             )
             encoded = tokenizer("a", add_special_tokens=False)["input_ids"]
     except Exception as error:
-        if _wants_code(error):
-            raise _own_code(name) from error
-        raise SettingsError(
-            f"model '{name}' has no tokenizer that can be loaded: put its tokenizer.json and "
-            "tokenizer_config.json into the folder of the weights"
-        ) from error
+        otherwise = "has no tokenizer that can be loaded: put its tokenizer.json and"
+        otherwise += " tokenizer_config.json into the folder of the weights"
+        raise _refused(name, error, [_CODE], otherwise) from error
     if not encoded:  # transformers makes an empty tokenizer where a folder has only its settings
         raise SettingsError(
             f"model '{name}' has a tokenizer without a vocabulary: put its tokenizer.json into "
@@ -118,7 +123,14 @@ def read_weights(
                 **(quantized or {}),
             )
     except Exception as error:
-        raise _no_weights(name, config, error) from error
+        otherwise = f"cannot be read ({type(error).__name__}: {first_line(error)}): "
+        if getattr(config, "quantization_config", None) is None:
+            otherwise = f"has weights that {otherwise}they are damaged or not all there, so fetch"
+            otherwise += " them again"
+        else:
+            otherwise = f"has quantized weights that {otherwise}install the library that reads"
+            otherwise += " them, or give the weights as they were before"
+        raise _refused(name, error, _WEIGHTS, otherwise) from error
     if missing := sorted(loading["missing_keys"]):
         raise SettingsError(
             f"model '{name}' lacks {len(missing)} of its weights ({_some(missing)}), which would "
@@ -183,81 +195,52 @@ def _check_folder(name: str, source: str) -> None:
         )
 
 
-def _no_config(name: str, source: str, error: Exception) -> SettingsError:
-    text = str(error)
-    if _wants_code(error):
-        return _own_code(name)
-    if "does not recognize this architecture" in text or "Unrecognized model" in text:
-        return SettingsError(
-            f"model '{name}' is of a kind that the installed transformers does not know: update "
-            "transformers, or give a model of a kind it loads"
-        )
-    if os.path.isabs(source):
-        return SettingsError(
-            f"the config.json of model '{name}' cannot be read ({first_line(error)}): give the "
-            "folder of a whole model"
-        )
-    return _not_on_hub(name, text)
+# What the errors of transformers say, and what it means for the user
+_CODE = (
+    "trust_remote_code",
+    "needs Python code that comes with it, and such code is never run here: give a model that"
+    " transformers loads by itself",
+)
+_CONFIG = (
+    _CODE,
+    (
+        "does not recognize this architecture|Unrecognized model",
+        "is of a kind that the installed transformers does not know: update transformers, or give a"
+        " model of a kind it loads",
+    ),
+    (
+        "gated|401|403",
+        "is closed to you on the Hugging Face hub: accept its license there and log in with 'hf"
+        " auth login', or give a folder",
+    ),
+    (
+        "couldn't connect",
+        "is neither a folder nor in the cache of the Hugging Face hub, which cannot be reached:"
+        " give a folder, set HF_HOME to a cache that holds it, or go online with HF_HUB_OFFLINE"
+        " unset",
+    ),
+)
+_WEIGHTS = (
+    _CODE,
+    ("OutOfMemoryError|MemoryError", "does not fit in memory: give a smaller one"),
+    (
+        "no file named|does not appear to have",
+        "has no weights: put its model.safetensors next to the config.json",
+    ),
+    (
+        "ignore_mismatched_sizes",
+        "has weights of other shapes than its config.json gives: give the two files of one model",
+    ),
+)
 
 
-def _not_on_hub(name: str, text: str) -> SettingsError:
-    from huggingface_hub import constants
-
-    if "gated" in text or "401" in text or "403" in text:
-        return SettingsError(
-            f"model '{name}' is closed to you on the Hugging Face hub: accept its license there "
-            "and log in with 'hf auth login', or give a folder"
-        )
-    offline = constants.HF_HUB_OFFLINE
-    if offline or "couldn't connect" in text:
-        why = "HF_HUB_OFFLINE is set" if offline else "the Hugging Face hub cannot be reached"
-        return SettingsError(
-            f"model '{name}' is neither a folder nor in the cache {constants.HF_HUB_CACHE}, and "
-            f"{why}: give a folder, set HF_HOME to a cache that holds it, or go online with "
-            "HF_HUB_OFFLINE unset"
-        )
-    return SettingsError(
-        f"model '{name}' is neither a folder nor a model on the Hugging Face hub: check the name, "
-        "or give a folder"
-    )
-
-
-def _wants_code(error: Exception) -> bool:
-    return "trust_remote_code" in str(error)
-
-
-def _own_code(name: str) -> SettingsError:
-    return SettingsError(
-        f"model '{name}' needs Python code that comes with it, and such code is never run here: "
-        "give a model that transformers loads by itself"
-    )
-
-
-def _no_weights(name: str, config: Any, error: Exception) -> SettingsError:
-    if _wants_code(error):
-        return _own_code(name)
-    if isinstance(error, load_torch().OutOfMemoryError | MemoryError):
-        return SettingsError(f"model '{name}' does not fit in memory: give a smaller one")
-    text = str(error)
-    if "no file named" in text or "does not appear to have" in text:
-        return SettingsError(
-            f"model '{name}' has no weights: put its model.safetensors next to the config.json"
-        )
-    if "ignore_mismatched_sizes" in text:
-        return SettingsError(
-            f"the weights of model '{name}' are not of the shapes that its config.json gives: "
-            "give the two files of one model"
-        )
-    if getattr(config, "quantization_config", None) is not None:
-        return SettingsError(
-            f"the weights of model '{name}' are quantized and cannot be read here "
-            f"({first_line(error)}): install the library that reads them, or give the weights as "
-            "they were before"
-        )
-    return SettingsError(
-        f"the weights of model '{name}' cannot be read ({type(error).__name__}: "
-        f"{first_line(error)}): they are damaged or not all there, so fetch them again"
-    )
+def _refused(
+    name: str, error: Exception, known: Sequence[tuple[str, str]], otherwise: str
+) -> SettingsError:
+    """The sentence of the first entry in `known` whose words an error has, or another one."""
+    text = f"{type(error).__name__}: {error}"
+    sentences = (sentence for words, sentence in known if re.search(words, text))
+    return SettingsError(f"model '{name}' {next(sentences, otherwise)}")
 
 
 def _some(names: list[str]) -> str:
