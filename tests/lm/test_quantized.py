@@ -43,7 +43,7 @@ def test_a_missing_library_is_named(
     monkeypatch: pytest.MonkeyPatch, model_folders: dict[str, Path]
 ) -> None:
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    said = r"dtype 'nf4' needs the library bitsandbytes, which is not installed: install it"
+    said = r"dtype 'nf4' needs the library bitsandbytes, which cannot be loaded \(.*\): install"
     with pytest.raises(SettingsError, match=said):
         _ = open_base(str(model_folders["qwen3"]), device="cpu", dtype="nf4").model
 
@@ -58,13 +58,6 @@ def test_a_run_without_the_library_writes_nothing(monkeypatch, tmp_path) -> None
     with pytest.raises(SettingsError, match="needs the library bitsandbytes"):
         run(*questions(12), out=tmp_path / "run", budget=3, **named, **QUICK)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_library_without_a_device_here_is_named(library: SimpleNamespace) -> None:
-    library.supported_torch_devices = {"npu", "xpu"}
-    said = r"supports no device here \(it knows npu, xpu\): update it, or take dtype 'bfloat16'"
-    with pytest.raises(SettingsError, match=said):
-        quantization("bfloat16")
 
 
 def test_what_transformers_is_asked_for(monkeypatch, library: SimpleNamespace) -> None:

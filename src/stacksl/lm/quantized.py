@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from stacksl.errors import SettingsError
-from stacksl.lm.reading import load_transformers
+from stacksl.lm.reading import first_line, load_transformers
 from stacksl.lm.scoring.paths import load_torch
 
 NF4 = "nf4"
@@ -45,11 +45,18 @@ def quantization(computing: str) -> Any:
     """How a base is quantized, as transformers takes it.
 
     Raises:
-        SettingsError: bitsandbytes is not installed, or has nothing for the devices here.
+        SettingsError: bitsandbytes is not installed, or cannot be loaded here.
         MissingExtra: torch or transformers is not installed.
     """
     tf = load_transformers()
-    _require_library()
+    try:
+        import_module("bitsandbytes")
+    except Exception as error:  # it may be built for another CUDA, too
+        raise SettingsError(
+            "dtype 'nf4' needs the library bitsandbytes, which cannot be loaded"
+            f" ({first_line(error)}): install or update it ('pip install -U bitsandbytes'), or take"
+            " dtype 'bfloat16'"
+        ) from error
     return tf.BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
@@ -96,26 +103,3 @@ def numbers_of(parameter: Any) -> int:
     """How many weights a parameter has; two of 4 bits share a byte."""
     state = getattr(parameter, "quant_state", None)
     return int(parameter.numel() if state is None else state.shape.numel())
-
-
-def _require_library() -> None:
-    try:
-        library = import_module("bitsandbytes")
-    except ImportError:
-        raise SettingsError(
-            "dtype 'nf4' needs the library bitsandbytes, which is not installed: install it "
-            "('pip install bitsandbytes'), or take dtype 'bfloat16'"
-        ) from None
-    except Exception as error:  # a build for another CUDA, a library of the system that is missing
-        raise _no_device(str(error) or type(error).__name__) from error
-    supported = getattr(library, "supported_torch_devices", {"cuda"})
-    here = {"cpu"} | ({"cuda"} if load_torch().cuda.is_available() else set())
-    if not here & set(supported):
-        raise _no_device(f"it knows {', '.join(sorted(supported))}")
-
-
-def _no_device(why: str) -> SettingsError:
-    return SettingsError(
-        "dtype 'nf4' needs bitsandbytes, and the one installed supports no device here "
-        f"({why.splitlines()[0].rstrip('.')}): update it, or take dtype 'bfloat16'"
-    )

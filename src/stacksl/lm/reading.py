@@ -124,7 +124,7 @@ def read_weights(
             )
     except Exception as error:
         otherwise = f"cannot be read ({type(error).__name__}: {first_line(error)}): "
-        if getattr(config, "quantization_config", None) is None:
+        if quantized is None and getattr(config, "quantization_config", None) is None:
             otherwise = f"has weights that {otherwise}they are damaged or not all there, so fetch"
             otherwise += " them again"
         else:
