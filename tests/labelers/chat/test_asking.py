@@ -311,19 +311,20 @@ def test_equal_texts_are_bought_once_where_the_schema_is_ignored(tmp_path: Path)
         assert len(server.bodies) == 3  # one with the schema, and one for each text
 
 
-def test_an_added_text_too_long_for_the_price_of_a_label_is_refused(tmp_path: Path) -> None:
+def test_an_added_text_too_long_for_the_price_of_a_label_is_not_sent(
+    tmp_path: Path,
+) -> None:
     more = tmp_path / "more.jsonl"
     with serving(right) as server:
         prices = (*prices_of(100, 200), "--yes")
         assert call([*command(tmp_path, server.url, "--allow-send"), *prices]) == 0
         run = stacksl.Run.open(tmp_path / "run")
         more.write_text(json.dumps({"id": "long", "text": "word " * 2000 + "of red"}))
-        with pytest.raises(SettingsError, match="above the .* that a label of this run may"):
-            run.change(items=more, budget="12")
-        assert run.status()["state"] == "finished"
-        more.write_text(json.dumps({"id": "short", "text": "word of red"}))
-        run.change(items=more, budget="12")
+        run.change(items=more, budget="25")  # of all items
+        assert not any("word word" in json.dumps(body) for body in server.bodies)
     assert run.status()["state"] == "finished"
+    said = {row["item"]: row["said"] for row in run.labels().rows}
+    assert said == {**{f"q{n}": "label" for n in range(24)}, "long": "broken"}
 
 
 def examples_of(body: dict[str, Any]) -> list[list[str]]:

@@ -261,11 +261,11 @@ class ChatLabeler:
         """What becomes of a label whose price leaves no room for a call that costs `most`."""
         if request.purpose == "owned":
             return None  # another label may pay later
-        if spent:
-            return self._broken(request, CHARGED)
-        reserved = f"{money(request.price)} reserved for a label"
-        self._stop(f"a call may cost {money(most)}, above the {reserved}")
-        return None
+        note = CHARGED
+        if not spent:
+            note = f"a call may cost {money(most)}, above the {money(request.price)} of a label"
+            self._unnamed_again(f"{UNNAMED} times in a row {note}")
+        return self._broken(request, note)
 
     def _without_refused(self, question: Question) -> Question:
         """A request without what the server has refused in this run."""

@@ -37,7 +37,7 @@ from stacksl.runs.items.sources import More
 from stacksl.runs.items.stored import records_of, rejected_of, stamps_of
 from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
 from stacksl.runs.session.language import expect_room
-from stacksl.runs.session.model_labels import asks_local, asks_model, expect_within_price
+from stacksl.runs.session.model_labels import asks_local, asks_model
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
 from stacksl.runs.settings.budget import accuracy_mark, promised_share, raised_budget
@@ -188,7 +188,6 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     pool = len(wanted.dataset.items) - len(spec.dataset.items)
     for path in change.owned:
         wanted = _with_file(wanted, More("owned", str(Path(path).resolve())))
-    expect_within_price(wanted, spec)
     if change.budget is not None:
         wanted = replace(wanted, now=new_terms(wanted, ledger, change.budget, drop=change.drop))
         expect_items(wanted, ledger)

@@ -108,26 +108,6 @@ def _dearest(prompts: Questions, items: Sequence[Item], count: int) -> int:
     return max(prompts.dearest(i.prompt, i.candidates, longest[:count]) for i in items)
 
 
-def expect_within_price(spec: RunSpec, before: RunSpec) -> None:
-    """Check that a call about any item is within a label's price, where some were added.
-
-    Raises:
-        SettingsError: one is not; it could never be made, and the run would wait for ever.
-    """
-    settings = spec.settings
-    added = len(spec.dataset.items) > len(before.dataset.items)
-    if not added or not asks_model(settings) or settings.server.input_price is None:
-        return
-    prompts = questions(settings, spec.folder.resolved().get(TEMPLATE))
-    dearest = _dearest(prompts, spec.dataset.items, settings.server.shots)
-    if dearest > spec.budget.price:
-        raise SettingsError(
-            f"one call about the longest item may cost {money(dearest)} then, above the"
-            f" {money(spec.budget.price)} that a label of this run may: shorten the texts that are"
-            " added"
-        )
-
-
 def questions(settings: Settings, template: str | None = None) -> Questions:
     """How the model is asked; `template` goes before the file that the settings name.
 
