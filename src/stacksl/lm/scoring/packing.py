@@ -74,24 +74,12 @@ def batches(
 def shared_batches(
     items: Sequence[TokenItem], batch_tokens: int, processes: int
 ) -> list[list[int]]:
-    """`batches`, cut so that each of `processes` has as many, of about the same size.
+    """`batches`, the largest of them halved until each of `processes` has as many.
 
-    The fewest batches are taken whose number is a multiple of the processes, each as small as
-    that number allows; with fewer items than processes each is one. One process has `batches`.
+    With fewer items than processes each is one. One process has `batches`.
     """
     groups = batches(items, batch_tokens)
-    if processes < 2 or not groups:
-        return groups
-    wanted = processes * -(-len(groups) // processes)
-    low, high = 1, batch_tokens
-    while low < high:  # the smallest bound that needs no more batches than wanted
-        middle = (low + high) // 2
-        if len(batches(items, middle)) <= wanted:
-            high = middle
-        else:
-            low = middle + 1
-    groups = batches(items, low)
-    while len(groups) < wanted and max(map(len, groups)) > 1:  # rows of very unlike lengths
+    while len(groups) % processes and max(map(len, groups)) > 1:
         most = max(range(len(groups)), key=lambda number: len(groups[number]))
         half = len(groups[most]) // 2
         groups[most : most + 1] = [groups[most][:half], groups[most][half:]]
