@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError
@@ -214,23 +213,10 @@ def expect_fit(
 
 
 def free_bytes(device: str = "cpu") -> int:
-    """Memory that this process could still take.
-
-    On the CPU the limit set on the process's group counts, too.
-    """
+    """Memory that a process could still take, of a GPU or of this machine."""
     if device.startswith("cuda"):
         return int(load_torch().cuda.mem_get_info(device)[0])
-    psutil = import_module("psutil")  # a dependency of accelerate
-    free = int(psutil.virtual_memory().available)
-    group = Path("/sys/fs/cgroup")
-    try:
-        most = int((group / "memory.max").read_text())
-        used = int((group / "memory.current").read_text())
-        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        cached = int(statistics.get("inactive_file", 0))  # of files read: given back when asked for
-        return min(free, most - used + cached)
-    except (OSError, ValueError):  # no such file, or "max"
-        return free
+    return int(import_module("psutil").virtual_memory().available)  # a dependency of accelerate
 
 
 def _advice(size: Size, choices: ModelChoices, room: float) -> str:
