@@ -169,13 +169,13 @@ def handed(case: Case, out: str) -> Iterator[Row]:
                "seconds": time.monotonic() - begun}  # fmt: skip
 
 
-def by(path: str, model: Any) -> Any:
+def by(path: str, model: Any, tokens: int = 2048) -> Any:
     """A model as a scorer by one path; `naive` is a pass an option, which nothing is padded for."""
     from stacksl.lm.scoring.likelihood import Likelihood
 
-    if path == "naive":
-        return Likelihood(model, path="padded", batch_tokens=1)
-    return Likelihood(model, path=path)
+    likelihood = Likelihood(model, batch_tokens=1 if path == "naive" else tokens)
+    likelihood.path = "packed" if path == "packed" else "padded"
+    return likelihood
 
 
 def paths(case: Case, cpu: bool) -> Iterator[Row]:
@@ -226,15 +226,13 @@ def paths(case: Case, cpu: bool) -> Iterator[Row]:
 
 def window(case: Case, size: str) -> Iterator[Row]:
     """How far apart packed and padded rows are through a sliding window, and their times."""
-    from stacksl.lm.scoring.likelihood import Likelihood
-
     model = make(size, Path(case.work) / "window", case.window)
     for dtype in ("float32", "bfloat16"):
         worker, items = opened(replace(case, model=model), case.scored, dtype=dtype)
         own, some = worker.adapter.model, items[: min(16, case.scored)]
         plain = values(by("naive", own), some)
         for path in ("packed", "padded"):
-            likelihood = Likelihood(own, path=path, batch_tokens=4096)
+            likelihood = by(path, own, 4096)
             row = {"job": "window", "model": case.name, "dtype": dtype, "path": path}
             row |= off(values(likelihood, some)["nats"], plain["nats"], "naive")
             row |= {"spread": plain["spread"], "taken": likelihood.path_for(items)}
@@ -252,7 +250,7 @@ def options(case: Case, count: int = 70) -> Iterator[Row]:
     worker, items = opened(case, 16, options=count, dtype="bfloat16")
     model, seen, verdict = worker.adapter.model, list[int](), ""
     handle = model.get_base_model().register_forward_hook(lambda *_: seen.append(1))
-    values(Likelihood(model, path="padded", batch_tokens=4096), items[:1])  # warms up
+    values(by("padded", model, 4096), items[:1])  # warms up
     for kind in ("first", "kept"):
         seen.clear()
         likelihood = Likelihood(model, batch_tokens=4096, verdict=verdict)
@@ -378,7 +376,6 @@ def compiled(case: Case) -> Iterator[Row]:
 
     `before` are the seconds of the passes before, which compile.
     """
-    from stacksl.lm.scoring.likelihood import Likelihood
     from stacksl.lm.scoring.packing import BLOCK
 
     worker, items = opened(case, case.scored, dtype="bfloat16")
@@ -402,7 +399,7 @@ def compiled(case: Case) -> Iterator[Row]:
                 taken.append(time.monotonic() - begun)
             yield {"job": "compiled", "model": case.name, "kind": kind, "pass": what,
                    "before": taken[0], "seconds": min(taken[1:])}  # fmt: skip
-        nats = values(Likelihood(worker.adapter.model, path="packed"), items[:16])["nats"]
+        nats = values(by("packed", worker.adapter.model), items[:16])["nats"]
         plain = plain or nats
     yield {"job": "compiled", "model": case.name, "kind": "compiled", "pass": "scores",
            **off(nats, plain, "naive")}  # fmt: skip

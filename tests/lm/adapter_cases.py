@@ -8,6 +8,8 @@ from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
 
+from .plain import by
+
 SMALL = LoraSettings(rank=4, alpha=8.0)
 
 
@@ -15,7 +17,7 @@ def scores(model: Any, items: list[TokenItem]) -> Any:
     import torch
 
     with torch.no_grad():
-        return torch.cat(Likelihood(model, path="padded", batch_tokens=1).sums(items))
+        return torch.cat(by("padded", model, batch_tokens=1).sums(items))
 
 
 def train(adapter: Adapter, items: list[TokenItem], steps: int = 3) -> None:

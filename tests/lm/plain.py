@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stacksl.lm import TokenItem
+from stacksl.lm import Likelihood, TokenItem
 
 
 def naive(model: Any, items: list[TokenItem]) -> list[Any]:
@@ -21,3 +21,10 @@ def naive(model: Any, items: list[TokenItem]) -> list[Any]:
             sums.append(logits.float().log_softmax(-1).gather(1, target).sum())
         found.append(torch.stack(sums))
     return found
+
+
+def by(path: str, model: Any, **settings: Any) -> Likelihood:
+    """A model as a scorer by one path."""
+    likelihood = Likelihood(model, **settings)
+    likelihood.path = path  # type: ignore[assignment]
+    return likelihood

@@ -12,12 +12,13 @@ import pytest
 
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.files.atomic import whole_folder
-from stacksl.lm import Likelihood, TokenItem
+from stacksl.lm import TokenItem
 from stacksl.lm.loading import Base
 from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
 
 from .adapter_cases import SMALL, scores, train
+from .plain import by
 from .training_cases import same
 
 torch = pytest.importorskip("torch")
@@ -121,7 +122,7 @@ def test_checkpointing_changes_no_gradient(open_model: Any, items: list[TokenIte
     def gradients() -> list[Any]:
         adapter.model.zero_grad()
         adapter.model.train()
-        torch.cat(Likelihood(adapter.model, path="packed").sums(items)).sum().backward()
+        torch.cat(by("packed", adapter.model).sums(items)).sum().backward()
         adapter.model.eval()
         return [parameter.grad.clone() for parameter in adapter.parameters()]
 

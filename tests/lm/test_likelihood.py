@@ -15,7 +15,7 @@ from stacksl.lm.scoring.likelihood import unfit
 from stacksl.lm.scoring.packing import BATCH_TOKENS
 from stacksl.lm.scoring.paths import packed
 
-from .plain import naive
+from .plain import by, naive
 
 torch = pytest.importorskip("torch")
 
@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch")
 def scores(model: Any, items: list[TokenItem], path: str, **settings: Any) -> Any:
     if path == "naive":
         return torch.cat(naive(model, items))
-    return torch.cat(Likelihood(model, path=path, **settings).sums(items))
+    return torch.cat(by(path, model, **settings).sums(items))
 
 
 def gradients(model: Any, items: list[TokenItem], path: str, **settings: Any) -> list[Any]:
@@ -205,7 +205,7 @@ def test_a_path_is_checked_on_few_options_and_once(make_model: Any) -> None:
     many = TokenItem("many", (5, 6), tuple((n, n + 1) for n in range(1, 90)), (1,) * 89)
     first = Likelihood(model)
     assert passes(first, many) == 64 + 1 + 1 + 1  # an option each, packed, padded; packed
-    again = Likelihood(model, path="packed", verdict=first.verdict)
+    again = Likelihood(model, verdict=first.verdict)
     assert passes(again, many) == 1
     assert again.verdict == first.verdict
     other = Likelihood(model, verdict=first.verdict.replace("torch ", "torch 1"))
@@ -220,8 +220,6 @@ def test_a_state_from_token_to_token_goes_the_padded_way(
     assert unfit(model)
     likelihood.sums(items)
     assert likelihood.used == {"sums": "padded"}
-    with pytest.raises(SettingsError, match="does not fit"):
-        Likelihood(model, path="packed")
 
 
 def test_absolute_positions_are_packed(make_model: Any, items: list[TokenItem]) -> None:
@@ -260,8 +258,6 @@ def test_a_wrong_path_is_caught_on_the_first_batch(
         with pytest.warns(UserWarning, match="'packed' does not hold .* 'padded' is taken"):
             got = torch.cat(likelihood.sums(items))
         assert_same([got], [scores(model, items, "naive")])
-        with pytest.raises(SettingsError, match="take 'auto'"):
-            Likelihood(model, path="packed").sums(items)
 
 
 def test_a_path_that_breaks_is_left_with_a_warning(
@@ -313,7 +309,7 @@ def test_a_batch_without_room_is_halved(
 ) -> None:
     """Scores and states are those of the whole batch, and later batches are smaller."""
     model = make_model("qwen3")
-    likelihood = Likelihood(model, path=path, batch_tokens=256)
+    likelihood = by(path, model, batch_tokens=256)
 
     def read() -> list[Any]:
         with torch.no_grad():
@@ -338,7 +334,7 @@ def test_a_batch_without_room_is_halved(
 
 
 def test_other_faults_are_not_halved(make_model: Any, items: list[TokenItem]) -> None:
-    likelihood = Likelihood(make_model("qwen3"), path="packed")
+    likelihood = Likelihood(make_model("qwen3"))
     with torch.no_grad():
         likelihood.sums(items)
         without_room(likelihood.model, 1, RuntimeError("no kernel"))

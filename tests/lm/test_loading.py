@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from stacksl.errors import MissingExtra, SettingsError
-from stacksl.lm import Likelihood, TokenItem
+from stacksl.lm import TokenItem
 from stacksl.lm import loading as module
 from stacksl.lm.loading import open_base
 from stacksl.lm.scoring.paths import attention
+
+from .plain import by
 
 torch = pytest.importorskip("torch")
 tf = pytest.importorskip("transformers")
@@ -70,8 +72,8 @@ def test_the_scores_are_those_of_the_model_that_was_saved(
     made = make_model(kind, vocab_size=400, tie_word_embeddings=kind == "qwen3")
     found = opened(original[kind])
     with torch.no_grad():
-        expected = Likelihood(made, path="padded", batch_tokens=1).sums(items)
-        got = Likelihood(found.model, path="padded", batch_tokens=1).sums(items)
+        expected = by("padded", made, batch_tokens=1).sums(items)
+        got = by("padded", found.model, batch_tokens=1).sums(items)
     assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
 
 

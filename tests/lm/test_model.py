@@ -126,7 +126,7 @@ def test_the_fingerprint_is_of_what_decides_the_features(folder: Path) -> None:
         model.restore(plain.state())
         return model.fingerprint
 
-    for same in ({"scoring": "packed"}, {"dtype": "float32"}, {"threads": 1}):
+    for same in ({"verdict": "packed"}, {"dtype": "float32"}, {"threads": 1}):
         assert mark(**same) == plain.fingerprint
     assert mark(training=TrainSettings(epochs=9)) == plain.fingerprint
     for other in ({"template": "{prompt}"}, {"normalization": "sum"}, {"dtype": "bfloat16"}):

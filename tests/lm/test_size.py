@@ -120,11 +120,6 @@ def test_a_mixture_of_experts_has_a_size() -> None:
     assert 0.3 < found.training / alike.training < 3.0
 
 
-def test_a_path_that_does_not_fit() -> None:
-    with pytest.raises(SettingsError, match="'packed' does not fit"):
-        estimate(tf.MambaConfig(), rows(2), choices(scoring="packed"))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tiny_model(tmp_path_factory.mktemp("size") / "model"))

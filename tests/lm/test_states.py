@@ -9,7 +9,7 @@ import pytest
 from stacksl.errors import FeatureError
 from stacksl.lm import Likelihood, TokenItem
 
-from .plain import naive
+from .plain import by, naive
 
 torch = pytest.importorskip("torch")
 
@@ -40,7 +40,7 @@ def test_states_and_sums_are_those_of_a_plain_pass(
     make_model: Any, kind: str, path: str, batch_tokens: int, items: list[TokenItem]
 ) -> None:
     model = make_model(kind)
-    likelihood = Likelihood(model, path=path, batch_tokens=batch_tokens)
+    likelihood = by(path, model, batch_tokens=batch_tokens)
     sums, states = likelihood.sums_and_states(items)
     assert likelihood.used == {"states": path}
     assert_near(states, [by_hand(model, item) for item in items])

@@ -106,7 +106,6 @@ SGD = {"scorer": "sgd"}
         ("names", "class_names"),
         ("k", "top_k"),
         ("track", "scorer.covariance_rows"),
-        ("path", "lm.scoring"),
         ("protocol", "lm.answer_format"),
         ("checkpointing", "lm.gradient_checkpointing"),
         ("ask_dir", "sheets.dir"),

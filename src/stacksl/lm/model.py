@@ -160,7 +160,7 @@ class LanguageModel:
 
         An adapter that has not moved has the digest of what it started from, none of the base.
         """
-        same: dict[str, Any] = {"device": "auto", "scoring": "auto", "threads": None}
+        same: dict[str, Any] = {"device": "auto", "threads": None}
         same |= {"model": "", "batch_tokens": 1, "training": TrainSettings(), "verdict": ""}
         asked = replace(self.choices, dtype=self.worker.base.dtype, **same)
         parts = (

@@ -87,7 +87,7 @@ class ModelChoices:
             (`LanguageModel.choose`), a temperature of None is fitted.
         threads: torch's on the CPU, since sums are cut by their number; None leaves them.
         state_dim: 0 where nothing reads states of options.
-        verdict: of a scoring path that was checked before (`Likelihood`).
+        verdict: on packed rows that were checked before (`Likelihood`).
         lora, training: of the adapter, and of its refits.
     """
 
@@ -104,7 +104,6 @@ class ModelChoices:
     max_len_choice: int | None = None
     device: str = "auto"
     dtype: str = "auto"
-    scoring: str = "auto"
     batch_tokens: int = 4096
     threads: int | None = None
     state_dim: int = 128

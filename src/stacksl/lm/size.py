@@ -80,14 +80,14 @@ def estimate(
         premise: tokens behind which `pmi` scores the options once more; 0 where it does not.
 
     Raises:
-        SettingsError: a LoRA target that the model lacks, or a path that does not fit.
+        SettingsError: a LoRA target that the model lacks.
         MissingExtra: torch, transformers or peft is not installed.
     """
     torch = load_torch()
     kind = getattr(torch, computed_in(choices.dtype, "cpu"))
     with quiet(), torch.device("meta"):
         model = load_transformers().AutoModelForCausalLM.from_config(config, dtype=kind)
-    path = Likelihood(model, path=choices.scoring).path_for(rows)
+    path = Likelihood(model).path_for(rows)
     adapted = adapted_layers(model, choices.lora.targets).values()
     moving = choices.lora.rank * sum(sum(layer.weight.shape) for layer in adapted)
     if choices.lora.start is not None:

@@ -67,7 +67,6 @@ class Worker:
         choices = self._choices
         return Likelihood(
             self.adapter.model,
-            path=choices.scoring,
             batch_tokens=choices.batch_tokens,
             verdict=choices.verdict,
         )

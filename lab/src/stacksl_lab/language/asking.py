@@ -105,7 +105,7 @@ def _of(settings: Mapping[str, Any], base: bool) -> dict[str, Any]:
     """Settings that a base row has too: none of training."""
     names = (
         "protocol", "template", "chat", "normalization", "pmi_context", "temperature",
-        "max_len_prompt", "max_len_choice", "device", "dtype", "path", "batch_tokens",
+        "max_len_prompt", "max_len_choice", "device", "dtype", "batch_tokens",
     )  # fmt: skip
     return {n: v for n, v in settings.items() if not base or n in names}
 

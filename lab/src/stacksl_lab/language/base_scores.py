@@ -57,7 +57,7 @@ class KeepingWorker(Worker):
         """What the numbers of the base depend on besides the items."""
         base, choices = self.base, self._choices
         return repr(
-            (base.fingerprint, base.dtype, base.device, choices.scoring, choices.batch_tokens,
+            (base.fingerprint, base.dtype, base.device, choices.batch_tokens,
              load_torch().get_num_threads())
         )  # fmt: skip
 

@@ -37,7 +37,7 @@ def examine(
     start = time.monotonic()
     base, likelihood = _model(
         str(settings["model"]), str(settings.get("device", "auto")),
-        str(settings.get("dtype", "auto")), str(settings.get("path", "auto")),
+        str(settings.get("dtype", "auto")),
         int(settings.get("batch_tokens", 4096)),
     )  # fmt: skip
     put = _format(settings)
@@ -85,15 +85,13 @@ def _format(settings: Mapping[str, Any]) -> PromptFormat:
 
 
 @lru_cache(maxsize=1)
-def _model(
-    name: str, device: str, dtype: str, path: str, batch_tokens: int
-) -> tuple[Base, Likelihood]:
+def _model(name: str, device: str, dtype: str, batch_tokens: int) -> tuple[Base, Likelihood]:
     """One model a process: the base rows of a table follow each other."""
     from stacksl.lm import Likelihood
     from stacksl.lm.loading import open_base
 
     base = open_base(name, device=device, dtype=dtype)
-    return base, Likelihood(base.model, path=path, batch_tokens=batch_tokens)
+    return base, Likelihood(base.model, batch_tokens=batch_tokens)
 
 
 def _predicted(

@@ -13,7 +13,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from stacksl.errors import FeatureError, RunError, SettingsError
+from stacksl.errors import FeatureError, RunError
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BATCH_TOKENS, batches
 from stacksl.lm.scoring.paths import (
@@ -48,10 +48,9 @@ class Likelihood:
     Args:
         model: of transformers, with or without a PEFT adapter. Its attention is set to `sdpa`
             where it can be, since a tree mask is only right there.
-        path: `packed`, `padded` or `auto`. A named path is used or refused, never replaced.
         batch_tokens: tokens of one forward pass, at most, unless one item has more.
-        verdict: what was found of a path before; it is not checked again where it held with the
-            same versions, device and dtype.
+        verdict: on packed rows that were checked before, which holds with the same versions,
+            device and dtype.
 
     Through a sliding window `packed` reads the items that fit into it, whose tokens see all earlier
     ones then; batches with longer ones are padded.
@@ -60,12 +59,11 @@ class Likelihood:
     float32, as LoRA's weights are, they run under `torch.autocast`.
 
     Attributes:
-        path: the fastest path that the configuration allows and no check has ruled out.
+        path: `packed`, unless the configuration or a check has ruled it out, else `padded`.
         used: the path by which `sums` and `states` were read, as far as anything was.
         window: tokens that fit into the model's sliding window; None where it has none.
 
     Raises:
-        SettingsError: a path that this model cannot take.
         MissingExtra: torch is not installed.
     """
 
@@ -73,7 +71,6 @@ class Likelihood:
         self,
         model: Any,
         *,
-        path: str = "auto",
         batch_tokens: int = BATCH_TOKENS,
         verdict: str = "",
     ) -> None:
@@ -84,16 +81,12 @@ class Likelihood:
         trained = {weight.dtype for weight in model.parameters() if weight.requires_grad}
         self._half = model.dtype in (torch.bfloat16, torch.float16)
         self._mixed = self._half and bool(trained - {model.dtype})
-        self._named, self._held = path != "auto", False
         _use_sdpa(model)
-        reason = unfit(model)
-        if reason is not None and path == "packed":
-            raise SettingsError(f"scoring path '{path}' does not fit: {reason}; take 'auto'")
-        self.path: Path = "padded" if reason is not None or path == "padded" else "packed"
-        self.window = _window(model) if reason is None else None
+        fits = unfit(model) is None
         before, _, here = verdict.partition(" ")
-        if here == self._circumstances and path in ("auto", before):
-            self.path, self._held = ("padded", False) if before == "padded" else (self.path, True)
+        self._held = here == self._circumstances  # whether the verdict does
+        self.path: Path = "padded" if not fits or (self._held and before == "padded") else "packed"
+        self.window = _window(model) if fits else None
 
     @property
     def verdict(self) -> str:
@@ -124,7 +117,6 @@ class Likelihood:
 
         Raises:
             FeatureError: the model gives numbers that are not finite.
-            SettingsError: a named path differs from the naive one.
         """
         return [value for value, _ in self._read(items, "sums")]
 
@@ -141,7 +133,6 @@ class Likelihood:
 
         Raises:
             FeatureError: the model gives numbers that are not finite, or no hidden states.
-            SettingsError: a named path differs from the naive one.
         """
         with load_torch().no_grad(), evaluating(self.model):
             read = self._read(items, "states")
@@ -218,8 +209,6 @@ class Likelihood:
         self._held = fault is None
         if fault is None:
             return
-        if self._named:
-            raise SettingsError(f"scoring path 'packed' does not hold here: {fault}; take 'auto'")
         self.path = "padded"
         warnings.warn(
             f"scoring path 'packed' does not hold for this model ({fault}): 'padded' is taken"

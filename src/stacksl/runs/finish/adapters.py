@@ -135,7 +135,7 @@ class AdapterEnding:
         return f.Computed(
             device=str(facts["lm_device"]),
             dtype=str(facts["lm_dtype"]),
-            path=str(recorded.get("lm_path", self.lm.choices.scoring)),
+            path=str(recorded.get("lm_path", "none")),
             threads=int(facts["lm_threads"]),
             processes=int(facts["lm_processes"]),
             peak_memory=peak,

@@ -106,7 +106,6 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         pmi_context=recorded.get("lm_pmi_context", lm.pmi_context),
         normalization=recorded.get("lm_normalization", lm.normalization),
         dtype=str(recorded.get("lm_dtype", lm.dtype)),
-        scoring=str(recorded.get("lm_path", lm.scoring)),
         lora=LoraSettings(
             rank=lm.lora_rank,
             alpha=lm.lora_alpha,

@@ -15,7 +15,7 @@ OPENAI = "openai"  # the labeler that is a model on a server
 LOCAL = "hf"  # the labeler that is a language model in this process
 _OF_LOCAL = (  # how such a model is asked and read
     "template chat system chat_arguments answer_format device dtype max_len_prompt max_len_choice"
-    " scoring batch_tokens"
+    " batch_tokens"
 )
 
 

@@ -284,9 +284,6 @@ class LanguageModel(Group):
     """The most tokens of a prompt; a longer one loses its beginning."""
     max_len_choice: int | None = Field(None, ge=1)
     """The most tokens of an option; a longer one loses its end."""
-    scoring: Literal["auto", "packed", "padded"] = "auto"
-    """How the options of an item are put into forward passes; auto compares packed rows with a pass
-    for each option."""
     batch_tokens: int = Field(4096, ge=1)
     """The most tokens of one forward pass (4096)."""
     state_dim: int = Field(128, ge=1)

@@ -38,7 +38,6 @@ RENAMED = {
     "names": "class_names",
     "k": "top_k",
     "track": "scorer.covariance_rows",
-    "path": "lm.scoring",
     "protocol": "lm.answer_format",
     "checkpointing": "lm.gradient_checkpointing",
     "ask_dir": "sheets.dir",
