@@ -20,7 +20,6 @@ def language() -> LanguageModel:
         scoring=Scoring("option", "{prompt}\nAnswer:", False, "char_mean", 0.125, 512, None, 1024),
         computed=Computed("cpu", "float32", "packed", 2, 1, 3 * 2**29, seconds=754.0),
         training=(Named("LoRA rank", "16"), Named("Reference", "frozen")),
-        cuts=(Named("items to label", "17 prompts lost their start"), Named("test", "nothing")),
         refits=(
             AdapterRefit(1, 100, 0.031, 60.5, 1.31, 1.22, 0.021),
             AdapterRefit(2, 200, 0.052, 120.0, 1.07, 1.02, None),

@@ -31,8 +31,6 @@ def test_the_page_says_what_the_model_is(facts):
         "92,480 (a LoRA adapter)",
         "{prompt} Answer:",
         "0.125",
-        "Cut of the items to label 17 prompts lost their start",
-        "Cut of the test nothing",
         "cpu, float32",
         "packed",
         "1, 2 each",

@@ -72,7 +72,6 @@ def model_rows(model: LanguageModel) -> tuple[Named, ...]:
         ("Parameters", count(base.parameters)),
         ("Trained by a refit", f"{count(model.trained)} (a LoRA adapter)"),
         *scoring_rows(model.scoring).items(),
-        *((f"Cut of the {cut.name}", cut.value) for cut in model.cuts),
         ("Device and dtype", f"{computed.device}, {computed.dtype}"),
         ("Scoring path", computed.path),
         ("Processes and threads", f"{count(computed.processes)}, {count(computed.threads)} each"),

@@ -103,7 +103,6 @@ class LanguageModel:
     Attributes:
         trained: how many numbers a refit moves.
         training: the adapter's shape and what fixes a refit.
-        cuts: what the limits cut, for the items to label and for the test items.
         refits: in order.
     """
 
@@ -112,5 +111,4 @@ class LanguageModel:
     scoring: Scoring
     computed: Computed
     training: tuple[Named, ...] = ()
-    cuts: tuple[Named, ...] = ()
     refits: tuple[AdapterRefit, ...] = ()

@@ -6,7 +6,6 @@ scores. The weights load without this package; `lm.json` is for scoring with the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -140,10 +139,6 @@ def write_model(
             about.normalization,
         ).name
     try:
-        path = folder / "adapter_config.json"  # PEFT finds the base by it
-        config = json.loads(path.read_text(encoding="utf-8"))
-        config |= {"base_model_name_or_path": about.source, "revision": about.revision}
-        replace_file(path, (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
         replace_file(folder / "README.md", card_text(about, facts, task).encode())
         table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
         described = formats.to_json({**table, FILES: _digests(folder)})

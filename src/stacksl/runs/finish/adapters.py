@@ -12,12 +12,9 @@ from typing import Any, cast
 
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
-from stacksl.lm import LanguageModel, ModelChoices, Tokenizing
-from stacksl.lm.export.folder import Provenance
-from stacksl.lm.prompt.tokens import cuts_of
+from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.lm.quantized import numbers_of
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.training.adapters import stacks
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audit
 from stacksl.models.evaluation import Tested, judge, point
@@ -76,14 +73,12 @@ class AdapterEnding:
         adapter = self.lm.worker.adapter
         trained = sum(int(p.numel()) for p in adapter.parameters())
         total = sum(map(numbers_of, adapter.model.parameters()))
-        without_adapter = sum(int(stack.numel()) for stack in stacks(adapter.model))
         return f.LanguageModel(
             base=copied(f.BaseModel, about, name=about.shown_name, parameters=total - trained),
             trained=trained,
             scoring=copied(f.Scoring, about, temperature=float(about.temperature)),
             computed=self._computed(state),
-            training=training_of(self.lm.choices, without_adapter),
-            cuts=self._cuts(about),
+            training=training_of(self.lm.choices),
             refits=tuple(
                 copied(
                     f.AdapterRefit,
@@ -143,17 +138,6 @@ class AdapterEnding:
             seconds=_seconds(state),
         )
 
-    def _cuts(self, about: Provenance) -> tuple[Named, ...]:
-        """Counted over all items, since a resumed run has read only a part of them."""
-        tokenizer = self.lm.worker.base.tokenizer
-        form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
-        datasets, rows = {"items to label": self.spec.dataset, "test items": self.spec.test}, []
-        for where, dataset in datasets.items():
-            if dataset is not None:
-                cuts = cuts_of(tokenizing.items([form.render(item) for item in dataset.items]))
-                rows.append(Named(where, cuts or f"nothing, of {len(dataset.items):,}"))
-        return tuple(rows)
-
 
 def _seconds(state: Mapping[str, Any]) -> float | None:
     """From start to end; None after an interruption, since the pause is no part of the run."""
@@ -163,24 +147,16 @@ def _seconds(state: Mapping[str, Any]) -> float | None:
     return (done - begun).total_seconds()
 
 
-def training_of(choices: ModelChoices, without: int = 0) -> tuple[Named, ...]:
-    """The adapter's shape and the settings of a refit, under names to show.
-
-    So many numbers in stacks of matrices are `without` an adapter.
-    """
+def training_of(choices: ModelChoices) -> tuple[Named, ...]:
+    """The adapter's shape and the settings of a refit, under names to show."""
     lora, recipe = choices.lora, choices.training
     begun = lora.start and (Path(lora.start).name if Path(lora.start).is_absolute() else lora.start)
-    shape: dict[str, object] = {
+    rows: dict[str, object] = {
         **({f.STARTS_FROM: begun} if begun else {}),
         "LoRA rank": lora.rank,
         "LoRA alpha": lora.alpha,
         "LoRA dropout": lora.dropout,
         "Adapted layers": ", ".join(lora.targets or ()) or "every linear layer but the output",
-    }
-    if without:
-        shape["Without an adapter"] = f"{without:,} numbers in stacks, such as experts"
-    rows = {
-        **shape,
         "Objective": recipe.objective,
         **({"KL weight": recipe.kl_weight} if recipe.pulls else {}),
         "Clipping": recipe.clips,
