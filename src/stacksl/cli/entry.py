@@ -21,6 +21,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib import import_module
 from typing import Any
 
@@ -157,32 +158,21 @@ def in_crew(play: Callable[[], int]) -> int:
     The others serve it until it is done, or one of them says why it cannot. Torch is loaded only
     where there is more than one process.
     """
-    if int(os.environ.get("WORLD_SIZE") or "1") < 2:
+    count, number = int(os.environ.get("WORLD_SIZE") or "1"), int(os.environ.get("RANK") or "0")
+    if count < 2:
         return play()
-    try:
-        from stacksl.lm.distributed import current_processes
-        from stacksl.lm.worker import Worker
+    from stacksl.lm.distributed import current_processes
+    from stacksl.lm.worker import Worker
 
-        processes = current_processes()
-    except StackslError as error:
-        return _unformed(str(error), 2)
-    except KeyboardInterrupt:
-        return _unformed("stopped; nothing was changed", 130)
     try:
-        if processes.rank == 0:
-            return play()
-        processes.serve(Worker(processes))
-    except Exception as error:
-        sentence = str(error) if isinstance(error, StackslError) else kind_and_place(error)
-        place = f"process {processes.rank + 1} of {processes.size}"
+        with closing(current_processes()) as processes:
+            if number == 0:
+                return play()
+            processes.serve(Worker(processes))
+    except (KeyboardInterrupt, Exception) as error:
+        sentence, code = _sentence_and_code(error, "stacksl", debug=False)
+        place = f"process {number + 1} of {count}"
         sys.stderr.write(f"stacksl: {place}: {_one_line(sentence)}\n")  # in one piece
-    finally:
-        processes.close()
+        if number == 0:
+            return code
     return 0  # or the launcher would end the first process before it says what it lost
-
-
-def _unformed(sentence: str, code: int) -> int:
-    """The exit code of a process that could not join the others; the first one prints why."""
-    if os.environ.get("RANK", "0") == "0":
-        print(f"stacksl: {sentence}", file=sys.stderr)
-    return code
