@@ -323,13 +323,13 @@ def expect_begun(folder: RunFolder, ledger: LedgerReader) -> None:
         )
 
 
-def reopen(folder: RunFolder, ledger: Ledger, *, other_labeler: bool = False, **changed: Any) -> None:
+def reopen(folder: RunFolder, ledger: Ledger, *, other_labeler: bool = False, **new: Any) -> None:
     """Mark a finished run as stopped, so that it can be resumed; its other facts are kept.
 
-    With `other_labeler` no Python object answers any more; what is `changed` replaces earlier facts.
+    With `other_labeler` no Python object answers any more; what is `new` replaces earlier facts.
     """
     before = folder.read_state()
-    facts = {**before, **changed}
+    facts = {**before, **new}
     state = facts.pop("state")
     if other_labeler:
         facts.pop("labeler", None)
