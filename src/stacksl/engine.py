@@ -55,17 +55,16 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
     class Worker:
         work: Any = None
 
-        def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
+        def __call__(self, row: dict[str, bytes]) -> dict[str, bytes]:
             os.environ.pop("RAY_ADDRESS", None)  # an actor starts no others
             os.environ.setdefault("STACKSL_ENCODER_THREADS", "1")
             try:
                 self.work = self.work or pickle.loads(pickled)
-                done: Any = self.work(pickle.loads(batch["part"][0]))
+                done: Any = self.work(pickle.loads(row["item"]))
             except StackslError as fault:  # Ray would wrap it
                 done = fault
-            return {"done": [pickle.dumps(done)]}
+            return {"done": pickle.dumps(done)}
 
-    rows = [{"part": pickle.dumps(part)} for part in parts]
     try:
         if not ray.is_initialized():
             ray.init(logging_level=logging.ERROR, log_to_driver=False, include_dashboard=False)
@@ -75,9 +74,8 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
         gpus = int(has.get("GPU", 0)) if gpu else 0
         most = gpus or max(1, int(has.get("CPU", 1)))
         pool = ray.data.ActorPoolStrategy(min_size=1, max_size=most)
-        data = ray.data.from_items(rows, override_num_blocks=len(rows))
-        done = data.map_batches(Worker, batch_size=1, compute=pool, num_gpus=1 if gpus else None)
-        for row in done.iter_rows():
+        data = ray.data.from_items([*map(pickle.dumps, parts)], override_num_blocks=len(parts))
+        for row in data.map(Worker, compute=pool, num_gpus=1 if gpus else None).iter_rows():
             outcome = pickle.loads(row["done"])
             if isinstance(outcome, StackslError):
                 raise outcome

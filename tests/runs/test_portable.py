@@ -263,9 +263,7 @@ def test_a_package_that_is_missing_is_named(mixed, tmp_path, monkeypatch) -> Non
     monkeypatch.delitem(sys.modules, "stacksl.models.portable.use", raising=False)
     monkeypatch.delattr("stacksl.models.portable.use", raising=False)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    needed = (
-        r"onnxruntime and tokenizers, and onnxruntime is not installed: pip install onnxruntime"
-    )
+    needed = r"stacksl\.load needs the extra 'minilm' of which onnxruntime is not installed: pip"
     with pytest.raises(MissingExtra, match=needed):
         stacksl.load(out)
 

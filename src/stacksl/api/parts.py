@@ -58,9 +58,8 @@ def label_parts(
             f"there is no file '{source}': give a folder, or a pattern of names in quotes such as"
             " 'parts/*.csv' (names that begin with . or _ are left out)"
         )
-    options = dict(digests(run.folder, [MODEL])), sorted(given.items()), least
-    how = repr((reads.type_name, origin, *options))
-    mark = f"_labeled-{sha256(how.encode()).hexdigest()[:16]}"  # an empty file
+    how = reads.type_name, origin, dict(digests(run.folder, [MODEL])), sorted(given.items()), least
+    mark = f"_labeled-{sha256(repr(how).encode()).hexdigest()[:16]}"  # an empty file
     if mark not in there and any(name[0] not in "._" for name in there):
         raise DataError(
             f"'{out}' has files of other parts, another model, other options or another program:"

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.core.heads.linear import ClassHead, MixedHead
-from stacksl.errors import MissingExtra, RunError, SettingsError, expect_path
+from stacksl.errors import RunError, SettingsError, expect_path
 from stacksl.features.minilm import MiniLM
 from stacksl.features.tokens import WithTokens
-from stacksl.features.weights import file_hash
+from stacksl.features.weights import MINILM, file_hash
 from stacksl.files import formats
 from stacksl.files.atomic import whole_folder
 from stacksl.models.linear import Model
 from stacksl.report import Facts, card
+from stacksl.telemetry import load_library
 
 PORTABLE = "stacksl.json"
 _HERE = Path(__file__).parent
@@ -94,11 +95,8 @@ def load(folder: str | Path) -> Any:
             f"{folder} holds no whole model that was handed over ({fault}): `stacksl export RUN"
             " --model OUT` writes one, and `stacksl.Run.open` opens a run"
         ) from fault
-    try:
-        from stacksl.models.portable import use
-    except ImportError as fault:
-        raise MissingExtra(
-            "stacksl.load runs the model with onnxruntime and tokenizers, and"
-            f" {fault.name or 'one of them'} is not installed: pip install onnxruntime tokenizers"
-        ) from fault
+    for package in ("onnxruntime", "tokenizers"):
+        load_library(package, "stacksl.load", MINILM, package)
+    from stacksl.models.portable import use
+
     return use.Model(folder)
