@@ -37,9 +37,7 @@ _POOLED = """
   mean = MatMul (weights, part)
   unit = LpNormalization <axis = 1> (mean)
 """
-_ALONE = """
-  features = Identity (unit)
-"""
+_ALONE = "features = Identity (unit)"
 # The n-grams of `WithTokens`: a cell is an n-gram in a text, and `Unique` counts each.
 _GRAMS = """
   token = Cast <to = 7> (ids)
