@@ -63,25 +63,25 @@ def watch(
     if isinstance(model, Model):
         block = model.features.transform(items, progress)
         stored = features_of(spec, model.features, silent)
-        said = model.probabilities(block)
-        known = model.probabilities(stored.take(held.tolist())) if len(held) else []
+        policies = model.probabilities(block)
+        held_policies = model.probabilities(stored.take(held.tolist())) if len(held) else []
     else:
-        said = list(model.policies(items, progress))
-        known = list(model.policies([run_items[row] for row in held]))
-    (choice, sure), (expected, usual) = _top(said), _top(known)
+        policies = list(model.policies(items, progress))
+        held_policies = list(model.policies([run_items[row] for row in held]))
+    (choices, sure), (held_choices, held_sure) = _top(policies), _top(held_policies)
     if isinstance(block, SharedBlock) and isinstance(stored, SharedBlock) and fixed != 0:
-        new_rows, before = block.h[:, :fixed], np.asarray(stored.h[old])[:, :fixed]
-        first, last = new_rows[:MOST], new_rows[-MOST:]
+        vectors, before = block.h[:, :fixed], np.asarray(stored.h[old])[:, :fixed]
+        first, newest = vectors[:MOST], vectors[-MOST:]
     else:
         parts = items[:MOST], items[-MOST:], [run_items[row] for row in old]
-        first, last, before = (unfitted([item.prompt for item in some]) for some in parts)
-    rows = watching.unlike(last, before)
+        first, newest, before = (unfitted([item.prompt for item in some]) for some in parts)
+    rows = watching.unlike(newest, before)
     capitals, confidence, classes = [watching.vector_bets(before, first, SEED)], None, None
     if len(held) >= FEWEST and fixed != 0:
-        capitals.append(watching.confidence_bets(usual, sure[:MOST], SEED))
-        confidence = [float(usual.mean()), float(sure.mean())]
+        capitals.append(watching.confidence_bets(held_sure, sure[:MOST], SEED))
+        confidence = [float(held_sure.mean()), float(sure.mean())]
     if len(held) >= FEWEST and model.classes is not None:
-        classes = watching.shifted_classes(expected, choice, model.classes)
+        classes = watching.shifted_classes(held_choices, choices, model.classes)
     return {
         "n": len(items),
         "known": len(dataset.items) - len(items),
@@ -90,7 +90,7 @@ def watch(
         "confidence": confidence,
         "classes": classes,
         "unlike": len(rows),
-        "groups": _groups(items[-MOST:], last, rows) if len(rows) >= watching.FEWEST else [],
+        "groups": _groups(items[-MOST:], newest, rows) if len(rows) >= watching.FEWEST else [],
     }
 
 
