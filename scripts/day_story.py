@@ -153,8 +153,6 @@ def _judged(desk: Desk) -> None:
     desk.says(WORDS["report"].format(audit=audit["n"], labels=found["budget"]))
     desk.types(f"stacksl report {RUN}")
     desk.types(f"grep -m1 audited {RUN}/README.md")
-    desk.says(WORDS["answers"])
-    desk.types(f"grep -A 12 '^## Answers' {RUN}/README.md")
     desk.says(WORDS["predict"])
     desk.types(f"stacksl predict {RUN} next-month.csv --out next-month-labeled.csv")
     desk.types("head -3 next-month-labeled.csv")

@@ -36,7 +36,7 @@ def bare(**budget: Any) -> Facts:
         finished="2026-11-21 12:03:52 UTC",
         data=DataCard("sample", "jsonl", 100, 2, 4),
         budget=replace(counts, **budget),
-        method=Method("always", "sgd", "hashing", "given", "oracle", "stream", "file", 3, "paper"),
+        method=Method("always", "stream"),
         asking=Asking(labels=0),
         own=OwnItems(7, 0, "", (LabeledShare(0.9, 29), LabeledShare(0.95, 59))),
         refit=Refit("There was no refit.", False),

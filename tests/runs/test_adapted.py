@@ -70,7 +70,6 @@ def test_the_facts_are_those_of_the_run(facts: Facts) -> None:
     assert 50 * 2**20 < model.computed.peak_memory < 64 * 2**30
     assert [row.labels for row in model.refits] == [3, 6]
     assert all(row.seconds > 0 for row in model.refits)
-    assert facts.method.scorer == "newton"
     assert "refit 2, trained from the initial adapter on all 6" in facts.refit.sentence
     assert [point.labels for point in facts.curve] == [0, 3, 6], "the base, then each refit"
     assert facts.curve[-1].accuracy == facts.test.accuracy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stacksl.report.facts import Facts
-from stacksl.report.language import AdapterRefit, LanguageModel, Scoring
+from stacksl.report.language import LanguageModel, Scoring
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import count, duration, memory, number, percent, plural
 
@@ -106,12 +106,3 @@ def effort_rows(model: LanguageModel) -> tuple[Named, ...]:
     if computed.seconds is not None:
         rows.append(Named("The run, start to end", duration(computed.seconds)))
     return tuple(rows)
-
-
-def refit_words(refit: AdapterRefit, curve: tuple[CurvePoint, ...]) -> str:
-    """One refit as a line; the `curve` has the base and each refit, where they were tested."""
-    tested = f"test accuracy {percent(curve[refit.number].accuracy)}; " if curve else ""
-    return (
-        f"{tested}loss {number(refit.loss)}, KL {number(refit.kl)}, {percent(refit.clipped)} "
-        f"clipped; {duration(refit.seconds)}"
-    )

@@ -115,17 +115,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class Method:
-    """The names of the parts that made the run, and whether an object of `python` answers."""
+    """What chose the labels, and whether an object of `python` answers."""
 
     gate: str
-    scorer: str
-    features: str
-    follower: str
-    labeler: str
     mode: str
-    order: str
-    seed: int
-    preset: str = ""
     python: bool = False
 
 

@@ -66,7 +66,6 @@ def card(facts: Facts, *, text: bool = True, class_names: bool = False, handed: 
             handed=handed,
             named_classes=text or class_names,
             never_seen=never_seen(shown),
-            weakest=weakest(shown),
         )
     )
     return wording.clean(markdown.rstrip("\n")) + "\n"
@@ -102,21 +101,6 @@ def never_seen(facts: Facts) -> tuple[str, ...]:
     return tuple(row.name for row in facts.classes if row.bought == 0 and facts.column is None)
 
 
-def weakest(facts: Facts) -> str:
-    """The classes whose recall is surely low, by the high end of its interval."""
-
-    def surely(row: ClassRow) -> tuple[float, float, str]:
-        return row.high or 0.0, row.recall or 0.0, row.name
-
-    tested = [row for row in class_rows(facts) if row.recall is not None]
-    worst = sorted(tested, key=surely)[:3] if len(tested) > 3 else []
-    return ", ".join(
-        f"{wording.plain(row.name)} ({wording.percent(row.recall)}, 95% interval"
-        f" {wording.interval(row.low, row.high)})"
-        for row in worst
-    )
-
-
 # Templates ----------------------------------------------------------------------------------------
 
 
@@ -148,7 +132,6 @@ def environment() -> jinja2.Environment:
         percent=wording.percent,
         number=wording.number,
         duration=wording.duration,
-        price=lambda value: wording.money(round(value * wording.MICRO)),
         plain=wording.plain,
         sentence=wording.plain_sentence,
         fence=wording.fence,
@@ -207,18 +190,11 @@ def without_text(facts: Facts, class_names: bool) -> Facts:
         ),
         column=facts.column and replace(facts.column, name=LEFT_OUT, classes=()),
         data=replace(facts.data, name=LEFT_OUT, columns=()),
-        method=replace(facts.method, features=_kind_of(facts.method.features), labeler=LEFT_OUT),
         settings=tuple(map(_without_words, facts.settings)),
         asking=_without_people(facts.asking),
         warnings=tuple("A warning is left out." for _ in facts.warnings),
         language=model,
     )
-
-
-def _kind_of(features: str) -> str:
-    """The features without a folder or a name of the user's; the packaged encoder is named."""
-    kind, _, name = features.partition(":")
-    return features if name.partition("+")[0] == "minilm" else kind
 
 
 def _without_words(row: SettingRow) -> SettingRow:
