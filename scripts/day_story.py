@@ -190,8 +190,6 @@ def _books(desk: Desk) -> None:
     verified = desk.types(f"stacksl ledger verify {RUN}")
     replayed = desk.types(f"stacksl ledger replay {RUN}")
     desk.says(WORDS["counts"].format(**_counts(answers, verified, replayed)))
-    desk.says(WORDS["forward"])
-    desk.types(f"stacksl report {RUN} --no-text")
     desk.says(WORDS["forget"])
     trained = next(row["item"] for row in answers if row["purpose"] == "train")
     desk.types(f"stacksl forget {RUN} --id {trained}")

@@ -151,7 +151,6 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
         ["ledger", "verify", "r", "--json"],
         ["ls", "--folder", "."],
         ["report", "r"],
-        ["report", "r", "--no-text"],
         ["evaluate", "r", "test.csv", "--json"],
         ["evaluate", "r", "strange.csv"],
         ["resume", "r"],
@@ -163,8 +162,6 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
     report = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     assert OPTION in report
     assert PROMPT not in report
-    for name in ("report.html", "README.md"):
-        expect_silence((tmp_path / "r" / "no-text" / name).read_text(encoding="utf-8"))
     with closing(sqlite3.connect(tmp_path / "r" / "run.db")) as database:
         settings = "settings WHERE name != 'class_list'"
         for table_ in ("state", settings, "terms", "events"):
@@ -207,52 +204,6 @@ def test_a_fault_that_quotes_the_data(said, tmp_path: Path, monkeypatch) -> None
     status = said("status", "r", "--json").out
     expect_silence(status)
     assert "unexpected ValueError in test_canaries.py, line " in status
-
-
-def test_a_forwarded_report_has_no_person_path_or_column(said, tmp_path: Path, stacksl) -> None:
-    """Names of files, folders, columns and people, all of whom answer."""
-    place = tmp_path / f"{CANARY}folder"
-    place.mkdir()
-    header, people = (f"{CANARY}id", f"{CANARY}text"), (f"{CANARY}anna", f"{CANARY}ben")
-    body = [[f"n{n}", row[0]] for n, row in enumerate(rows(60))]
-    (place / f"{CANARY}pool.csv").write_text(table(header, body), encoding="utf-8")
-    (place / f"{CANARY}classes.txt").write_text("\n".join(CLASSES), encoding="utf-8")
-    held = table((header[1], f"{CANARY}topic"), rows(12, 90))
-    (place / f"{CANARY}test.csv").write_text(held, encoding="utf-8")
-    run = place / f"{CANARY}run"
-    words = ["--labeler", "file", "--annotators", ",".join(people), "--sheets", "csv"]
-    words += ["--price", "3", "--set", "sheets.overlap=6"]
-    words += ["--classes", place / f"{CANARY}classes.txt", "--prompt-column", header[1]]
-    words += ["--set", f"sheets.dir={place / CANARY}sheets", "--audit", "4", "--budget", "30"]
-    words += ["--test", place / f"{CANARY}test.csv"]
-    done = stacksl("run", place / f"{CANARY}pool.csv", *words, "--out", run, "--quiet", "--yes")
-    assert done.code in (0, 3), done
-    turn = 0
-    for _ in range(20):
-        status = stacksl.told("status", run)
-        if status["state"] != "waiting":
-            break
-        for sheet in status["sheets"]:
-            path = Path(sheet["file"])
-            filled = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
-            for row in filled:
-                turn += 1
-                row["answer"] = CLASSES[turn // 3 % 2]
-            cells = [list(row.values()) for row in filled]
-            path.write_text(table(list(filled[0]), cells), encoding="utf-8")
-            assert stacksl("answer", run, path).code in (0, 3)
-    assert status["state"] == "finished"
-    assert stacksl("report", run, "--no-text").code == 0
-    full = (run / "report.html").read_text(encoding="utf-8")
-    for planted in (*people, header[1], f"{CANARY}run", f"{CANARY}pool", f"{CANARY}test"):
-        assert planted in full, planted
-    for name in ("report.html", "README.md"):
-        told = (run / "no-text" / name).read_text(encoding="utf-8")
-        expect_silence(told)
-        assert str(tmp_path) not in told
-    page = (run / "no-text" / "report.html").read_text(encoding="utf-8")
-    assert "annotator 2" in page
-    assert "annotator 1" in page
 
 
 def test_many_columns_make_a_short_sentence(said, tmp_path: Path) -> None:

@@ -104,7 +104,6 @@ def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     state = made.folder.read_state()
     made.folder.write_state(**{**state, "warnings": [f"see the item '{ID}'"]})
     made.report()
-    made.report(text=False)
     assert {"facts.json", "report.html", "run.db"} <= holding(out)
     assert len(saved_in(out)) == 2
     return Planted.of(out)
@@ -196,7 +195,6 @@ COMMANDS = [
     ["resume", "r"],
     ["status", "r"],
     ["report", "r"],
-    ["report", "r", "--no-text"],
     ["predict", "r", "c.csv"],
     ["evaluate", "r", "c.csv"],
     ["answer", "r", "c.csv"],

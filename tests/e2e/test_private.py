@@ -96,7 +96,7 @@ def main_job(*more: str) -> list[list[str]]:
         ["resume", "r"],
         ["evaluate", "r", "test.csv"],
         ["predict", "r", "test.csv", "--out", "said.jsonl"],
-        ["report", "r", "--no-text"],
+        ["report", "r"],
         ["status", "r"],
         ["ledger", "verify", "r"],
         ["ledger", "replay", "r"],

@@ -6,9 +6,7 @@ from html.parser import HTMLParser
 
 from stacksl.report import card, render
 from stacksl.report.facts import Facts
-from stacksl.report.html import LEFT_OUT, without_text
-from stacksl.report.language import STARTS_FROM
-from stacksl.report.quality import Named, RunChange
+from stacksl.report.quality import ColumnFacts
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -118,13 +116,6 @@ def test_markup_in_the_data_is_shown_not_obeyed_on_page_and_card(made):
         text.encode("utf-8")
 
 
-def test_without_text_neither_page_nor_card_names_a_class(made):
-    facts = made["usual"]()
-    page, written = read(render(facts, text=False)).text, card(facts, text=False)
-    assert not any(row.name in page or row.name in written for row in facts.classes)
-    assert "class 77" in page
-
-
 def test_every_number_of_the_run_stands_on_the_page(made):
     facts = made["usual"]()
     text = read(render(facts)).text
@@ -171,26 +162,15 @@ def test_importing_the_package_loads_no_jinja():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_what_is_forwarded_has_no_word_of_the_data_s_owner(made):
-    facts = made["adapted"]()
-    model = facts.language
+def test_the_card_that_is_handed_over_has_no_word_of_the_data_s_owner(made):
+    facts = made["hostile"]()
     secret = replace(
         facts,
-        data=replace(facts.data, columns=(Named("prompt", "zyx column"),)),
-        language=replace(
-            model,
-            scoring=replace(model.scoring, template="zyx: {prompt}"),
-            training=(*model.training, Named(STARTS_FROM, "zyx adapter")),
-        ),
+        title="zyx data",
+        run="zyx",
+        asking=made["audited"]().asking,
+        column=ColumnFacts("zyx column", 9, 9, 2, 0, 0, None, ()),
         warnings=("zyx.csv: 3 rows set aside",),
     )
-    assert render(secret).count("zyx") > render(secret, text=False).count("zyx") == 0
-    assert "zyx" not in card(secret, text=False)
-
-
-def test_what_a_change_set_is_no_annotator_without_text(made):
-    facts = made["usual"]()
-    changes = (RunChange(3, "joined", who="carol"), RunChange(4, "stop_when", who="accuracy=0.9"))
-    asking = replace(facts.asking, changes=(*changes, RunChange(5, "set", who="lm.epochs=2")))
-    shown = without_text(replace(facts, asking=asking), class_names=False).asking.changes
-    assert [row.who for row in shown] == ["annotator 1", LEFT_OUT, LEFT_OUT]
+    assert "zyx" in card(secret)
+    assert "zyx" not in card(secret, {})

@@ -159,13 +159,6 @@ def test_one_reason_is_given_why_nothing_is_forecast(
     assert "Gate" not in said
 
 
-def test_a_page_without_texts_names_neither_column_nor_classes(made: Any) -> None:
-    run, _ = made
-    page = run.report(text=False).read_text()
-    assert "gpt" not in page
-    assert "branches" not in page
-
-
 def test_arrays_from_before_the_held_out_probability_was_kept_are_read(made: Any) -> None:
     with Session.open(RunSpec.open(made[0].folder)) as session:
         trainer = linear_trainer(session)

@@ -93,9 +93,6 @@ def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(found: Run,
     told = f"{said['agreed']} of {said['rows']} answers as predicted"
     assert "anna differs" in (report := (run.path / "report.html").read_text())
     assert told in report
-    forwarded = run.report(text=False).read_text()
-    assert told in forwarded
-    assert "anna" not in forwarded
     expect_sound(run)
 
 

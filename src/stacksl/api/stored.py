@@ -304,12 +304,8 @@ class Run:
         as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
         return {**run, **outcome.row(), "stated": stated(self.path, as_audit)}
 
-    def report(self, *, text: bool = True) -> Path:
+    def report(self) -> Path:
         """Write the report again from the run's facts; its path.
-
-        Args:
-            text: False writes the page and the card to forward into the folder `no-text`: without
-                prompts, candidates, ids and column names.
 
         Raises:
             RunError: the run has not finished.
@@ -327,7 +323,7 @@ class Run:
         read_facts(self.folder)  # first: where they are damaged, that is said
         expect_derived(self.folder, MODEL, FACTS)
         with Ledger.open(self.folder.database) as ledger:
-            return write_pages(self.folder, ledger, text=text)
+            return write_pages(self.folder, ledger)
 
     # Operations ----------------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ REMOVED = {
     "--aim": "give `--gate information` in place of regret, and nothing in place of model",
     "--pairs": "use `--labels FILE`, whose rows have the options",
     "--buy-anew": "`stacksl change RUN --budget B` buys labels of other items instead",
+    "--no-text": "`stacksl report RUN` writes a report that has no prompts and no ids",
     "--strict": "`stacksl run FILE --dry-run` lists the rows that are set aside",
     "--bank": "give each question its candidates in the data file",
     "--rounds": "`head -n N FILE | stacksl run - --mode stream --set order=file` plays N lines",

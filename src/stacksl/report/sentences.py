@@ -613,5 +613,4 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
         steps.append((more, change_call(path, wanted, python=python)))
     if facts.audit and not (waits or facts.audit.trained_on or facts.language or promised or new):
         steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
-    steps.append(("Forward this page without names", f"stacksl report {run} --no-text"))
     return steps

@@ -138,7 +138,7 @@ def test_no_byte_of_a_text_stays_in_the_cache(cache: Path) -> None:
 def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: Path) -> None:
     data, made = asked_by_people(tmp_path, until="finished")
     path = made.path
-    made.report(text=False)
+    made.report()
     rounds = made.status()["rounds"]
     keep = (path / "ask" / "0001-ben.csv").read_bytes()
     before = holding(path)

@@ -41,12 +41,6 @@ Plugins = Annotated[
     typer.Option("--plugins", metavar="A,B", help="Modules of your own, whose parts are listed."),
 ]
 
-NoText = Annotated[
-    bool,
-    typer.Option(
-        "--no-text", help="Leave out all names and texts of the data, to forward the report."
-    ),
-]
 STEPS = " so far. It moves in steps of 25, because smaller steps would name the audit's answers."
 
 
@@ -171,23 +165,17 @@ def _labels(result: Mapping[str, Any]) -> str:
 
 def report(
     run: options.RunFolder,
-    no_text: NoText = False,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """Write a run's report and model card again and print where the report is.
 
-    With --no-text both are written into the folder no-text of the run, to be forwarded: without
-    prompts, candidates, ids and names of columns, and with classes by their numbers.
-
     Write the report again and print its path:
         stacksl report runs/first
-    One to forward, without names:
-        stacksl report runs/first --no-text
     The path as JSON:
         stacksl report runs/first --json
     """
-    path = options.open_run(run).report(text=not no_text)
+    path = options.open_run(run).report()
     print(as_json({"run": run, "report": path}) if json else path)
 
 

@@ -58,7 +58,7 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
         tokenizer.save(str(draft / "tokenizer.json"))
         (draft / "model.onnx").write_bytes(model_graph(encoder, head).SerializeToString())
         written = sorted(draft.iterdir())
-        text = card(facts, text=False, class_names=True, handed=right)
+        text = card(facts, right)
         (draft / "README.md").write_text(text, encoding="utf-8", newline="\n")
         about = {
             formats.FORMAT: formats.PORTABLE,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.rng import generator
-from stacksl.files.atomic import make_private, write_atomic
+from stacksl.files.atomic import write_atomic
 from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit, Audited, judge_audit
@@ -42,7 +42,6 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import (
     FACTS,
     MODEL,
-    NO_TEXT,
     SECRET,
     RunFolder,
     anchors,
@@ -162,11 +161,8 @@ def _shown_results(facts: Facts, ledger: Ledger) -> dict[str, Any]:
     return results | {name: getattr(facts.audit, name) for name in names}
 
 
-def write_pages(folder: RunFolder, ledger: Ledger, *, text: bool = True) -> Path:
-    """The report and the model card, from the facts on disk; the path of the report.
-
-    Pages without text are in a folder of their own, so that the others are not sent by mistake.
-    """
+def write_pages(folder: RunFolder, ledger: Ledger) -> Path:
+    """The report and the model card, from the facts on disk; the path of the report."""
     from stacksl.report import card, render
 
     facts = replace(read_facts(folder), run=folder.path.absolute().name)  # it may have been moved
@@ -176,15 +172,11 @@ def write_pages(folder: RunFolder, ledger: Ledger, *, text: bool = True) -> Path
         words = re.sub(": `[^`]*`", "", said["sentence"])  # the page has commands of its own
         words = words.replace(f"audit of {said['run']} ", "audit of the run before ")
         facts = replace(facts, stated=words)
-    place = folder.path if text else folder.path / NO_TEXT
-    if not text:
-        make_private(place)
     placed = replace(facts, run=str(folder.path))  # the card says where its commands are typed
-    write_atomic(place / "report.html", render(placed, text=text))
-    write_atomic(place / "README.md", card(facts, text=text))
-    names = ("report.html", "README.md")
-    note_derived(folder, ledger, *(names if text else (f"{NO_TEXT}/{name}" for name in names)))
-    return place / "report.html"
+    write_atomic(folder.path / "report.html", render(placed))
+    write_atomic(folder.path / "README.md", card(facts))
+    note_derived(folder, ledger, "report.html", "README.md")
+    return folder.path / "report.html"
 
 
 # The second look --------------------------------------------------------------------------------

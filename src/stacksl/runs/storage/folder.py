@@ -47,14 +47,13 @@ POLL = 0.05  # seconds between two tries
 DATABASE = "run.db"
 FACTS = "facts.json"
 SECRET = "secret"  # a setting: what keys, orders and who gets which row are drawn from
-NO_TEXT = "no-text"  # the folder of what may be forwarded
-RECORDS = (FACTS, "report.html", "README.md", f"{NO_TEXT}/report.html", f"{NO_TEXT}/README.md")
+RECORDS: Final = (FACTS, "report.html", "README.md")
 """The files that name the ledger's head: one that was cut, or rewritten, differs from them."""
 HEAD = re.compile(rb"(\d{1,18}) rows, last ([0-9a-f]{64})")  # as `facts_of` writes it
 MAP: Final = "features/map.safetensors"  # fitted on the texts of all items
 MODEL: Final = "model"
 ADAPTED: Final = "lm.json"  # in the folder of an adapted model
-DERIVED: Final = (MODEL, FACTS, "report.html", "README.md", NO_TEXT)
+DERIVED: Final = (MODEL, *RECORDS)
 """What a finished run has apart from its database, made again by a resume when it is deleted."""
 STARTED = {LOCK, "features", "model"}
 """What a start that was cut off before `run.db` leaves, besides drafts."""
@@ -425,8 +424,7 @@ def _remedy(folder: RunFolder, name: str) -> str:
         return "restore it from a copy"
     if name in (MODEL, FACTS):
         return f"delete it, and `stacksl resume {folder.path}` makes it again"
-    option = " --no-text" if name.startswith(NO_TEXT) else ""
-    return f"`stacksl report {folder.path}{option}` writes it again"
+    return f"`stacksl report {folder.path}` writes it again"
 
 
 def digests(folder: RunFolder, names: Iterable[str]) -> Iterator[tuple[str, str]]:
