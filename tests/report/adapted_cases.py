@@ -36,7 +36,7 @@ def adapted() -> Facts:
         title="Docstrings",
         data=replace(facts.data, name="docstrings", items=2000, classes=None, options_max=4),
         budget=Budget(labels=200, asked=200, answered=200, left=0, rounds=2000),
-        test=TestResult("test.jsonl", 500, 310, 0.62, *wilson(310, 500), 0.41, chance=0.25),
+        test=TestResult("test.jsonl", 500, 310, 0.62, *wilson(310, 500), 0.41),
         curve=tuple(CurvePoint(at, n / 500, *wilson(n, 500)) for at, n in shares),
         classes=(),
         confusions=(),

@@ -9,7 +9,6 @@ from stacksl.report.facts import Budget, DataCard, Facts, Method, Refit, Setting
 from stacksl.report.quality import (
     Asking,
     Calibration,
-    CalibrationBin,
     ClassRow,
     ClassTotal,
     Confusion,
@@ -83,10 +82,10 @@ def one_pair() -> Facts:
     return replace(
         bare(labels=1, asked=1, answered=1, left=0, rounds=1),
         data=DataCard("coins", "csv", 1, 2, 2, 2),
-        test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0, chance=0.5),
+        test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0),
         curve=(CurvePoint(1, 1.0, low, high),),
         classes=(ClassRow("heads", 1, 1, 1.0, 1.0), ClassRow("tails", 0, 0, None, None)),
-        calibration=Calibration((CalibrationBin(0.5, 1.0, 1),), 0.5, 1),
+        calibration=Calibration(0.5, 0.5, 1.0, 1),
         refit=Refit("No refit: the labels bought are of one class only.", False),
     )
 

@@ -62,10 +62,10 @@ def test_hostile_text_runs_nothing(visit, made):
     assert page.evaluate("document.images.length + document.scripts.length") == 0
 
 
-def test_one_size_of_each_figure_is_shown_and_its_words_are_legible(visit, made):
+def test_the_words_of_the_figure_are_legible(visit, made):
     page, _, _ = visit(made["usual"]())
-    shown = "[...document.querySelectorAll('svg')].filter(s => s.getBoundingClientRect().width)"
-    assert page.evaluate(f"{shown}.length") == 2
+    shown = "[...document.querySelectorAll('svg')]"
+    assert page.evaluate(f"{shown}.length") == 1
     smallest = (
         f"Math.min(...{shown}.flatMap(s => [...s.querySelectorAll('text')])"
         ".map(t => t.getBoundingClientRect().height))"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.report import figures, sentences, wording
-from stacksl.report.quality import Calibration, CalibrationBin, CurvePoint
+from stacksl.report.quality import Calibration
 
 from .edge_cases import bare
 
@@ -43,18 +43,6 @@ def test_a_huge_prompt_is_cut_without_being_walked_through():
     assert wording.excerpt("word " * 4_000_000, 40).endswith("…")
 
 
-def test_what_the_second_half_added():
-    def point(labels, share):
-        return CurvePoint(labels, share, share, share)
-
-    rise = (point(100, 0.5), point(500, 0.8), point(1000, 0.86))
-    assert sentences.half_way(rise) == (
-        "The first 500 labels gave 80.0%; the remaining 500 added 6.0 points."
-    )
-    assert "took 6.0 points away" in sentences.half_way((*rise[:2], point(1000, 0.74)))
-    assert sentences.half_way(rise[:2]) == ""
-
-
 def test_one_label_that_is_left_is_one_label():
     words = "No label was bought: 7 items passed, and 1 label can still be bought."
     assert sentences.bought(bare(labels=1, left=1)) == words
@@ -69,8 +57,4 @@ def test_one_label_that_is_left_is_one_label():
     ],
 )
 def test_the_direction_of_an_error_is_told(sure: float, right: float, words: str) -> None:
-    bins = (
-        CalibrationBin(sure - 0.05, right - 0.1, 10),
-        CalibrationBin(sure + 0.05, right + 0.1, 10),
-    )
-    assert sentences.modesty(Calibration(bins, 0.1, 20)).endswith(words)
+    assert sentences.modesty(Calibration(0.1, sure, right, 20)).endswith(words)

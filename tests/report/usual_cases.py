@@ -11,7 +11,6 @@ from stacksl.report.facts import Budget, DataCard, Facts, Method, Refit, Setting
 from stacksl.report.quality import (
     Asking,
     Calibration,
-    CalibrationBin,
     ClassRow,
     Confusion,
     CurvePoint,
@@ -44,21 +43,12 @@ def class_rows(many: int) -> tuple[ClassRow, ...]:
 
 
 def calibration() -> Calibration:
-    draw = np.random.default_rng(10)
-    bins = tuple(
-        CalibrationBin(
-            confidence=round(0.05 + at / 10, 3),
-            accuracy=round(min(1.0, max(0.0, 0.1 + at / 10 + float(draw.normal(0, 0.05)))), 3),
-            n=int(20 + 12 * at**2),
-        )
-        for at in range(1, 10)
-    )
-    return Calibration(bins=bins, ece=0.0431, n=sum(row.n for row in bins))
+    return Calibration(error=0.0431, confidence=0.9, accuracy=0.88, n=3080)
 
 
 def tested() -> TestResult:
     low, high = wilson(2701, 3080)
-    return TestResult("test.csv", 3080, 2701, 2701 / 3080, low, high, 0.8763, 0, 1 / 77)
+    return TestResult("test.csv", 3080, 2701, 2701 / 3080, low, high, 0.8763, 0)
 
 
 def curve() -> tuple[CurvePoint, ...]:

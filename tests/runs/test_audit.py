@@ -13,6 +13,8 @@ from scipy.stats import binomtest, chisquare
 
 from stacksl.errors import SettingsError
 from stacksl.models.audit import Audit, Audited, audit_size, draw, expected_width, judge_audit
+from stacksl.models.evaluation import Tested
+from stacksl.runs.finish.facts import calibration
 
 
 @given(st.integers(1, 100_000))
@@ -111,15 +113,13 @@ def test_none_of_these_is_wrong_and_the_unclear_are_a_range() -> None:
 def test_calibration_counts_none_of_these_as_a_sure_mistake() -> None:
     answers = {"item-0": ("label", 0), "item-1": ("none", None), "item-2": ("ambiguous", None)}
     found = judge_audit(policies(0, 1, 2), answers)
-    bins, error = found.calibration
-    assert [(round(c, 9), a, n) for c, a, n in bins] == [(0.7, 0.5, 2)]
-    assert error == pytest.approx(0.2)
+    assert calibration(Tested(audited=found), set()).error == pytest.approx(0.2)
 
 
 def test_an_audit_without_an_answer_knows_nothing() -> None:
     found = judge_audit(policies(0, 1), {})
     assert found.accuracy is None
-    assert found.calibration == ([], 0.0)
+    assert calibration(Tested(audited=found), set()) is None
     assert (found.worst, found.best) == (0.0, 1.0)
     low, high = found.interval
     assert low == pytest.approx(0.0, abs=1e-12)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.models.metrics import calibration_bins, cohen_kappa, confusions, macro_f1, wilson
+from stacksl.models.metrics import calibration_error, cohen_kappa, confusions, macro_f1, wilson
 
 
 @given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -46,24 +46,21 @@ def test_confusions_are_the_off_diagonal_of_scikit_learns_matrix() -> None:
     assert [n for _, _, n in found] == sorted((n for _, _, n in found), reverse=True)
 
 
-def test_calibration_bins_against_scikit_learn() -> None:
+def test_calibration_error_against_scikit_learn() -> None:
     from sklearn.calibration import calibration_curve
 
     rng = np.random.default_rng(1)
     confidence = rng.uniform(0.2, 1.0, 500)
     correct = rng.uniform(size=500) < confidence**2
-    bins, error = calibration_bins(confidence, correct)
+    counts, _ = np.histogram(confidence, bins=10, range=(0.0, 1.0))
     share, mean = calibration_curve(correct, confidence, n_bins=10)
-    assert [b[0] for b in bins] == pytest.approx(list(mean))
-    assert [b[1] for b in bins] == pytest.approx(list(share))
-    assert sum(b[2] for b in bins) == 500
-    assert error == pytest.approx(sum(n / 500 * abs(s - m) for m, s, n in bins))
+    expected = (counts[counts > 0] / 500 * np.abs(share - mean)).sum()
+    assert calibration_error(confidence, correct) == pytest.approx(expected)
+    assert calibration_error(confidence[:0], correct[:0]) == 0.0
 
 
 def test_full_confidence_falls_into_the_last_bin() -> None:
-    bins, error = calibration_bins(np.array([1.0, 1.0]), np.array([True, False]))
-    assert bins == [(1.0, 0.5, 2)]
-    assert error == 0.5
+    assert calibration_error(np.array([1.0, 0.95]), np.array([True, False])) == 0.475
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), min_size=2))

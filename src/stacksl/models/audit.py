@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
-from stacksl.models.metrics import Powers, Z, calibration_bins, moments, rows_of, wilson, z_of_look
+from stacksl.models.metrics import Powers, Z, moments, rows_of, wilson, z_of_look
 from stacksl.models.second_look import Verdict
 from stacksl.report.quality import SecondLook
 from stacksl.report.wording import plural
@@ -227,11 +227,6 @@ class Audited:
             low, _ = wilson(self.correct, self.n, z_of_look(self.look))
             _, high = wilson(self.correct + self.unknown, self.n)
         return low, 1.0 if self.look else high
-
-    @property
-    def calibration(self) -> tuple[list[tuple[float, float, int]], float]:
-        """(confidence, accuracy, count) by bin and the expected calibration error."""
-        return calibration_bins(self.confidence, self.gold == self.predicted)
 
 
 def powered(

@@ -14,7 +14,7 @@ from stacksl.core.heads.abstaining import Threshold
 from stacksl.data import Dataset, expect_classes
 from stacksl.errors import DataError
 from stacksl.models.audit import Audited
-from stacksl.models.metrics import calibration_bins, macro_f1, wilson
+from stacksl.models.metrics import calibration_error, macro_f1, wilson
 from stacksl.report.quality import CurvePoint
 
 if TYPE_CHECKING:
@@ -62,11 +62,6 @@ class Evaluation:
         """The 95% Wilson interval of the accuracy."""
         return wilson(self.correct, self.n)
 
-    @property
-    def calibration(self) -> tuple[list[tuple[float, float, int]], float]:
-        """(confidence, accuracy, count) by bin and the expected calibration error."""
-        return calibration_bins(self.confidence, self.gold == self.predicted)
-
     def row(self) -> dict[str, Any]:
         """The numbers that `stacksl evaluate` gives."""
         return {
@@ -78,7 +73,7 @@ class Evaluation:
             "scored": self.scored,
             "unusable": self.unusable,
             "unknown_classes": self.unknown,
-            "calibration_error": self.calibration[1],
+            "calibration_error": calibration_error(self.confidence, self.gold == self.predicted),
             **{f"top_{count}": share for count, share in self.top.items()},
             **self._abstained(),
         }

@@ -30,7 +30,6 @@ class TestResult:
         low, high: the 95% Wilson interval of the accuracy.
         macro_f1: the mean F1 over classes, or over the positions of the gold option where items
             have their own options.
-        chance: the accuracy of guessing uniformly; None if unknown.
     """
 
     __test__ = False
@@ -43,7 +42,6 @@ class TestResult:
     high: float
     macro_f1: float | None = None
     unusable: int = 0
-    chance: float | None = None
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
@@ -242,26 +240,18 @@ class Confusion:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class CalibrationBin:
-    """Items in one bin of confidence: mean confidence, accuracy, how many."""
-
-    confidence: float
-    accuracy: float
-    n: int
-
-
-@dataclass(frozen=True, slots=True, config=CONFIG)
 class Calibration:
     """How well the final model's probabilities agree with its accuracy.
 
     Attributes:
-        bins: the non-empty ones, in order of confidence.
-        ece: expected calibration error: Σ n/N · |accuracy − confidence| over the bins.
+        error: the expected calibration error: Σ n/N · |accuracy − confidence| over ten bins.
+        confidence: the mean one.
         source: what they are of, `test` or `audit`.
     """
 
-    bins: tuple[CalibrationBin, ...]
-    ece: float
+    error: float
+    confidence: float
+    accuracy: float
     n: int
     source: str = "test"
 

@@ -11,7 +11,6 @@ from stacksl.report.quality import (
     Calibration,
     ClassTotal,
     ColumnFacts,
-    CurvePoint,
     Gain,
     LabeledShare,
     Named,
@@ -286,21 +285,6 @@ def measured_on(facts: Facts) -> str:
     return "the test file" if facts.test is not None else ""
 
 
-def half_way(curve: tuple[CurvePoint, ...]) -> str:
-    """What the second half of the labels added; empty with fewer than three points."""
-    if len(curve) < 3 or curve[-1].labels <= 0:
-        return ""
-    last = curve[-1]
-    half = min(curve[:-1], key=lambda point: (abs(2 * point.labels - last.labels), point.labels))
-    points = 100 * (last.accuracy - half.accuracy)
-    gain = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
-    remaining = count(last.labels - half.labels)
-    return (
-        f"The first {plural(half.labels, 'label')} gave {percent(half.accuracy)}; "
-        f"the remaining {remaining} {gain}."
-    )
-
-
 # The audit and the answers ------------------------------------------------------------------------
 
 DRAWN_AT_RANDOM = (
@@ -505,8 +489,7 @@ def mixed(refit: Refit) -> str:
 
 def modesty(calibration: Calibration) -> str:
     """How sure the model is on average, and how often right: which way it errs."""
-    sure = sum(entry.n * entry.confidence for entry in calibration.bins) / calibration.n
-    right = sum(entry.n * entry.accuracy for entry in calibration.bins) / calibration.n
+    sure, right = calibration.confidence, calibration.accuracy
     way = "it is too modest" if right - sure > 0.02 else "it is too sure"
     way = "that agrees" if abs(right - sure) <= 0.02 else way
     return f"On average it is {percent(sure, 0)} sure and right in {percent(right, 0)}: {way}."

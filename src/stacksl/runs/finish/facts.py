@@ -12,13 +12,12 @@ import numpy as np
 from stacksl.data import Dataset
 from stacksl.models.audit import Audited, right_in_table
 from stacksl.models.evaluation import Evaluation, Tested
-from stacksl.models.metrics import confusions, wilson
+from stacksl.models.metrics import calibration_error, confusions, wilson
 from stacksl.models.second_look import Answers, Verdict, of_class, settled
 from stacksl.report import facts as f
 from stacksl.report.quality import (
     AuditResult,
     Calibration,
-    CalibrationBin,
     ClassRow,
     ColumnClass,
     ColumnFacts,
@@ -204,7 +203,6 @@ def tested_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResu
     if evaluation is None or test is None:
         return None
     low, high = evaluation.interval
-    sizes = [len(item.candidates) for item in test.items]
     return copied(
         TestResult,
         evaluation,
@@ -212,7 +210,6 @@ def tested_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResu
         low=low,
         high=high,
         unusable=evaluation.unusable + evaluation.unknown,
-        chance=float(np.mean([1 / size for size in sizes])) if sizes else None,
     )
 
 
@@ -328,6 +325,8 @@ def calibration(tested: Tested, disputed: Set[str]) -> Calibration | None:
     judged = _settled(tested.audited, disputed) or tested.evaluation
     if judged is None or not len(judged.gold):
         return None
-    bins, error = judged.calibration
+    right = judged.gold == judged.predicted
+    error = calibration_error(judged.confidence, right)
     kind = "test" if tested.audited is None else "audit"
-    return Calibration(tuple(CalibrationBin(*row) for row in bins), error, len(judged.gold), kind)
+    means = float(judged.confidence.mean()), float(right.mean())
+    return Calibration(error, *means, len(right), kind)
