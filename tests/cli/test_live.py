@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from stacksl.cli import live as drawing
-from stacksl.cli.live import PhaseClock, describe, live
+from stacksl.cli.live import describe, live
 
 
 def step(done: int, phase: str = "rounds", **facts: object) -> SimpleNamespace:
@@ -22,24 +22,9 @@ class Terminal(io.StringIO):
 
 
 def test_the_facts_of_a_round() -> None:
-    told = describe(step(50, accuracy=0.612), 50 / 61)
-    assert told == "4 of 10 labels · accuracy so far 0.612 · 1 min 1 s left"
-    assert describe(step(50), None) == "4 of 10 labels"
-    assert describe(step(50, phase="features"), 50 / 7000) == "0.0 a second · 1 h 56 min left"
-    assert describe(step(10, phase="features"), 41.7) == "42 a second · 2 s left"
-    assert describe(step(100, phase="features"), 41.7) == ""
-
-
-def test_the_pace_is_that_of_the_phase_without_what_is_paid_once() -> None:
-    now = iter([0.0, 60.0, 61.0, 65.0, 100.0, 110.0, 120.0])
-    clock = PhaseClock(lambda: next(now))
-    assert clock.pace(step(5, phase="features")) is None, "five were in the cache"
-    assert clock.pace(step(20, phase="features")) is None, "a minute of loading is no pace"
-    assert clock.pace(step(30, phase="features")) is None, "a second says little"
-    assert clock.pace(step(40, phase="features")) == pytest.approx(20 / 5)
-    assert clock.pace(step(10)) is None, "a phase that begins in the middle, as after a resume"
-    assert clock.pace(step(20)) is None
-    assert clock.pace(step(30)) == pytest.approx(1.0)
+    assert describe(step(50, accuracy=0.612)) == "4 of 10 labels · accuracy so far 0.612"
+    assert describe(step(50)) == "4 of 10 labels"
+    assert describe(step(50, phase="features")) == ""
 
 
 def test_plain_lines_come_now_and_then_at_the_start_and_at_the_end() -> None:

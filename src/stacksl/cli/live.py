@@ -1,7 +1,7 @@
 """Progress of a run: an updated line on a terminal, elsewhere a line from time to time.
 
 The line says where the run is, the labels spent of the budget, the accuracy so far before each
-label was seen, and the time left. It goes to stderr.
+label was seen, and on a terminal the time left. It goes to stderr.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from stacksl.report.wording import duration
-
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
 
 
-SETTLED = 3.0  # seconds of a phase before its pace is shown
 PHASES = {
     "features": "features",
     "rounds": "rounds",
@@ -63,18 +60,12 @@ def tracked(name: str | None, run: Path, show: Show | None) -> AbstractContextMa
     return tracking(name, run, show)
 
 
-def describe(step: Progress, pace: float | None) -> str:
-    """The facts of a `step`, without its bar; `pace` in items a second."""
-    facts: list[str] = []
-    if step.phase == "rounds":
-        facts.append(f"{step.spent:,} of {step.budget:,} labels")
-        if step.accuracy is not None:
-            facts.append(f"accuracy so far {step.accuracy:.3f}")
-    if pace is not None and step.done < step.total:
-        if step.phase == "features":
-            facts.append(f"{pace:.{0 if pace >= 10 else 1}f} a second")
-        facts.append(f"{duration(max(1, round((step.total - step.done) / pace)))} left")
-    return " · ".join(facts)
+def describe(step: Progress) -> str:
+    """The facts of a `step`, without its bar."""
+    if step.phase != "rounds":
+        return ""
+    accuracy = "" if step.accuracy is None else f" · accuracy so far {step.accuracy:.3f}"
+    return f"{step.spent:,} of {step.budget:,} labels{accuracy}"
 
 
 def encoding(show: Show | None) -> Callable[[int, int], None] | None:
@@ -86,41 +77,17 @@ def encoding(show: Show | None) -> Callable[[int, int], None] | None:
     return lambda done, total: show(Progress("features", done, total))
 
 
-class PhaseClock:
-    """The pace of a phase; it starts again with each phase.
-
-    The clock starts when the first items are done: what comes before, such as loading an encoder,
-    is paid once.
-    """
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._phase = ""
-        self._since = 0.0
-        self._first = 0
-        self._moved = False
-
-    def pace(self, step: Progress) -> float | None:
-        """Items a second in the phase of `step`; None in its first seconds."""
-        now = self._now()
-        new = step.phase != self._phase
-        if new or (not self._moved and step.done > self._first):
-            self._phase, self._since, self._first, self._moved = step.phase, now, step.done, not new
-        done, seconds = step.done - self._first, now - self._since
-        return done / seconds if done > 0 and seconds >= SETTLED else None
-
-
 def _plain(target: TextIO, every: float) -> Show:
     """Prints a line every so often, at the start of each phase and at its end."""
-    clock, phase, last_line, due = PhaseClock(), "", "", 0.0
+    phase, last_line, due = "", "", 0.0
 
     def show(step: Progress) -> None:
         nonlocal phase, last_line, due
-        pace, now = clock.pace(step), time.monotonic()
+        now = time.monotonic()
         if step.phase == phase and now < due and step.done < step.total:
             return
         phase, due = step.phase, now + every
-        facts = describe(step, pace)
+        facts = describe(step)
         line = PHASES.get(step.phase, step.phase)
         if step.total > 1:  # a phase of one step is only named
             line += f" {step.done:,} of {step.total:,}"
@@ -134,13 +101,14 @@ def _plain(target: TextIO, every: float) -> Show:
 
 def _bar(target: TextIO) -> Bar:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
         TextColumn("{task.fields[facts]}", markup=False),
+        TimeRemainingColumn(compact=True),
         console=Console(file=target),
         transient=True,
     )
@@ -148,12 +116,12 @@ def _bar(target: TextIO) -> Bar:
 
 def _living(bar: Bar) -> Show:
     """Draws one line over itself; rich limits how often."""
-    clock, phase = PhaseClock(), ""
+    phase = ""
     task: TaskID | None = None
 
     def show(step: Progress) -> None:
         nonlocal phase, task
-        facts = describe(step, clock.pace(step))
+        facts = describe(step)
         if task is None or step.phase != phase:
             if task is not None:
                 bar.remove_task(task)
