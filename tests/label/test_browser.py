@@ -209,9 +209,7 @@ def test_the_back_button_a_skip_and_a_revoked_session(visit: Callable[..., Any],
 
 
 def go_on(served: Served, page: Any, owner: Any) -> None:
-    """Resume a paused page, and answer until the run has finished."""
-    owner.click("[data-act=resume]")
-    page.wait_for_selector(PROMPT)
+    """Answer until the run has finished."""
     owner.close()
     while not page.is_visible("#finished"):
         page.keyboard.press("a")
@@ -243,9 +241,6 @@ def test_the_owner_sees_news_and_changes_the_run(visit: Callable[..., Any], tmp_
     owner.click("form[data-act=budget] button")
     owner.click("#agree")
     wait_for(lambda: "of 11" in owner.inner_text(".numbers"))
-    owner.click("[data-act=pause]")
-    wait_for(lambda: page.is_visible("#paused"))
-    assert not page.is_visible("#idle")
     go_on(served, page, owner)
     assert served.run.status()["spent"] == 11
 
@@ -255,7 +250,7 @@ def test_numbers_that_change_during_a_click_do_not_lose_it(
 ) -> None:
     served = Served(begin(tmp_path, annotators="anna", budget=4, open_questions=4, audit=0))
     page, owner = visit(served.links["anna"]), visit(served.links["(owner)"], ready=".numbers")
-    owner.hover("[data-act=pause]")
+    owner.hover("[data-act=link]")
     owner.mouse.down()
     for _ in range(3):
         page.keyboard.press("a")
@@ -265,7 +260,7 @@ def test_numbers_that_change_during_a_click_do_not_lose_it(
             pass
     owner.wait_for_timeout(100)  # the new numbers are there
     owner.mouse.up()
-    page.wait_for_selector("#paused", timeout=20_000)
+    owner.wait_for_selector("#invited:not([hidden])", timeout=20_000)
     go_on(served, page, owner)
     assert served.run.status()["spent"] == 4
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 
 from stacksl.errors import RunError
 from stacksl.label import owner
-from stacksl.label.open_run import BREAK, OpenRun, Pace, Person, View
+from stacksl.label.open_run import OpenRun
 from stacksl.runs.changes.people import free_rows
 from stacksl.runs.loop.linear_trainer import STAGES
 
@@ -76,8 +75,8 @@ def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
     anna, ben = page.browser("anna"), page.browser("ben")
     rows = anna.rows()
     now = [time.monotonic()]
-    for pace in page.player._paces.values():
-        pace._clock = lambda: now[0]
+    for module in ("player", "open_run"):
+        monkeypatch.setattr(f"stacksl.label.{module}.monotonic", lambda: now[0])
     now[0] += 31
     ben.http.get("/")  # he is there
     wait_for(lambda: not anna.rows())
@@ -127,25 +126,6 @@ def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(
         anna.answer(key, prompt)
     wait_for(lambda: any(calls))
     assert [n for n in calls if n][:1] == [6], "when half of the batch is answered"
-
-
-def test_the_pace_leaves_breaks_out() -> None:
-    now = [0.0]
-    pace = Pace(lambda: now[0])
-    for gap in (0, 10, 10, BREAK + 1, 10):
-        now[0] += gap
-        pace.answer()
-    assert pace.an_hour == 360
-    now[0] += 7
-    assert pace.idle == 7
-
-
-def test_the_time_left_is_told_where_everybodys_pace_is_known() -> None:
-    """Who filled in a sheet has answers, and a pace only after more of them on the page."""
-    ben, carl = Person("ben", open=5, answered=3, an_hour=60.0), Person("carl", open=5)
-    view = View(people=(ben, carl), answered=3, budget=63)
-    assert view.hours == 1
-    assert replace(view, people=(ben, replace(carl, answered=40))).hours is None
 
 
 def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) -> None:

@@ -7,14 +7,14 @@ but in nobody's rows, which are those of the audit, are left out of it.
 
 from __future__ import annotations
 
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
+from time import monotonic
 from typing import Any, Literal, TypeVar
 
 from stacksl.data import Classes
@@ -37,8 +37,6 @@ Stage = Literal["open", "finished", "failed"]
 T = TypeVar("T")
 
 LOW = 2  # open rows of an annotator below which more are bought
-PACED = 30  # answers that the pace is measured on
-BREAK = 300.0  # seconds between two answers beyond which it was a break, which does not count
 
 
 # What the page shows ------------------------------------------------------------------------------
@@ -51,8 +49,6 @@ class Person:
     Attributes:
         open, answered, skipped: rows; `answered` counts all purposes together.
         cost: of the accepted answers, in micro-units.
-        an_hour: answers per hour lately, if there are enough.
-        agreed, compared: training answers that a second person gave too, and how many agree.
         standing: `idle`, `away`, `set aside` or empty.
     """
 
@@ -61,9 +57,6 @@ class Person:
     answered: int = 0
     skipped: int = 0
     cost: int = 0
-    an_hour: float | None = None
-    agreed: int = 0
-    compared: int = 0
     standing: str = ""
 
 
@@ -77,7 +70,6 @@ class View:
             that the order says nothing of the reason for a row.
         people: the annotators, in the order of the settings.
         money: the most micro-units; None where labels have no price.
-        agreed, compared: rows to train on that two people answered, and on how many they agree.
         proposed: groups of rows that look alike and like no class.
         unimproved: that labels have not improved on class names, if so.
         sentence: why the run failed.
@@ -90,8 +82,6 @@ class View:
     answered: int = 0
     budget: int = 0
     money: int | None = None
-    agreed: int = 0
-    compared: int = 0
     differing: tuple[Differing, ...] = ()
     proposed: Sequence[Mapping[str, Any]] = ()
     unimproved: str = ""
@@ -102,15 +92,6 @@ class View:
     def of(self, name: str) -> Person:
         """One annotator."""
         return next((person for person in self.people if person.name == name), Person(name))
-
-    @property
-    def hours(self) -> float | None:
-        """Hours to the last label at everybody's pace of late; None where it is not known."""
-        # such as after a sheet, whose answers have no pace
-        if any(who.open and who.answered and not who.an_hour for who in self.people):
-            return None
-        pace = sum(person.an_hour or 0.0 for person in self.people)
-        return (self.budget - self.answered) / pace if pace else None
 
 
 def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
@@ -123,42 +104,6 @@ def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
         people.append(Person(name, answered=len(prices), cost=sum(prices)))
     answered = sum(person.answered for person in people)
     return View("finished", {}, tuple(people), answered, accounts.budget, accounts.money)
-
-
-# The annotators -----------------------------------------------------------------------------------
-
-
-class Pace:
-    """The pace of one annotator, and the time since anything was heard of them."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last: float | None = None  # answer
-        self._last_activity = clock()
-        self._gaps: deque[float] = deque(maxlen=PACED)
-
-    def see(self) -> None:
-        """Note that the annotator is there."""
-        self._last_activity = self._clock()
-
-    def answer(self) -> None:
-        """Note an answer."""
-        self._last_activity = now = self._clock()
-        if self._last is not None and now - self._last < BREAK:
-            self._gaps.append(now - self._last)
-        self._last = now
-
-    @property
-    def idle(self) -> float:
-        """Seconds since the annotator was there."""
-        return self._clock() - self._last_activity
-
-    @property
-    def an_hour(self) -> float | None:
-        """Answers per hour; None before there are three."""
-        if len(self._gaps) < 2 or not sum(self._gaps):
-            return None
-        return 3600 * len(self._gaps) / sum(self._gaps)
 
 
 # The session --------------------------------------------------------------------------------------
@@ -210,7 +155,7 @@ class OpenRun:
 
     Args:
         session: of a run that people answer.
-        paces: of its annotators, by name; those who are new are added.
+        seen: when its annotators were there last, by name; those who are new are added.
         attend: called while a refit is made on another thread, with this and a future that is done
             after it; enters what arrives until then.
     """
@@ -218,21 +163,20 @@ class OpenRun:
     def __init__(
         self,
         session: PageSession,
-        paces: dict[str, Pace],
+        seen: dict[str, float],
         attend: Callable[[OpenRun, Future[Any]], None],
     ) -> None:
-        self.session, self.ledger, self.paces = session, session.ledger, paces
+        self.session, self.ledger, self.seen = session, session.ledger, seen
         session.labeler = self.labeler = PageLabeler(session.spec, session.ledger)
         session.trainer.background, session.trainer.attended = self._background, True
         self._attend = attend
         for name in annotators_of(session.spec.settings.annotators):
-            paces.setdefault(name, Pace())
+            seen.setdefault(name, monotonic())
         self.away = self.labeler.away
         self._idle: frozenset[str] | None = None  # as the assignment knows it
         self._lessons: list[Receipt] = []
         self._answered: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
-        self._agreement: dict[str, tuple[int, int]] = {}
         self._questions: dict[str, SheetRow] = {}
         for row in self.ledger.export():
             self._answered[str(row["labeler"])] += row["state"] == "answered"
@@ -251,7 +195,7 @@ class OpenRun:
         except LabelerError:  # one answer stops no run
             return "refused"
         self._note([receipt])
-        self.paces[annotator].answer()
+        self.seen[annotator] = monotonic()
         self.labeler.rows = [other for other in self.labeler.rows if other.key != reply.key]
         return "taken" if receipt.outcome in ("accepted", "repeated") else "kept"
 
@@ -260,8 +204,8 @@ class OpenRun:
         sheets = self.labeler.read(files)
         receipts = self.ledger.take(self.labeler.answers())
         self._note(receipts)
-        for name in {receipt.answer.labeler for receipt in receipts} & self.paces.keys():
-            self.paces[name].see()
+        for name in {receipt.answer.labeler for receipt in receipts} & self.seen.keys():
+            self.seen[name] = monotonic()
         return received(self.session.spec.folder, self.ledger, sheets, receipts)
 
     def _row(self, annotator: str, key: str) -> Handed | None:
@@ -286,7 +230,7 @@ class OpenRun:
         row = next((open_row for open_row in self.labeler.rows if open_row.key == key), None)
         if row is None or row.annotator != annotator:
             return "gone"
-        self.paces[annotator].see()
+        self.seen[annotator] = monotonic()
         self._skipped[annotator] += 1
         self._pass_on([row], f"skipped: {why}", note)
         return "skipped"
@@ -300,7 +244,7 @@ class OpenRun:
         stuck = [row for row in self.labeler.rows if row.annotator in idle]
         if stuck:
             had = {(row.item, row.annotator) for row in self.ledger.private.handed()}
-            here = set(self.paces) - self.labeler.away
+            here = set(self.seen) - self.labeler.away
             self._pass_on(
                 [row for row in stuck if any((row.item, name) not in had for name in here)],
                 "expired",
@@ -334,7 +278,7 @@ class OpenRun:
         if rows >= size or not (buys or leases > rows):
             return False
         held = Counter(row.annotator for row in self.labeler.rows)
-        here = [name for name in self.paces if name not in self.labeler.away]
+        here = [name for name in self.seen if name not in self.labeler.away]
         return 2 * rows <= size or min((held[name] for name in here), default=0) < LOW
 
     def buy(self, show: Callable[[], None]) -> State:
@@ -347,7 +291,6 @@ class OpenRun:
         self.labeler.assigned = show
         state = self.session.play()
         self.labeler.assigned = lambda: None
-        self._agreement = self._compared()
         return state
 
     def _background(self, compute: Callable[[], T], /) -> T:
@@ -368,18 +311,6 @@ class OpenRun:
         lessons, self._lessons = self._lessons, []
         self.session.learn(lessons)
 
-    def _compared(self) -> dict[str, tuple[int, int]]:
-        """How many training answers of each a second person agrees with, and of how many."""
-        if not self.ledger.accounts.doubled:
-            return {}
-        agreed: Counter[str] = Counter()
-        pairs: Counter[str] = Counter()
-        for first, second in self.ledger.agreement():
-            for name in ("", first.labeler, second.labeler):
-                pairs[name] += 1
-                agreed[name] += first.word == second.word
-        return {name: (agreed[name], pairs[name]) for name in pairs}
-
     # What is shown -------------------------------------------------------------------------------
 
     def view(self) -> View:
@@ -390,15 +321,12 @@ class OpenRun:
             asked = earlier.get(row.key) or self.labeler.question(row)
             self._questions[row.key] = asked
             rows.setdefault(row.annotator, []).append(asked)
-        none = (0, 0)
         return View(
             rows={name: tuple(asked) for name, asked in rows.items()},
             people=self._people(lambda name: len(rows.get(name, ()))),
             answered=sum(self._answered.values()),
             budget=self.ledger.accounts.budget,
             money=self.ledger.accounts.money,
-            agreed=self._agreement.get("", none)[0],
-            compared=self._agreement.get("", none)[1],
             differing=self.session.differing,
             proposed=self.session.proposed,
             unimproved=self.session.unimproved,
@@ -416,11 +344,9 @@ class OpenRun:
                 self._answered[name],
                 self._skipped[name],
                 self._answered[name] * self.session.spec.budget.price if priced else 0,
-                self.paces[name].an_hour,
-                *self._agreement.get(name, (0, 0)),
                 next((state for state, names in states.items() if name in names), ""),
             )
-            for name in self.paces
+            for name in self.seen
         )
 
 

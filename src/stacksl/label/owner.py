@@ -95,11 +95,6 @@ def _or_refused(work: Callable[[], T]) -> T:
         raise Refused("a refit is under way, nothing was changed: repeat it later", 503) from None
 
 
-def _pause(site: Site, act: Act) -> dict[str, Any]:
-    site.player.paused = act.act == "pause"
-    return {"state": "done"}
-
-
 def _link(site: Site, act: Act) -> dict[str, Any]:
     return {"state": "done", "link": site.access.link(_annotator_of(site, act)), "name": act.name}
 
@@ -177,8 +172,6 @@ def _judge(site: Site, act: Act) -> dict[str, Any]:
 
 
 _ACTS: dict[str, Callable[[Site, Act], dict[str, Any]]] = {
-    "pause": _pause,
-    "resume": _pause,
     "link": _link,
     "revoke": _revoke,
     "budget": _budget,

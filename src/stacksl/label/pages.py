@@ -19,7 +19,7 @@ from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
 from stacksl.models.adapted import is_adapted
 from stacksl.models.linear import Model
-from stacksl.report.wording import duration, money
+from stacksl.report.wording import money
 from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -92,15 +92,9 @@ def page_values(site: Site, name: str) -> dict[str, Any]:
     player, view = site.player, site.player.view
     if name != OWNER:
         own = {"me": view.of(name), "rows": rows(player.questions(name), view.classes)}
-        return {"view": view, "paused": player.paused, **own}
-    doing = {"open": "is paused" if player.paused else "goes on", "finished": "has finished"}
-    return {
-        "view": view,
-        "paused": player.paused,
-        "state": doing.get(view.state, "has stopped"),
-        "hours": "" if view.hours is None else duration(3600 * view.hours),
-        "path": str(player.folder.path),
-    }
+        return {"view": view, **own}
+    doing = {"open": "goes on", "finished": "has finished"}.get(view.state, "has stopped")
+    return {"view": view, "state": doing, "path": str(player.folder.path)}
 
 
 def rows(questions: tuple[SheetRow, ...], classes: Classes | None) -> list[dict[str, Any]]:

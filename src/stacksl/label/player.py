@@ -14,13 +14,13 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 
 from stacksl.errors import RunError, StackslError, kind_and_place
 from stacksl.label.open_run import (
     OpenRun,
     Outcome,
-    Pace,
     PageSession,
     View,
     view_of_finished,
@@ -80,7 +80,6 @@ class Player:
         self.folder = folder
         self.view = View()
         self.fault: BaseException | None = None
-        self.paused = False  # shows no questions; answers are still taken
         self.over = threading.Event()  # played to its end, failed or stopped
         self._closed = threading.Event()  # nothing is done any more
         self._again = False  # whether a finished run is to be played once more
@@ -90,7 +89,7 @@ class Player:
         self._queue: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._put_off: deque[_Task] = deque()  # what closes the run
         self._stopping = False
-        self._paces: dict[str, Pace] = {}  # of the annotators, however often the run is opened
+        self._seen: dict[str, float] = {}  # when each annotator was there last
         self._idle: frozenset[str] = frozenset()  # who has been silent for too long
         context = copy_context()  # how long to wait for the run's lock
         self._thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
@@ -98,7 +97,7 @@ class Player:
     @property
     def annotators(self) -> tuple[str, ...]:
         """The names of the annotators."""
-        return tuple(self._paces)
+        return tuple(self._seen)
 
     def start(self) -> Player:
         """Open the run and play it to its first questions, or for as long as nobody has to wait.
@@ -109,7 +108,7 @@ class Player:
         """
         expect_people(self.folder)
         spec = RunSpec.open(self.folder)
-        self._paces = {name: Pace() for name in annotators_of(spec.settings.annotators)}
+        self._seen = {name: monotonic() for name in annotators_of(spec.settings.annotators)}
         self._thread.start()
         self._started.wait()
         if self.fault is not None:
@@ -129,7 +128,7 @@ class Player:
 
     def questions(self, annotator: str) -> tuple[SheetRow, ...]:
         """The open rows of an annotator; a browser hides those whose answers it has sent."""
-        return () if self.paused else self.view.rows.get(annotator, ())
+        return self.view.rows.get(annotator, ())
 
     def say(self, annotator: str, key: str, enter: Callable[[OpenRun], Outcome]) -> Future[Outcome]:
         """Queue what an annotator did with a row: an answer, or a row for somebody else.
@@ -184,8 +183,8 @@ class Player:
 
     def see(self, annotator: str) -> None:
         """Note that an annotator is there, and gets rows again."""
-        if (pace := self._paces.get(annotator)) is not None:  # None while they join
-            pace.see()
+        if annotator in self._seen:  # not while they join
+            self._seen[annotator] = monotonic()
         if annotator in self._idle:
             self._queue.put(None)
 
@@ -222,7 +221,7 @@ class Player:
         with self.folder.locked(page=self._page, inside=True):
             while True:
                 with PageSession.open(RunSpec.open(self.folder)) as session:
-                    self._open = OpenRun(session, self._paces, self._attend)
+                    self._open = OpenRun(session, self._seen, self._attend)
                     task = self._play(self._open)
                 if task is None:
                     break
@@ -234,7 +233,7 @@ class Player:
     def _wait_for_corrections(self) -> None:
         """Do what the owner of a finished run wants, until it is to be played again, or stopped."""
         if self.view.state != "finished":
-            self.view = view_of_finished(self.folder, self._paces)
+            self.view = view_of_finished(self.folder, self._seen)
         self._started.set()
         while self._put_off:  # by the last refit
             self._queue.put(self._put_off.popleft())
@@ -307,8 +306,9 @@ class Player:
 
     def _look_for_idle(self, run: OpenRun) -> None:
         """Give the rows of those who have stopped to others, if anybody else is there."""
-        idle = frozenset(n for n, pace in self._paces.items() if 0 < self._limit <= pace.idle)
-        nobody = idle >= self._paces.keys() - run.away  # then who has rows keeps them
+        now = monotonic()
+        idle = frozenset(n for n, last in self._seen.items() if 0 < self._limit <= now - last)
+        nobody = idle >= self._seen.keys() - run.away  # then who has rows keeps them
         self._idle = self._idle & idle if nobody else idle
         run.give_up_on(self._idle)
 

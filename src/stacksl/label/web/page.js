@@ -53,7 +53,7 @@ function change(how) {
 // Questions ------------------------------------------------------------------------------------
 
 const taken = new Set(); // keys whose answers the server has
-let current = null, timer = null, sending = false, finished = false, paused = false;
+let current = null, timer = null, sending = false, finished = false;
 let marked = null; // the class that Enter takes
 
 function open() {
@@ -72,8 +72,7 @@ function show() {
     if (current) ask(current);
   }
   $("#stage").hidden = !current;
-  $("#idle").hidden = Boolean(current) || finished || paused;
-  $("#paused").hidden = Boolean(current) || finished || !paused;
+  $("#idle").hidden = Boolean(current) || finished;
   $("#finished").hidden = !finished;
   $("#left").textContent = rows.length;
   $("#undo").disabled = !load().held;
@@ -261,9 +260,7 @@ async function refresh() {
 function note(state) {
   const told = state.dataset;
   finished = told.state === "finished";
-  paused = Boolean(told.paused);
   $("#done").textContent = told.answered;
-  $("#pace").textContent = told.hour && ` · ${told.hour} per hour`;
   if (told.state === "failed") say("The run has stopped: tell its owner. Answers given here are kept in this browser.");
 }
 
