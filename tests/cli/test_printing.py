@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stacksl.cli.printing import as_json, gate, measured, quality
-from stacksl.cli.verbs import ls
+from stacksl.cli.verbs import ls, run
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.runs.finish.forecasting import EVERY
 
@@ -74,12 +74,12 @@ def test_the_accuracy_says_how_open_items_count(still: int, measures: str, told:
     assert str(shown).count(open_item) == told
 
 
-def test_what_became_of_the_labels_adds_up() -> None:
-    result = {"state": "finished", "resume": None, "spent": 160, "budget": 160, "asked": 110}
-    assert ls._labels({**result, "answered": 109, "measuring": 50, "left": 0}) == (
-        "160 of 160 bought, 109 learned, 1 not learned (no candidate named, or a second answer),"
-        " 50 only to measure, 0 left"
-    )
+def test_the_labels_of_a_finished_run_are_those_bought_and_those_that_measure() -> None:
+    result = {"state": "finished", "resume": None, "spent": 160, "budget": 160, "rounds": 2000}
+    told = run._labels({**result, "mode": "pool", "measuring": 50})
+    assert told == "160 of 160 bought, 50 of them only to measure"
+    stream = {**result, "mode": "stream", "measuring": 0}
+    assert run._labels(stream) == "160 of 160 bought in 2,000 rounds"
 
 
 def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() -> None:

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from stacksl.api import Run, run
 from stacksl.cli.app import app as cli
-from stacksl.cli.verbs.ls import _summary as status_shown
-from stacksl.cli.verbs.run import shown_run
+from stacksl.cli.verbs.run import shown_run, summary
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.ledger.store.settings import Setting
@@ -50,7 +49,7 @@ def test_money_left_by_answers_that_cost_less_buys_more(tmp_path: Path) -> None:
 
     done = bought_by("money", 60, "$30")
     assert done.status()["money"] == {"price": 3.0, "budget": 30.0, "spent": 20.0}
-    for shown in (shown_run(done), status_shown(done, done.status())):
+    for shown in (shown_run(done), summary(done, done.status(), [])):
         assert "$20.00 of $30.00" in shown
         assert "change(budget='$30', labeler=...)" in shown
     sentence = "3 more labels, 13 in all, for $9.00 more at most"

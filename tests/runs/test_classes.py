@@ -13,7 +13,7 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.cli.verbs.run import labels_so_far
+from stacksl.cli.verbs.run import _labels
 from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.forgetting import forget
@@ -415,7 +415,7 @@ def test_rows_to_ask_again_wait_as_reserved_ones_and_come_among_those_of_the_aud
     assert status["asked"] + status["measuring"] == status["spent"]
     kept = status["spent"] - status["answered"] - status["out"]
     assert kept >= len(found.again)
-    assert f"reserved and not yet asked {kept}, left" in labels_so_far(status)
+    assert f"reserved and not yet asked {kept}, left" in _labels(status)
     answer_all(made, plainly)
     handed = told(made, lambda ledger: ledger.private.handed())
     next_out = {(row.item, row.slot) for row in handed if row.sheet == handed[-1].sheet}

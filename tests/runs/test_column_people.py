@@ -13,7 +13,7 @@ import pytest
 
 from stacksl.api.labeling import label_own
 from stacksl.cli.entry import call
-from stacksl.cli.verbs.run import labels_so_far
+from stacksl.cli.verbs.run import _labels
 from stacksl.models.metrics import wilson
 from stacksl.models.second_look import looked, looked_at_some, of_class, split
 from stacksl.report.quality import SecondLook
@@ -217,7 +217,7 @@ def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(
     answer_all(run, truth)
     status = {**run.status(), "sheets": [{"file": "", "open": 60}, *old]}  # as while a page is open
     assert status["out"] == sum(each.open for each in run.annotators())
-    parts = labels_so_far(status).partition(": ")[2].split(", ")
+    parts = _labels(status).partition(": ")[2].split(", ")
     counts = [int(part.split()[-1]) for part in parts]
     assert min(counts) > 0
     assert sum(counts) == status["budget"]

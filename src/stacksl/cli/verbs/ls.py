@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, as_toml, facts, gate, measured, table
+from stacksl.cli.printing import as_json, as_toml, gate, measured, table
 from stacksl.cli.verbs.dry_run import shown_forecast
-from stacksl.cli.verbs.run import described, labels_so_far, sheet_lines
+from stacksl.cli.verbs.run import summary
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import count
 
@@ -83,7 +83,16 @@ def status(
     by_model = str(opened.folder.resolved()["labeler"]).partition(":")[0] in (OPENAI, LOCAL)
     shown = shown_forecast(forecast, how, "Agreement with the model" if by_model else "Accuracy")
     ahead = [shown] if forecast["now"] and not measured_now else []
-    print("\n\n".join([_summary(opened, status), *people, *ahead]))
+    rounds = status["mode"] == "stream" and status["state"] != "finished"
+    more = [
+        ("Rounds", count(status["rounds"]) if rounds else None),
+        ("Gate", gate(opened.folder.resolved())),
+        ("Why", status["sentence"]),
+        ("Page open at", status["page"]),
+        ("Go on with", status["resume"]),
+        *(("Warning", sentence) for sentence in status["warnings"]),
+    ]
+    print("\n\n".join([summary(opened, status, more), *people, *ahead]))
 
 
 def by_file(run: Run) -> bool:
@@ -128,39 +137,6 @@ def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:
             values = [f"{path}, {size:,} bytes" for path, (size, *_) in setting.value.items()]
         rows += [[name, as_toml(value), setting.origin or ""] for value in values]
     return table(["name", "value", "from"], rows)
-
-
-def _summary(run: Run, result: Mapping[str, Any]) -> str:
-    warnings = [("Warning", sentence) for sentence in result.get("warnings", ())]
-    return facts(
-        [
-            ("Run", result["run"]),
-            ("State", result["state"]),
-            ("Rounds", count(result["rounds"]) if result["mode"] == "stream" else None),
-            *described(run, result, _labels(result)),
-            ("Gate", gate(run.folder.resolved())),
-            ("Why", result.get("sentence")),
-            ("Page open at", result.get("page")),
-            ("Go on with", result.get("resume")),
-            *sheet_lines(result),
-            *warnings,
-        ]
-    )
-
-
-def _labels(result: Mapping[str, Any]) -> str:
-    """The spent budget; an answer without a label is paid, but not learned."""
-    if result["state"] != "finished" or result["resume"]:  # or its results were deleted
-        return labels_so_far(result)
-    measuring = result["measuring"]
-    unlearned = result["spent"] - measuring - result["answered"]
-    parts = [f"{count(result['spent'])} of {count(result['budget'])} bought"]
-    if unlearned:
-        parts.append(f"{count(result['answered'])} learned")
-        parts.append(f"{count(unlearned)} not learned (no candidate named, or a second answer)")
-    if measuring:
-        parts.append(f"{count(measuring)} only to measure")
-    return ", ".join([*parts, f"{count(result['left'])} left"])
 
 
 def report(

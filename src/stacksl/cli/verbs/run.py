@@ -276,32 +276,33 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
     `status` is that of the run, where it is known already.
     """
     result = run_facts(run, status)
-    if result["state"] == "finished":
-        return _summary(run, result)
     path, waits = word(run.path), result["state"] == "waiting"
-    lines = facts(
-        [
-            ("Run", f"{result['run']}, {result['state']}{' for answers' * waits}"),
-            *described(run, result, labels_so_far(result)),
-            *sheet_lines(result),
-            ("Go on with", None if waits else result["resume"]),
-        ]
-    )
+    if result["state"] == "finished":
+        model = result["model"] if result["stated"] is None else None
+        lines = summary(run, result, [("Report", result["report"]), ("Model", model)])
+        return f"{lines}\n\nNext:\n{_next_commands(run, result)}"
+    lines = summary(run, result, [("Go on with", None if waits else result["resume"])])
     if waits and result["labeler"] == "file":
         lines += f"\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
         return f"{lines}\nOr answer in the browser:\n  stacksl label {path}"
     return f"{lines}\n\nTo continue:\n  {result['resume']}" if waits else lines
 
 
-def described(run: Run, result: Mapping[str, Any], labels: str) -> list[tuple[str, object]]:
-    """The labels of a run, its money, what its owner can do, and how good its results are."""
-    return [
-        ("Labels", labels),
-        ("Cost", spent(result["money"])),
-        ("Money left buys more", more_for_money(run, result)),
-        *notices(result),
-        *quality(result),
-    ]
+def summary(run: Run, result: Mapping[str, Any], more: Sequence[tuple[str, object]]) -> str:
+    """What `run` and `status` say: labels, money, what its owner can do, and how good it is."""
+    waits = " for answers" * (result["state"] == "waiting")
+    return facts(
+        [
+            ("Run", f"{result['run']}, {result['state']}{waits}"),
+            ("Labels", _labels(result)),
+            ("Cost", spent(result["money"])),
+            ("Money left buys more", more_for_money(run, result)),
+            *notices(result),
+            *quality(result),
+            *more,
+            *sheet_lines(result),
+        ]
+    )
 
 
 def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
@@ -346,31 +347,19 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     return notes
 
 
-def _summary(run: Run, result: dict[str, Any]) -> str:
+def _next_commands(run: Run, result: Mapping[str, Any]) -> str:
     from stacksl.data import TABLES
     from stacksl.report.sentences import commands
     from stacksl.runs.storage.folder import shown_facts
 
-    path, measuring = word(run.path), result["measuring"]
-    stream = result["mode"] == "stream"  # the questions of a pool are counted as labels already
-    labels = f"{count(result['spent'])} of {count(result['budget'])} bought"
-    labels += f" in {count(result['rounds'])} rounds" * stream
-    labels += f", {count(measuring)} of them only to measure" * bool(measuring)
-    lines = facts(
-        [
-            ("Run", f"{result['run']}, {result['state']}"),
-            *described(run, result, labels),
-            ("Report", result["report"]),
-            ("Model", result["model"] if result["stated"] is None else None),
-        ]
-    )
+    path = word(run.path)
+    if result["column"] and (known := shown_facts(run.folder)):
+        steps = commands(replace(known, run=str(run.path)))
+        return "\n".join(f"  {step}  # {aim}" for aim, step in steps)
     first = next(iter(run.folder.resolved().get("files", {})), "")
     kind = Path(first).suffix.lower()[1:]
     table = f"  stacksl export {path} --table labeled.{kind}\n" if kind in TABLES else ""
-    if result["column"] and (known := shown_facts(run.folder)):
-        steps = commands(replace(known, run=str(run.path)))
-        return f"{lines}\n\nNext:\n" + "\n".join(f"  {step}  # {aim}" for aim, step in steps)
-    return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
+    return f"{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 
 
 def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
@@ -391,8 +380,14 @@ def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
     return change_call(str(run.path), wanted, python=known.method.python)
 
 
-def labels_so_far(result: Mapping[str, Any]) -> str:
-    """What has become of the labels of a run that goes on; those of the audit are kept at once."""
+def _labels(result: Mapping[str, Any]) -> str:
+    """What has become of the labels; those of the audit of a run that goes on are kept at once."""
+    if result["state"] == "finished" and not result["resume"]:  # else its results were deleted
+        # the questions of a pool are counted as labels already
+        rounds = f" in {count(result['rounds'])} rounds" * (result["mode"] == "stream")
+        measuring = result["measuring"]
+        measures = f", {count(measuring)} of them only to measure" * bool(measuring)
+        return f"{count(result['spent'])} of {count(result['budget'])} bought{rounds}{measures}"
     answered, out = result["answered"], result["out"]
     place = "in sheets" if result.get("labeler", "file") == "file" else "asked"
     kept = {"reserved and not yet asked": result["spent"] - answered - out}
