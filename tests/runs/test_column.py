@@ -18,8 +18,6 @@ from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import shown_run
 from stacksl.label.pages import page_of
 from stacksl.report.sentences import column_words, commands, outside
-from stacksl.runs.loop.linear_trainer import linear_trainer
-from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 
@@ -157,16 +155,6 @@ def test_one_reason_is_given_why_nothing_is_forecast(
     said = capsys.readouterr().out
     assert "Final model" in said
     assert "Gate" not in said
-
-
-def test_arrays_from_before_the_held_out_probability_was_kept_are_read(made: Any) -> None:
-    with Session.open(RunSpec.open(made[0].folder)) as session:
-        trainer = linear_trainer(session)
-        arrays = trainer.state()
-        del arrays["doubt.held_out"]
-        trainer.restore(arrays)
-        assert trainer.doubt is not None
-        assert np.array_equal(trainer.doubt.held_out, trainer.doubt.sure)
 
 
 def test_a_copy_of_the_run_has_the_same_labels(made: Any, tmp_path: Path) -> None:

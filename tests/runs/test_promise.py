@@ -56,19 +56,17 @@ def test_a_table_is_delivered_as_it_is_promised(tmp_path: Path, promised: Run) -
     expect_sound(made)
 
 
-def test_both_pages_begin_with_the_promise_and_say_of_which_rows_the_audit_is(
+def test_the_page_begins_with_the_promise_and_says_of_which_rows_the_audit_is(
     tmp_path: Path, promised: Run
 ) -> None:
-    made = copy_of(promised, tmp_path)
-    for text in (True, False):
-        page = unescape(made.report(text=text).read_text(encoding="utf-8"))
-        assert re.search(r'class="lead">At least 90\.0% of the 500 rows are right', page)
-        assert "Right in the table" in page
-        assert "drawn from the rows that the model labels, when people had labeled" in page
-        assert "The interval is about new items" not in page
-        assert "The earlier audit takes no part" not in page, "there was none"
-        assert "more training labels would add" not in page, "none can be bought"
-        assert not re.search("Buy \\d+ more|Train on the audit", page)
+    page = unescape(copy_of(promised, tmp_path).report().read_text(encoding="utf-8"))
+    assert re.search(r'class="lead">At least 90\.0% of the 500 rows are right', page)
+    assert "Right in the table" in page
+    assert "drawn from the rows that the model labels, when people had labeled" in page
+    assert "The interval is about new items" not in page
+    assert "The earlier audit takes no part" not in page, "there was none"
+    assert "more training labels would add" not in page, "none can be bought"
+    assert not re.search("Buy \\d+ more|Train on the audit", page)
 
 
 def test_the_model_is_made_before_the_rows_are_drawn(promised: Run) -> None:
