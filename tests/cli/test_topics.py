@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import random
+import shlex
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from openpyxl import load_workbook
+from openpyxl import Workbook, load_workbook
 
 from stacksl.api import prepare
 from stacksl.errors import DataError
@@ -89,6 +90,23 @@ def test_a_first_text_is_not_taken_for_a_header(stacksl, file) -> None:
     assert "--no-header" in told
     assert "lost" not in told
     assert stacksl.told(*words, "--no-header", *WAY)["rows"] == 3
+
+
+def test_the_command_that_comes_next_reads_the_file_as_it_was_read(stacksl, file) -> None:
+    book = Workbook()
+    for name in ("Our tickets", "Notes"):
+        sheet = book.create_sheet(name)
+        for line in file.read_text().splitlines():
+            sheet.append(line.replace("ticket_id", "nr").replace("=", "").split(",")[:2])
+    book.save("tickets.xlsx")
+    words = ("tickets.xlsx", "--worksheet", "Our tickets", "--id-column", "nr", "--header")
+    said = stacksl.done("topics", *words, "--about", "3", *WAY).out
+    call = shlex.split(said.splitlines()[-1])
+    assert call[2:] == [
+        *("tickets.xlsx", "--classes", "topics.xlsx", "--labeler", "file"),
+        *("--annotators", "NAMES", "--worksheet", "Our tickets", "--header", "--id-column", "nr"),
+    ]
+    assert stacksl(*call[1:], "--features", "hashing", "--dry-run").code == 0
 
 
 def test_topics_as_json_are_the_same_each_time(stacksl, file) -> None:

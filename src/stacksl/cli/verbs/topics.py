@@ -84,8 +84,19 @@ def topics(
         return
     print(table(("Rows", "Topic"), ((len(group.rows), group.name) for group in groups)))
     print(f"\n{plural(len(groups), 'topic')} of {plural(len(texts), 'row')}, in {out}")
-    people = "--labeler file --annotators NAMES"
-    print(f"{EDIT}. Then:\n  stacksl run {word(Path(file))} --classes {word(out)} {people}")
+    call = f"stacksl run {word(Path(file))} --classes {word(out)} --labeler file --annotators NAMES"
+    print(f"{EDIT}. Then:\n  {call}{_typed(context)}")
+
+
+def _typed(context: typer.Context) -> str:
+    """The options of reading as they were typed, for the command that comes next."""
+    words, given = "", context.obj
+    for name, flag in ((name, options.FLAGS[name].word) for name in options.READING):
+        if isinstance(value := given.get(name), str):
+            words += f" --{flag} {word(value)}"
+        elif value is not None:
+            words += f" --{'' if value else 'no-'}{flag}"
+    return words
 
 
 def _workbook(dataset: Dataset, groups: Sequence[Topic]) -> bytes:
