@@ -108,6 +108,8 @@ def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_p
     wanted = f"and {2 * still} more labels for ${still}.00 may settle {still} of them: `{call}`)."
     assert wanted in done.status()["column"]["sentence"]
     done.change(budget=call.split()[-1])
+    assert done.status()["state"] == "waiting"
+    assert call not in done.status()["column"]["sentence"], "the budget is so large already"
     play(done, truth)
     after = facts_of(done)["column"]
     assert sum(row["open"] for row in after["classes"]) == 0

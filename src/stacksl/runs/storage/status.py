@@ -117,7 +117,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         and facts.column
         and {
             **asdict(facts.column),
-            "sentence": column_words(facts.column, facts, str(folder.path)),
+            "sentence": column_words(facts.column, facts, str(folder.path) if done else ""),
         },
         "stated": done
         and stated(evaluated(folder.path, table), judged, settled_by(done, str(folder.path))),
