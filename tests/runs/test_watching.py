@@ -27,6 +27,7 @@ from stacksl.models.watching import (
 from stacksl.types import Item
 
 from ..benchmarks import benchmark, record, shown
+from ..tables import write_table
 from .conftest import CLASSES, class_items, pair_items, sentence
 
 
@@ -173,6 +174,20 @@ def test_rows_of_the_run_itself_are_left_out_and_counted(audited: Run, tmp_path,
     assert re.search(r"Without answers +200 rows", out)
     with pytest.raises(DataError, match=r"expected 50 new rows without answers, .* got 0 and 400"):
         audited.evaluate(class_items(400)[0])
+
+
+def test_texts_of_the_run_under_other_ids_are_counted(audited: Run, tmp_path, capsys) -> None:
+    items, answers = class_items(400)
+    old = [[f"other{n}", item.prompt, item.candidates[answers[item.id]]]
+           for n, item in enumerate(items[:90])]  # fmt: skip
+    file = write_table(tmp_path / "old.csv", ("id", "text", "label"), old)
+    assert call(["evaluate", str(audited.path), str(file), "--quiet"]) == 0
+    words = r"Rows of the run +90 of 90 rows have the same text as a row of the run"
+    assert re.search(words + r"\. The model may have learned them", capsys.readouterr().out)
+    file = write_table(tmp_path / "bare.csv", ("id", "text"), [row[:2] for row in old])
+    assert call(["evaluate", str(audited.path), str(file), "--quiet"]) == 0
+    assert re.search(words + ", under another id", capsys.readouterr().out)
+    assert audited.evaluate(texts(60, 5))["shared"] == 0
 
 
 def test_few_rows_are_not_compared(audited: Run) -> None:

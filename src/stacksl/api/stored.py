@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stacksl.data import Dataset, set_aside, strange
+from stacksl.data import Dataset, overlap, set_aside, strange
 from stacksl.errors import RunError, SettingsError, expect, expect_path
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
@@ -280,13 +280,13 @@ class Run:
         from stacksl.models.evaluation import evaluate
 
         expect_progress(progress)
-        folder, run = self.folder, {"run": str(self.path)}
+        run, spec = {"run": str(self.path)}, RunSpec.open(self.folder)
         dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)
         like = "did you mean" in strange(dataset.other_labels, dataset.classes or (), quoted=False)
         if not (dataset.answers or dataset.unknown or like):
             with self.ledger as ledger:
-                return {**run, **watch(RunSpec.open(folder), ledger, model, dataset, progress)}
+                return {**run, **watch(spec, ledger, model, dataset, progress)}
         if {"confidence", "source"} <= {*dataset.unused}:
             warnings.warn(
                 "the file has columns 'confidence' and 'source', as `stacksl predict` writes them:"
@@ -302,7 +302,9 @@ class Run:
                 stacklevel=2,
             )
         as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
-        return {**run, **outcome.row(), "stated": stated(self.path, as_audit)}
+        shared = overlap(spec.dataset.items, dataset.items)
+        judged = stated(self.path, as_audit)
+        return {**run, **outcome.row(), "shared": shared, "stated": judged}
 
     def report(self) -> Path:
         """Write the report again from the run's facts; its path.

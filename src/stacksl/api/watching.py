@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, SharedBlock
 from stacksl.core.rng import generator
-from stacksl.data import Dataset
+from stacksl.data import Dataset, overlap
 from stacksl.data.values import normal
 from stacksl.errors import DataError
 from stacksl.features.encoders import Vectors
@@ -85,6 +85,7 @@ def watch(
     return {
         "n": len(items),
         "known": len(dataset.items) - len(items),
+        "shared": overlap(run_items, items),
         "held_out": len(held),
         "told_after": watching.told_after(watching.together(capitals)),
         "confidence": confidence,

@@ -32,6 +32,8 @@ PredictOut = Annotated[
         " or .parquet, or - for stdout. A folder for files in parts.",
     ),
 ]
+EASIER = ", and is then right on them more often than on new rows."
+COPIES = ". If the file repeats the run's rows, leave them out: they are not new."
 _BUYING = ("audit", "budget", "price", "annotators")
 
 
@@ -116,10 +118,17 @@ def _shown(result: dict[str, Any]) -> str:
             ("Accuracy on other rows", share(result.get("accuracy_kept"))),
             ("New rows", (result["stated"] or {}).get("sentence")),
             ("Items", count(result["n"])),
+            ("Rows of the run", _shared(result, ". The model may have learned them" + EASIER)),
             ("Right answer no candidate, counted as wrong", unknown or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )
+
+
+def _shared(result: dict[str, Any], follows: str) -> str | None:
+    rows, shared = plural(result["n"], "row"), result["shared"]
+    words = f"{count(shared)} of {rows} have the same text as a row of the run{follows}"
+    return words if shared else None
 
 
 def _compared(result: dict[str, Any]) -> str:
@@ -139,6 +148,7 @@ def _compared(result: dict[str, Any]) -> str:
     rows: list[tuple[str, object]] = [
         ("Without answers", f"{plural(result['n'], 'row')} (see --label-column)"),
         ("Left out, rows of the run", plural(result["known"], "row") if result["known"] else None),
+        ("Rows of the run", _shared(result, ", under another id" + COPIES)),
         ("Held out in the run", plural(result["held_out"], "row")),
         ("Likeness", likeness),
         ("Confidence", sure),
