@@ -226,7 +226,8 @@ def test_the_threshold_of_abstention_goes_along(mixed, tmp_path) -> None:
     model = replace(run.model, abstaining=Threshold(0.99, 0.8, 0.8, 20, 20))
     write_folder(tmp_path / "out", model, read_facts(run.folder), {0.9: 0.75})
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "90% of its labels with a probability of 0.750000 or more are right" in card
+    sure = "At least 90% of its labels with a probability of 0.750000 or more are right; each such"
+    assert f"{sure} threshold holds with 95% confidence" in card
     (row,) = stacksl.load(tmp_path / "out").predict(["nothing that is known: zzz"])
     assert row["abstain"] is True
 
