@@ -21,6 +21,7 @@ from stacksl.runs.spec import RunSpec
 from ..ledgers import bought
 from ..tables import write_table
 from .changing_cases import POOL, audits, finished, labeled
+from .conftest import class_items
 from .people_cases import (
     answer_all,
     begin,
@@ -75,6 +76,15 @@ def test_a_label_of_a_forgotten_item_was_bought_all_the_same(tmp_path: Path) -> 
     expect_sound(done)
 
 
+def test_added_items_with_texts_of_the_run_are_counted(tmp_path: Path) -> None:
+    done = finished(tmp_path, count=40, budget=10, audit=0)
+    rows = [(f"new{n}", item.prompt, "sea") for n, item in enumerate(class_items(40)[0][:7])]
+    rows.append(("n7", "no such text", "sea"))
+    more = write_table(tmp_path / "more.csv", ("id", "text", "label"), rows)
+    known = "more: 7 of 8 rows have the text of an item of the run (each stays its own item)"
+    assert known in done.change(items=more, later=True).warnings
+
+
 @pytest.mark.parametrize(("mode", "ids"), [("pool", False), ("stream", True)])
 def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> None:
     data = labeled(tmp_path / "data.csv", ids=ids, first=0, count=50)
@@ -88,7 +98,8 @@ def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> Non
         out=tmp_path / "run",
         columns={"label": "label"},
     )
-    assert done.change(items=more, later=True).items == 40
+    outcome = done.change(items=more, later=True)
+    assert (outcome.items, outcome.warnings) == (40, ())
     done.change(budget=80, later=True)
     done.resume()
     assert done.status()["spent"] == (80 if mode == "pool" else 20 + 40)  # the first 50 are gone by

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.core.rng import generator
+from stacksl.data import overlap
 from stacksl.data.values import normal, one_line
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.sheets.cells import expect_unlike_answers
@@ -277,6 +278,10 @@ def _with_file(spec: RunSpec, file: More) -> RunSpec:
     sources, settings = spec.sources, spec.settings
     if file.kind == "pool":
         more = read_like(file.path, sources.pool, settings, "file of more items")
+        if shared := overlap(sources.dataset.items, more.items):
+            rows = f"{shared:,} of {plural(len(more.items), 'row')}"
+            known = f"{rows} have the text of an item of the run (each stays its own item)"
+            more = replace(more, warnings=(*more.warnings, known))
         sources = sources.with_items(more)
     elif (owned := load_owned(file.path, sources.pool, settings)) is not None:
         sources = sources.with_owned(owned)
