@@ -450,13 +450,14 @@ CHANGES = {
 
 def change_rows(facts: Facts) -> list[Named]:
     """What changed on the way, in the order it did."""
-    kind = "question" if facts.method.mode == "pool" else "round"
+    pool = facts.method.mode == "pool"
+    kinds = ("question to train on", "questions to train on") if pool else ("round", "rounds")
     rows = []
     for row in facts.asking.changes:
         words, noun = CHANGES[row.kind]
         counted = plural(row.count, noun, "classes" if noun == "class" else "")
         what = f"{words.format(row.who or counted)}{_paid(row.money)}"
-        rows.append(Named(f"After {plural(row.rounds, kind)}", what))
+        rows.append(Named(f"After {plural(row.rounds, *kinds)}", what))
     return rows
 
 
