@@ -114,7 +114,7 @@ def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_p
     after = facts_of(done)["column"]
     assert sum(row["open"] for row in after["classes"]) == 0
     assert facts_of(done)["budget"]["asked"] == 0
-    assert "After 0 questions to train on" in (done.path / "README.md").read_text()
+    assert "After 0 questions to train on" in (done.path / "report.html").read_text()
     width = column["audit"]["high"] - column["audit"]["low"]
     assert after["audit"]["high"] - after["audit"]["low"] < width
     expect_sound(done)
