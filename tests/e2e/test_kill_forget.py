@@ -44,7 +44,6 @@ MOMENTS = {
     "between features and vectors": (f"{FORGET}:erase_keys", 1, "before"),
     "when the vectors were erased": (f"{FORGET}:erase_keys", 1, "after"),
     "between the model and the report": ("shutil:rmtree", 1, "after"),
-    "when the copies are erased": ("shutil:rmtree", 2, "after"),
     "before older arrays are deleted": (f"{LABELS}.ledger:Ledger.keep_last_arrays", 1, "before"),
     "before the ledger forgets": (f"{LABELS}.ledger:Ledger.forget", 1, "before"),
     "before that is committed": (f"{LABELS}.ledger:Ledger.forget", 1, "after"),
