@@ -257,7 +257,12 @@ def measure(name: str, table: Table, right: float, seed: int) -> dict[str, Any]:
 
 
 def shown(rows: list[dict[str, Any]]) -> str:
-    """The results as two tables in Markdown."""
+    """The results as three tables in Markdown."""
+    return "\n".join([*found_lines(rows), "", *interval_lines(rows), "", *table_lines(rows)])
+
+
+def found_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """How many wrong labels each order of the rows finds."""
     ways = ("product", "not fitted again", "cleanlab", "chance")
     lines = [
         f"| set | right | wrong labels | {' | '.join(f'{w}, 100' for w in ways)} |"
@@ -278,56 +283,55 @@ def shown(rows: list[dict[str, Any]]) -> str:
             flagged = [f"{np.mean([row['flagged'][at] for row in mine]):.0f}" for at in (0, 1)]
             cells = [name, f"{right:.2f}", f"{wrong:.0f}", *counts, *flagged]
             lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
+    return lines
+
+
+def by_size(rows: list[dict[str, Any]], kind: str) -> Iterator[tuple[list[str], list[Any]]]:
+    """The first cells of a line, and what was measured, for each share of right labels and size."""
+    for right in RIGHT:
+        mine = [audit for row in rows if row["right"] == right for audit in row[kind]]
+        for size in SIZES:
+            if each := [audit for audit in mine if audit["audit"] == size]:
+                yield [f"{right:.2f}", str(size)], each
+
+
+def interval_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """How often the intervals of the share of right labels in the column hold."""
+    lines = [
         "| labels right | audited rows | Wilson holds | over | this holds | least | over | width |"
         " people err: holds | least | over | width |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for right in RIGHT:
-        for size in SIZES:
-            each = [
-                audit
-                for row in rows
-                for audit in row["audits"]
-                if row["right"] == right and audit["audit"] == size
-            ]
-            if not each:
-                continue
+    for cells, each in by_size(rows, "audits"):
 
-            def mean(way: str, what: str, each: list[dict[str, Any]] = each) -> float:
-                return float(np.mean([audit[way][what] for audit in each]))
+        def mean(way: str, what: str, each: list[Any] = each) -> float:
+            return float(np.mean([audit[way][what] for audit in each]))
 
-            numbers = [mean("wilson", "holds"), mean("wilson", "over")]
-            for way, beside in (("product", "wilson"), ("people", "people, wilson")):
-                least = min(audit[way]["holds"] for audit in each)
-                width = mean(way, "width") / mean(beside, "width")
-                numbers += [mean(way, "holds"), least, mean(way, "over"), width]
-            cells = [f"{right:.2f}", str(size), *(f"{number:.3f}" for number in numbers)]
-            lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
+        numbers = [mean("wilson", "holds"), mean("wilson", "over")]
+        for way, beside in (("product", "wilson"), ("people", "people, wilson")):
+            least = min(audit[way]["holds"] for audit in each)
+            width = mean(way, "width") / mean(beside, "width")
+            numbers += [mean(way, "holds"), least, mean(way, "over"), width]
+        lines.append(f"| {' | '.join([*cells, *(f'{number:.3f}' for number in numbers)])} |")
+    return lines
+
+
+def table_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """How near the estimates of the right labels in the table come."""
+    lines = [
         "| labels right | audited rows | by audited rows like those left: error | bias | holds |"
         " least | over | width | by difference: error | bias | holds | least | over | width |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for right in RIGHT:
-        for size in SIZES:
-            each = [
-                audit
-                for row in rows
-                for audit in row["tables"]
-                if row["right"] == right and audit["audit"] == size
-            ]
-            cells = [f"{right:.2f}", str(size)]
-            for way in ("stand", "difference") if each else ():
-                of_way = [audit[way] for audit in each]
-                means = {what: np.mean([one[what] for one in of_way]) for what in of_way[0]}
-                least = min(one["holds"] for one in of_way)
-                cells += [f"{means['error']:.4f}", f"{means['bias']:+.4f}", f"{means['holds']:.3f}"]
-                cells += [f"{least:.3f}", f"{means['over']:.3f}", f"{means['width']:.3f}"]
-            lines += [f"| {' | '.join(cells)} |"] if each else []
-    return "\n".join(lines)
+    for cells, each in by_size(rows, "tables"):
+        for way in ("stand", "difference"):
+            of_way = [audit[way] for audit in each]
+            means = {what: np.mean([one[what] for one in of_way]) for what in of_way[0]}
+            least = min(one["holds"] for one in of_way)
+            cells += [f"{means['error']:.4f}", f"{means['bias']:+.4f}", f"{means['holds']:.3f}"]
+            cells += [f"{least:.3f}", f"{means['over']:.3f}", f"{means['width']:.3f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def main() -> None:

@@ -81,9 +81,8 @@ class HeadEnding:
         assert doubt is not None
         ids, classes = self.game.corpus.ids, np.eye(len(self.spec.dataset.classes or ()))
         sure = doubt.held_out  # also of labels that people changed: nobody corrects an audited row
-        return {
-            ids[row]: classes[labels[row]] * max(1e-12, sure[row]) for row in self._labeled(rows)
-        }
+        kept = labeled(self.spec, rows)
+        return {ids[row]: classes[labels[row]] * max(1e-12, sure[row]) for row in kept}
 
     def delivered(self, rows: Sequence[int]) -> list[Array]:
         """(K,) probabilities of the labels that a table has in `rows` which people do not label.
@@ -106,15 +105,13 @@ class HeadEnding:
         """
         doubt = linear_trainer(self.game).doubt
         assert doubt is not None
-        left, pool = unasked(self.spec, self.game), self._labeled(self.game.corpus.unbought(()))
-        sure, rows = doubt.held_out, np.array(self._labeled(audit.rows), dtype=np.int64)
+        left, pool = (
+            unasked(self.spec, self.game),
+            labeled(self.spec, self.game.corpus.unbought(())),
+        )
+        sure, rows = doubt.held_out, np.array(labeled(self.spec, audit.rows), dtype=np.int64)
         stand = stand_for_left(sure[rows], sure[pool], len(pool) - len(left))
         return rows[stand].tolist(), sure[left] if left else None
-
-    def _labeled(self, rows: Sequence[int]) -> list[int]:
-        """Those of the `rows` that have a label in the column."""
-        labels = self.spec.sources.model_labels
-        return [row for row in rows if row < len(labels) and labels[row] >= 0]
 
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results with a curve by the audit where there is no test file."""
@@ -213,15 +210,20 @@ class HeadEnding:
         return points
 
 
-def unasked(spec: RunSpec, game: Game) -> list[int]:
-    """The rows with a label of a column that nobody was asked about; a withdrawn question is none.
+def labeled(spec: RunSpec, rows: Sequence[int]) -> list[int]:
+    """Those of the `rows` that have a label in the run's column."""
+    labels = spec.sources.model_labels
+    return [row for row in rows if row < len(labels) and labels[row] >= 0]
 
-    They are of the pool.
+
+def unasked(spec: RunSpec, game: Game) -> list[int]:
+    """The rows of the pool with a label of the column that nobody was asked about.
+
+    A question that was withdrawn counts as not asked: its label stays as it was.
     """
-    labels, rows = spec.sources.model_labels, game.ledger.export()
+    rows = game.ledger.export()
     asked = (str(row["item"]) for row in rows if row["state"] in ("answered", "open"))
-    left = game.corpus.unbought(asked)
-    return [row for row in left if row < len(labels) and labels[row] >= 0]
+    return labeled(spec, game.corpus.unbought(asked))
 
 
 def _model_labels(trainer: LinearTrainer) -> str:
