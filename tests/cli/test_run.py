@@ -97,7 +97,9 @@ def test_a_price_is_agreed_to_on_a_terminal(stacksl, toy, terminal) -> None:
 
 @pytest.mark.parametrize("words", [(*PRICED, "--yes"), ("run", "toy.csv", "--quiet")])
 def test_nobody_is_asked_with_yes_or_without_a_price(stacksl, toy, terminal, words) -> None:
+    terminal += ["y"]
     stacksl.done(*words)
+    assert terminal == ["y"], "nobody asked"
 
 
 def test_nobody_is_asked_where_there_is_no_terminal(stacksl, toy) -> None:
