@@ -7,6 +7,12 @@ share of redraws whose low end lies above the truth, `width` the mean width in W
 are changed so that accuracies from .5 to .99 are among them: the titles have names that say
 nothing, and Snips has three classes.
 
+The second table is about the exported one: the share of the pool's labels that is right, where
+people gave those that were bought, and the model the others. It is estimated by the audited rows
+that stand for the rows left (`stand_for_left`) with the model's probabilities of these, which is
+the product's way, and by the accuracy of the audit. `low` is the share of redraws in which the
+interval is below the truth.
+
     pip install ppi-python
     python benchmarks/audit_powered.py --data $STACKSL_DATA --json powered.json
     python benchmarks/audit_powered.py --from powered.json
@@ -26,9 +32,9 @@ from plan_scenarios import DEFAULT, Row, dataset, rows_of
 
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
-from stacksl.models.audit import powered
+from stacksl.models.audit import powered, right_in_table, stand_for_left
 from stacksl.models.metrics import Powers, wilson
-from stacksl.runs.loop.head_fitting import Source, make_final
+from stacksl.runs.loop.head_fitting import Source, make_final, of_labels
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.arena import make_arena
@@ -41,8 +47,9 @@ SIZES = (20, 50, 100, 200)
 POOL, KEPT, REFERENCE = 1_400, 3_000, 500
 REDRAWS, OF_PEER = 1_000, 200  # ppi-python takes longer
 
-Model = tuple[np.ndarray, np.ndarray]
-"""Which of the rows kept a model has right, and its probabilities of its answers."""
+Model = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Which of some rows a model has right, and the probabilities of its answers: its own, and those of
+its heads that are fitted on labels alone."""
 
 
 def rows_in(name: str, data: Path) -> list[Row]:
@@ -55,8 +62,8 @@ def rows_in(name: str, data: Path) -> list[Row]:
     return rows
 
 
-def models(name: str, data: Path) -> Iterator[Model]:
-    """The final models of a set, each judged on half of its rows, at most 3,000."""
+def models(name: str, data: Path) -> Iterator[tuple[Model, Model]]:
+    """The final models of a set on half of its rows, at most 3,000, and on the pool's rows left."""
     rows = rows_in(name, data)
     order = generator(0, "powered").permutation(len(rows))
     cut = min(len(rows) // 2, KEPT)
@@ -69,14 +76,23 @@ def models(name: str, data: Path) -> Iterator[Model]:
     bought = np.array(ours.bought(pool, COVERAGE, LABELS[-1]))
     source = Source(pool.block, pool.names, frozenset(), 0)
     for count in LABELS:
-        head, _ = make_final(source, bought[:count], pool.gold[bought[:count]])
-        found = np.asarray(head.probabilities(arena.test))
-        yield (found.argmax(axis=1) == arena.test_gold).astype(float), found.max(axis=1)
+        head, mixture = make_final(source, bought[:count], pool.gold[bought[:count]])
+        apart = of_labels(head, mixture)
+        assert apart is not None
+        left = np.setdiff1d(np.arange(len(pool.gold)), bought[:count])
+        blocks = (arena.test, arena.test_gold), (pool.block.take(left.tolist()), pool.gold[left])
+        found = []
+        for block, gold in blocks:
+            policies, of_part = (np.asarray(m.probabilities(block)) for m in (head, apart))
+            answers = policies.argmax(axis=1)
+            sure = of_part[np.arange(len(answers)), answers]
+            found.append(((answers == gold).astype(float), policies.max(axis=1), sure))
+        yield found[0], found[1]
 
 
 def redrawn(model: Model, size: int) -> dict[str, float]:
     """Coverage, overstatement and width of each interval over redraws."""
-    right, sure = model
+    right, sure, _ = model
     rng, truth = generator(size, "powered/redraws"), float(right.mean())
     held: dict[str, list[tuple[bool, bool, float]]] = {"wilson": [], "powered": [], "peer": []}
     beside = min(REFERENCE, len(right) // 3)
@@ -101,15 +117,48 @@ def redrawn(model: Model, size: int) -> dict[str, float]:
     }
 
 
+def of_table(model: Model, left: Model, labels: int, size: int) -> dict[str, float]:
+    """How near both estimates of the right labels in the table come over redraws of the audit."""
+    (right, own, sure), (right_left, _, sure_left) = model, left
+    rng, rows = generator(size, "powered/table"), len(sure_left)
+    truth = (labels + float(right_left.sum())) / (labels + rows)
+    held: dict[str, list[tuple[float, bool, bool, bool, float]]] = {"audit": [], "stand": []}
+    for _ in range(REDRAWS):
+        drawn = rng.choice(len(right), size + min(REFERENCE, len(right) // 3), replace=False)
+        audit, rest = drawn[:size], drawn[size:]
+        stand = audit[stand_for_left(sure[audit], sure_left)]
+        ways = (
+            ("audit", audit, Powers(own[audit], own[rest])),
+            ("stand", stand, Powers(sure[stand], sure_left)),
+        )
+        for name, some, powers in ways:
+            estimate = powered(right[some], np.ones(len(some), dtype=bool), powers)
+            share, low, high = right_in_table(labels, rows, estimate, n=len(some))
+            off = share - truth, low <= truth <= high, high < truth, low > truth, high - low
+            held[name].append(off)
+    names = ("bias", "holds", "low", "over", "width")
+    found = {
+        f"{name} {what}": float(np.mean([row[at] for row in rows]))
+        for name, rows in held.items()
+        for at, what in enumerate(names)
+    }
+    errors = {
+        f"{n} error": float(np.sqrt(np.mean([r[0] ** 2 for r in of]))) for n, of in held.items()
+    }
+    return {"right": truth, **found, **errors}
+
+
 def run(data: Path) -> list[dict[str, Any]]:
     """A row for each model and size of audit."""
     rows = []
     with one_thread():
         made = [(name, model) for name in SETS for model in models(name, data)]
     for size in SIZES:
-        for number, (name, model) in enumerate(made):
-            about = {"audit": size, "set": name, "labels": LABELS[number % len(LABELS)]}
-            rows.append({**about, "accuracy": float(model[0].mean()), **redrawn(model, size)})
+        for number, (name, (model, left)) in enumerate(made):
+            labels = LABELS[number % len(LABELS)]
+            about = {"audit": size, "set": name, "labels": labels}
+            about |= {"accuracy": float(model[0].mean()), **redrawn(model, size)}
+            rows.append({**about, "table": of_table(model, left, labels, size)})
     return rows
 
 
@@ -136,13 +185,39 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def table_of_labels(rows: list[dict[str, Any]]) -> str:
+    """A line for each number of labels and size of audit, of the labels in the exported table."""
+    lines = [
+        "| labels of 1,400 | audited items | right in the table | audit: bias | error | covers"
+        " | low | over | stand: bias | error | covers | least | low | over |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for labels in LABELS:
+        for size in SIZES[1:]:
+            cells = [
+                row["table"] for row in rows if (row["labels"], row["audit"]) == (labels, size)
+            ]
+            names = ("bias", "error", "holds", "low", "over")
+            audit, stand = (
+                [float(np.mean([cell[f"{which} {name}"] for cell in cells])) for name in names]
+                for which in ("audit", "stand")
+            )
+            least = min(cell["stand holds"] for cell in cells)
+            shares = [cell["right"] for cell in cells]
+            shown = " | ".join(f"{x:.3f}" for x in (*audit, *stand[:3], least, *stand[3:]))
+            lines.append(
+                f"| {labels} | {size} | {min(shares):.2f} to {max(shares):.2f} | {shown} |"
+            )
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure or show; see the module's text."""
     words = words_of(__doc__, "--data", "--json", "--from")
     rows = read(words.source) if words.source else run(words.data)
     if words.json is not None:
         write(words.json, rows)
-    print(table(rows))
+    print(table(rows), table_of_labels(rows), sep="\n\n")
 
 
 if __name__ == "__main__":

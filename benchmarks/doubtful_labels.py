@@ -196,7 +196,7 @@ def of_table(
             left, people = int(np.sum(roles == 0)), int(np.sum(roles > 0))
             asked, wrong = np.sum(roles == 1), np.sum(~right[roles == 1])
             truth = 1 - np.sum(~right[roles == 0]) / count
-            stand = audit[stand_for_left(sure[audit], sure[roles < 2], int(asked))]
+            stand = audit[stand_for_left(sure[audit], sure[roles == 0])]
             hits = int(right[stand].sum())
             known = hits / max(1, len(stand)), *wilson(hits, len(stand))
             found["stand"].append(_off(right_in_table(people, left, known, n=len(stand)), truth))

@@ -78,6 +78,7 @@ def test_the_low_end_is_seldom_above_the_truth(crew: int) -> None:
 def test_the_page_shows_the_record_of_probabilities() -> None:
     powered, rows = benchmark("audit_powered"), record("audit_powered")["rows"]
     assert shown(PAGE, "audit_powered") == powered.table(rows).strip()
+    assert shown("docs/report.md", "table_right") == powered.table_of_labels(rows).strip()
     cells = {(row["audit"], row["set"], row["labels"]) for row in rows}
     assert cells == set(product(powered.SIZES, powered.SETS, powered.LABELS))
     assert len(rows) == len(cells)

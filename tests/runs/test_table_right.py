@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.api import Run
+from stacksl.api import Run, run
 from stacksl.models.audit import right_in_table, stand_for_left
 from stacksl.models.metrics import wilson
 from stacksl.models.second_look import looked, settled, split
@@ -23,6 +23,7 @@ from stacksl.report.wording import percent
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought
+from ..tables import write_table
 from .changing_cases import audits, finished, labeled
 from .people_cases import Row, answer_all, begin, facts_of, play, truth, wrong
 
@@ -81,7 +82,7 @@ def test_the_interval_of_a_mended_column_holds(errors: float, right: float, aske
         kept = np.setdiff1d(rest, doubtful)
         bad = int(rng.binomial(n, errors))
         rates = (bad / n, *wilson(bad, n)) if errors else (0.0, 0.0, 0.0)
-        judged = wrong[:n][stand_for_left(sure[:n], sure[rest], asked)]
+        judged = wrong[:n][stand_for_left(sure[:n], sure[kept])]
         known = 1 - judged.mean(), *wilson(int(np.sum(~judged)), len(judged))
         people, model = n + asked, len(kept)
         share, least, most = right_in_table(people, model, known, rates, len(judged))
@@ -165,8 +166,13 @@ def expect_counts(done: Run) -> tuple[TableRight, str]:
     assert audit.accuracy is not None
     assert table.people == found["human"]
     assert 0 <= found["model"] - table.model <= audit.rows_after
-    share = table.people * (1 - (table.errors or 0.0)) + table.model * audit.accuracy
-    assert table.share == pytest.approx(share / (table.people + table.model))
+    of_people = table.people * (1 - (table.errors or 0.0))
+    of_model = (table.share * (table.people + table.model) - of_people) / table.model
+    assert of_model == pytest.approx(table.left)
+    left = percent(table.left or 0.0)
+    assert (
+        f". Of the labels by the model, in rows that nobody answered, an estimated {left}" in words
+    )
     assert table.low < table.share <= table.high
     told = done.status()["table"]
     assert told == {**asdict(table), "sentence": words}
@@ -180,7 +186,45 @@ def test_labels_that_a_program_bought_count_as_right(tmp_path: Path) -> None:
     assert (table.people, table.model, table.errors) == (20, 140, None)
     assert "the 160 labels in the exported table (20 by people, 140 by the model) an" in words
     assert "% are right (95% interval" in words
-    assert words.endswith("counting people's labels as right.")
+    assert ", counting people's labels as right. Of the labels by the model" in words
+
+
+@pytest.mark.parametrize(("seed", "people"), [(0, ""), (1, ""), (2, "anna,ben,carl")])
+def test_the_rows_left_are_judged_by_audited_rows_that_are_like_them(
+    tmp_path: Path, seed: int, people: str
+) -> None:
+    """A third of the rows is hard, and the run buys these: the audited accuracy is of all rows."""
+    rng, gold, names = random.Random(seed), dict[str, str](), ("cat", "dog", "cow", "hen")
+    words = [f"{name}{k}" for name in names for k in range(6)]
+    for number in range(400):
+        name, hard = rng.choice(names), rng.random() < 0.35
+        own = [] if hard else [f"{name}{rng.randrange(6)}" for _ in range(4)]
+        gold[" ".join([*own, *rng.sample(words, 5 - len(own)), str(number)])] = name
+    settings = {"budget": 200, "audit": 80, "seed": seed, "out": tmp_path / "run"}
+    if people:
+        classes = write_table(tmp_path / "classes.csv", ("class",), [(name,) for name in names])
+        texts = write_table(tmp_path / "texts.csv", ("text",), [(text,) for text in gold])
+        sheets = {"labeler": "file", "sheets.format": "csv", "annotators": people}
+        sheets |= {"second_look": True, "classes": str(classes), "open_questions": 50}
+        done = play(run(texts, **settings, **sheets), lambda row: gold[row["prompt"]])
+    else:
+        done = run(write_table(tmp_path / "rows.csv", ("text", "label"), gold.items()), **settings)
+    table, audit = facts_of(done).table, facts_of(done).audit
+    assert table is not None
+    assert audit is not None
+    assert audit.accuracy is not None
+    assert (audit.second is not None) == bool(people)
+    rows = done.table().rows  # the column has another name where the file has labels
+    labels = [row["label" if people else "predicted_label"] for row in rows]
+    right = np.mean(
+        [
+            label in ("", None, gold[str(row["text"])])
+            for row, label in zip(rows, labels, strict=True)
+        ]
+    )
+    naive = (table.people + table.model * audit.accuracy) / len(rows)
+    assert naive < right - 0.03
+    assert abs(table.share - right) < 0.7 * abs(naive - right)
 
 
 def test_labels_of_people_who_err_are_told_as_agreement(tmp_path: Path) -> None:
@@ -195,7 +239,7 @@ def test_labels_of_people_who_err_are_told_as_agreement(tmp_path: Path) -> None:
     assert found["human: none"] + found["human: ambiguous"] > 0
     assert table.people + table.model + found["human: none"] + found["human: ambiguous"] == 60
     assert "agree with the annotators (95% interval" in words
-    assert words.endswith("counting people's labels as agreeing.")
+    assert ", counting people's labels as agreeing. Of the labels by the model" in words
 
 
 def test_answers_of_somebody_set_aside_are_no_labels_of_the_table(tmp_path: Path) -> None:

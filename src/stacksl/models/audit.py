@@ -264,17 +264,16 @@ def right_in_table(
     return share, max(0.0, share - below), min(1.0, share + above)
 
 
-def stand_for_left(audited: Array, pool: Array, asked: int) -> NDArray[np.bool_]:
-    """Which `audited` labels of a column, (n,), stand for those that people were not asked about.
+def stand_for_left(audited: Array, left: Array) -> NDArray[np.bool_]:
+    """Which `audited` labels, (n,), stand for the labels `left` in a table, (m,).
 
-    People were `asked` about the least probable labels of the `pool`, (m,). An audited label that
-    is no more probable than these would have been asked about as well, if it were of the pool.
+    Both are given by their probabilities. People were asked about doubtful labels, so an audited
+    one that is less probable than 499 in 500 of those left stands for none of them.
 
-    >>> stand_for_left(np.array([0.2, 0.6, 0.9]), np.array([0.1, 0.5, 0.7, 0.8]), 2)
+    >>> stand_for_left(np.array([0.2, 0.6, 0.9]), np.array([0.5, 0.7, 0.8]))
     array([False,  True,  True])
     """
-    least = np.partition(pool, asked - 1)[asked - 1] if asked else -np.inf
-    return audited > least
+    return audited >= np.quantile(left, 0.002)
 
 
 def judge_audit(

@@ -167,25 +167,25 @@ def looked(
 
 
 def looked_at_some(
-    some: Collection[str],
+    some: Mapping[str, Array],
     reference: Array | None,
     rows: Rows,
-    predicted: Mapping[str, int],
     answers: Answers,
-    powers: Powers | None,
+    z: float,
     judged: Mapping[str, int],
 ) -> SecondLook | None:
     """What `looked` says of `some` of the rows; None where too few of those that agree are sampled.
 
-    The `reference` has the probabilities of the rows that these stand for.
+    These are given by their labels, as (K,) probabilities. The `reference` has the probabilities of
+    the labels that they stand for.
     """
     agreeing, sampled, differing = ([item for item in part if item in some] for part in rows)
     if len(sampled) < min(FEWEST // 2, len(agreeing)) or not some:
         return None
-    among = np.array([item in some for item in predicted])
-    left = None if powers is None or reference is None else Powers(powers.sure[among], reference)
-    labels = {item: label for item, label in predicted.items() if item in some}
-    return looked((agreeing, sampled, differing), labels, answers, left, judged=judged)
+    sure = np.array([label.max() for label in some.values()])
+    left = None if reference is None else Powers(sure, reference)
+    labels = {item: int(np.argmax(label)) for item, label in some.items()}
+    return looked((agreeing, sampled, differing), labels, answers, left, z, judged)
 
 
 def of_class(

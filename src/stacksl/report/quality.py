@@ -152,7 +152,8 @@ class TableRight:
     """The `share` of right labels in the exported table, with its 95% interval.
 
     So many are `people`'s and the `model`'s, or a column's, without rows that were added after the
-    audit was drawn. Of people's the share `errors` is wrong; None where all count as right.
+    audit was drawn. Of people's the share `errors` is wrong; None where all count as right. Of the
+    others the share `left` is right; None where they are taken to be like all audited rows.
     """
 
     people: int
@@ -161,6 +162,7 @@ class TableRight:
     low: float
     high: float
     errors: float | None
+    left: float | None = None
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

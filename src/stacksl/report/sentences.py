@@ -197,11 +197,15 @@ def in_table(facts: Facts) -> str:
             people += " (fewer than of single answers: a row that was asked again has the label"
             people += " that two people gave)"
     later = ", without its labels of rows added later" * bool(audit.rows_after)
+    of_left = ""
+    if table.left is not None:
+        of_left = f" Of the labels by {by}, in rows that nobody answered, an estimated"
+        of_left += f" {percent(table.left)} {_are_right(audit)}."
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
         f" ({count(table.people)} by people, {count(table.model)} by {by}{later}) an estimated"
         f" {percent(table.share)} {_are_right(audit)}"
-        f" ({spread(table.low, table.high, audit.look)}), {people}."
+        f" ({spread(table.low, table.high, audit.look)}), {people}.{of_left}"
     )
 
 

@@ -241,9 +241,9 @@ def table_fact(
         elsewhere |= column.audit is None or column.unasked != model
         audit = column.audit or audit
         elsewhere |= audit.passed_over > 0
-    share, ends, n = audit.accuracy, (audit.low, audit.high), audit.n
-    if (left := tested.left) is not None:
-        share, ends, n = left.accuracy, left.interval, left.n
+    share, ends, n, of_left = audit.accuracy, (audit.low, audit.high), audit.n, None
+    if (left := tested.left) is not None and left.answered:
+        share, ends, n, of_left = left.accuracy, left.interval, left.n, left.accuracy
     if elsewhere or share is None or after or not model:
         return None
     people = sum(in_table(given)[1] is not None for given in answers.values())
@@ -253,7 +253,7 @@ def table_fact(
         mended = sum(in_table(given) != given[0] for given in answers.values()) / max(1, people)
         rate, least, most = (max(0.0, end - mended) for end in second.errors)
     right = right_in_table(people, model, (share, *ends), (rate or 0.0, least, most), n)
-    return TableRight(people, model, *right, rate)
+    return TableRight(people, model, *right, rate, of_left)
 
 
 def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) -> ColumnFacts:

@@ -77,11 +77,11 @@ def finish(
             ids = (game.corpus.ids[row] for row in sample.rows)
             labels = dict(zip(ids, ending.delivered(sample.rows), strict=True))
         tested = replace(tested, column=judge_audit(labels, sample.answers, reference, **options))
-        if (sample.second is None) == (sample.second_left is None):
-            stand, reference = ending.left(sample)
-            options |= {"second": sample.second_left}
-            left = judge_audit(ending.of_column(stand), sample.answers, reference, **options)
-            tested = replace(tested, left=left)
+    judges = audit is not None and (audit.second is None) == (audit.second_left is None)
+    if isinstance(ending, HeadEnding) and audit is not None and judges:
+        labels, reference = ending.left(audit)
+        options |= {"second": audit.second_left, "look": look}
+        tested = replace(tested, left=judge_audit(labels, audit.answers, reference, **options))
     tested = ending.with_curve(tested, audit)
     ending.report(Progress("report", 0, 1))
     state.setdefault("finished", time_now())
@@ -250,10 +250,9 @@ def second_look(
     if not look and too_wide(second):
         audit = replace(audit, answers=first, now=first_now)
     of_left = None
-    if isinstance(ending, HeadEnding) and spec.settings.column is not None and not every:
-        stand, reference = ending.left(audit)
-        some = {ending.game.corpus.ids[row] for row in stand}
-        of_left = looked_at_some(some, reference, rows, predicted, answers, powers, judged)
+    if isinstance(ending, HeadEnding) and not every:
+        labels, reference = ending.left(audit)
+        of_left = looked_at_some(labels, reference, rows, answers, z, judged)
     return due, replace(audit, second=second, second_now=later, second_left=of_left)
 
 

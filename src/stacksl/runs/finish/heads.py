@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.head_fitting import of_labels
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
@@ -98,20 +99,43 @@ class HeadEnding:
         rows = np.flatnonzero((self.game.corpus.roles == Role.POOL) & (audit.number == 1))
         return largest([*self.of_column(rows.tolist()).values()])
 
-    def left(self, audit: Audit) -> tuple[list[int], Array | None]:
-        """The audited rows that stand for the column's labels which nobody was asked about.
+    def left(self, audit: Audit) -> tuple[dict[str, Array], Array | None]:
+        """The audited labels that stand for those of a table in rows which nobody answered.
 
-        Also gives the probabilities of the labels left.
+        They are a column's, where the run judges one, or else the final model's, as (K,)
+        probabilities by item. Also gives the probabilities of the labels that nobody gave: the
+        final model's of a sample, where there are many.
         """
-        doubt = linear_trainer(self.game).doubt
-        assert doubt is not None
-        left, pool = (
-            unasked(self.spec, self.game),
-            labeled(self.spec, self.game.corpus.unbought(())),
-        )
-        sure, rows = doubt.held_out, np.array(labeled(self.spec, audit.rows), dtype=np.int64)
-        stand = stand_for_left(sure[rows], sure[pool], len(pool) - len(left))
-        return rows[stand].tolist(), sure[left] if left else None
+        trainer = linear_trainer(self.game)
+        if trainer.doubt is not None:
+            audited, rows = self.of_column(audit.rows), unasked(self.spec, self.game)
+            left = trainer.doubt.held_out[rows]
+        else:
+            ids = [self.game.corpus.ids[row] for row in audit.rows]
+            drawn, _ = _unasked(trainer, generator(trainer.seed, "left"))
+            audited = dict(zip(ids, self._answers(audit.rows), strict=True))
+            left = np.array([answer.max() for answer in self._answers(drawn.tolist())])
+        if not len(left):
+            return audited, None
+        stand = stand_for_left(np.array([label.max() for label in audited.values()]), left)
+        kept = zip(audited.items(), stand, strict=True)
+        return {item: label for (item, label), stands in kept if stands}, left
+
+    def _answers(self, rows: Sequence[int]) -> Iterator[Array]:
+        """The final model's answers to the items in `rows`: (K,), zero but for the answer's.
+
+        Its probability is that of the heads that are fitted on labels alone (`of_labels`).
+        """
+        head, block = self.game.trainer.head, self.game.examples.block
+        models = [
+            self._model(head),
+            self._model(of_labels(head, linear_trainer(self.game).mixture)),
+        ]
+        for at in range(0, len(rows), CHUNK):
+            part = block.take(rows[at : at + CHUNK])
+            for policy, sure in zip(*(m.probabilities(part) for m in models), strict=True):
+                answer = np.arange(len(policy)) == np.argmax(policy)
+                yield np.where(answer, np.maximum(sure, 1e-12), 0.0)
 
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results with a curve by the audit where there is no test file."""

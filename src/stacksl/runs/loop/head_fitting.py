@@ -48,6 +48,7 @@ from stacksl.core.heads.spreading import (
     spread,
 )
 from stacksl.core.rng import generator
+from stacksl.core.scorers import Head
 from stacksl.files import arrays
 from stacksl.models.confusion import Confusion
 from stacksl.runs.loop.batch_selection import surest
@@ -333,6 +334,18 @@ def _all_at(heads: Sequence[ClassHead], parts: Sequence[Component]) -> list[Clas
 
 def _mixed(heads: Sequence[ClassHead], mixture: Mixture) -> MixedHead:
     return MixedHead(tuple(heads), np.array([part.weight for part in mixture]))
+
+
+def of_labels(head: Head | None, mixture: Mixture) -> Head | None:
+    """The final model without its heads that are fitted on items without a label as well.
+
+    Those are surer of the pool's items than of audited ones, on which nothing is fitted.
+    """
+    if not isinstance(head, MixedHead):
+        return head
+    kept = [at for at, part in enumerate(mixture) if part.kind not in (GRAPHED, SMOOTHED)]
+    weights = head.weights[kept]
+    return MixedHead(tuple(head.heads[at] for at in kept), weights / weights.sum())
 
 
 def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
