@@ -61,8 +61,10 @@ def test_the_sheet_of_a_workbook_is_named(tmp_path: Path, plain) -> None:
     with pytest.raises(DataError, match=r"2 worksheets with rows \('Codes', 'Tickets'\).*--work"):
         read(path)
     assert content(read(path, layout=Layout("Tickets"))) == content(plain)
-    with pytest.raises(DataError, match="no worksheet 'tickets': it has 'Codes', 'Tickets'"):
+    with pytest.raises(DataError, match="'Tickets'.* and none called 'tickets': .*--worksheet"):
         read(path, layout=Layout("tickets"))
+    alone = workbook(tmp_path / "alone.xlsx", ("Empty", []), ("Sheet1", ROWS))
+    assert content(read(alone, layout=Layout("Tickets"))) == content(plain)
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-be", "utf-8-sig"])
@@ -223,6 +225,12 @@ def test_a_workbook_goes_in_and_a_workbook_comes_out(tmp_path: Path) -> None:
     assert done.status()["asked"] == 10
     new = workbook(tmp_path / "new.xlsx", codes, ("Tickets", data[:5]))
     assert [row["id"] for row in done.predict(new)] == ["0", "1", "2", "3"]
+    more = [data[0], *((100 + n, f"{text} again") for n, text in texts[:3])]
+    workbook(tmp_path / "more.xlsx", codes, ("Sheet1", more))
+    with pytest.raises(DataError, match="none called 'Tickets': keep the rows of one sheet only"):
+        done.change(items=tmp_path / "more.xlsx", dry_run=True)
+    workbook(tmp_path / "more.xlsx", ("Sheet1", more))
+    assert done.change(items=tmp_path / "more.xlsx", dry_run=True).items == 3
 
 
 def test_cells_of_a_workbook_stay_numbers_and_dates_in_the_workbook_that_is_written(

@@ -51,21 +51,21 @@ def sheets_of(path: Path) -> Iterator[tuple[str, list[Row]]]:
 
 
 def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
-    """The rows of a workbook's sheet: of the only one with rows, or of the one that is named.
+    """The rows of a workbook's sheet: of the one that is named, else of the only one with rows.
 
     Raises:
-        DataError: as `sheets_of`; there is no such sheet, none has rows, or several have.
+        DataError: as `sheets_of`; none has rows, or several have and none of them is named so.
     """
     rows_by_title = dict(sheets_of(path))
     filled = [title for title, rows in rows_by_title.items() if rows]
-    names = ", ".join(f"'{title}'" for title in rows_by_title)
-    if worksheet is not None and worksheet not in rows_by_title:
-        raise DataError(f"'{path}' has no worksheet '{worksheet}': it has {names}")
-    if worksheet is None and len(filled) > 1:
+    if worksheet not in rows_by_title and len(filled) > 1:
+        names = ", ".join(f"'{title}'" for title in filled)
+        absent = "" if worksheet is None else f" and none called '{worksheet}'"
         raise DataError(
-            f"'{path}' has {len(filled)} worksheets with rows ({names}): say which with --worksheet"
+            f"'{path}' has {len(filled)} worksheets with rows ({names}){absent}: say which with"
+            " --worksheet"
         )
-    title = worksheet or "".join(filled)
+    title = worksheet if worksheet in rows_by_title else "".join(filled)
     return _with_values(path, title, rows_by_title.get(title, []))
 
 

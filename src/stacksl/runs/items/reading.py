@@ -102,7 +102,8 @@ def read_like(path: str, train: Dataset, settings: Settings, what: str) -> Datas
     try:
         return _read(path, settings, format=settings.read.format, **how)
     except DataError as fault:
-        way = re.sub("say which with --.*", "name its columns as those of the data", str(fault))
+        way = str(fault).replace("say which with --worksheet", "keep the rows of one sheet only")
+        way = re.sub("say which with --.*", "name its columns as those of the data", way)
         raise DataError(f"in the {what} {Path(path).name}: {way}") from None
 
 
