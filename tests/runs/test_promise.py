@@ -108,6 +108,24 @@ def test_another_share_is_judged_by_what_was_shown(tmp_path: Path, promised: Run
     expect_sound(made)
 
 
+def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promised: Run) -> None:
+    """Nobody drew any of them, so the look shows nothing of them, and the table needs another."""
+    made, rows = copy_of(promised, tmp_path), looks(promised)[-1]["rows"]
+    added = [f"strange{n} words{n},{CLASSES[n % len(CLASSES)]}" for n in range(100)]
+    more = tmp_path / "more.csv"
+    more.write_text("\n".join(["text,label", *added]), encoding="utf-8")
+    made.change(items=more, budget=made.status()["spent"])
+    again, said = looks(made)[-1], made.status()["stopped"]
+    assert (again["after"], again["rows"], again["of"]) == (100, rows, 600)
+    assert said.startswith("That 90.0% of the 600 rows are right cannot be promised")
+    assert "are left, with 100 rows added after the draw counted as wrong" in said
+    assert "What limits the share most: the addition of rows after it. Without it" in said
+    made.change(budget=400)
+    assert made.status()["stopped"].startswith("At least 90.0% of the 600 rows are right")
+    assert [look["after"] for look in looks(made)[-2:]] == [100, 0]
+    expect_sound(made)
+
+
 def test_what_would_change_the_model_is_refused(tmp_path: Path, promised: Run) -> None:
     made = copy_of(promised, tmp_path)
     with pytest.raises(RunError, match="another model would need a look of its own"):

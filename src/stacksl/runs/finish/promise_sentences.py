@@ -144,9 +144,9 @@ def promise_of(spec: RunSpec, game: Game) -> str:
         meant += f" Not counted: {plural(aside, 'row')} with the text of an example of a class."
     of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
     of_people = f" and of {look['sample']} of people {look['differ']}" * bool(look["sample"])
-    parts = (
-        f", {count(of_model)} of {drawn} and {count(look['left'] - of_model)} that people err on"
-    )
+    after = look.get("after", 0)
+    err = f" and {count(look['left'] - of_model - after)} that people err on"
+    parts = f", {count(of_model)} of {drawn}{err}{_added(look)}"
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
         f" {count(look['audit'])} rows of {drawn} drawn at random {count(look['wrong'])}"
@@ -288,9 +288,16 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
     return f"{begun} " * bool(begun) + (
         f"Look {last['drawn']} of {LOOKS} showed that at least {_shown_by(last)[6:]} of the"
         f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
-        f" {count(model)} errors of {part} and {count(last['left'] - model)} of people (or unclear)"
-        f" are left. {_limit(ledger, last, part)}{_by_people(spec, ledger, last['of'])}"
+        f" {count(model)} errors of {part} and {count(last['left'] - model - last.get('after', 0))}"
+        f" of people (or unclear) are left{_added(last)}. {_limit(ledger, last, part)}"
+        f"{_by_people(spec, ledger, last['of'])}"
     )
+
+
+def _added(look: Mapping[str, Any]) -> str:
+    """The part of a sentence on rows that were added after the draw of a look; empty if none."""
+    after = look.get("after", 0)  # a look of an earlier version has no such number
+    return f", with {plural(after, 'row')} added after the draw counted as wrong" * bool(after)
 
 
 def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
@@ -334,15 +341,18 @@ def _limit(ledger: LedgerReader, look: Mapping[str, Any], part: str) -> str:
     drawn = [row.payload for row in ledger.rows(only=("settings",)) if "look" in row.payload]
     names = ("wrong", "audit", "rows", "differ", "sample", "left")
     wrong, n, rows, differ, sample, left = (look[name] for name in names)
+    after = look.get("after", 0)
     frame = drawn[look["drawn"] - 1]["look"][2] if sample else 0
     model, right = (left_wrong(bad, n, rows, MODEL) for bad in (wrong, 0))
     people, agreed = (left_wrong(bad, sample, frame, PEOPLE) for bad in (differ, 0))
     known = wrong * (rows - n) / n + differ * (frame - sample) / max(1, sample)
-    least, limit = min(
+    limits = [
         (left - model - people + known, "the size of the look"),  # as many are wrong as drawn
         (left - model + right, f"the errors of {part}"),
-        (model + agreed, "people's errors and unclear rows"),
-    )
+        (model + agreed + after, "people's errors and unclear rows"),
+    ]
+    limits += [(left - after, "the addition of rows after it")] * (after > 0)
+    least, limit = min(limits)
     shown = percent(1 - least / max(1, look["of"]))
     return f"What limits the share most: {limit}. Without it the share would be about {shown}."
 

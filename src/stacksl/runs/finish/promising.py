@@ -280,8 +280,9 @@ def judged(
 
     An audited row is wrong where people said anything but its label, or nothing; where several
     people answer, where no two gave it. A sampled row of people is wrong where no two people gave
-    its label. What no two people agree on stays wrong in the table. `policies` are the
-    probabilities of the labels that the table has in the audited rows (`HeadEnding.delivered`).
+    its label. What no two people agree on stays wrong in the table, and so do rows that were added
+    after the draw, which could not be drawn. `policies` are the probabilities of the labels that
+    the table has in the audited rows (`HeadEnding.delivered`).
     """
     ids = [game.corpus.ids[row] for row in audit.rows]
     wrong = sum(
@@ -305,14 +306,16 @@ def judged(
         people_wrong = left_wrong(differ, sample, look.frame, PEOPLE)
         again = {item for item, given in answers.items() if len(given) > 1} | drawn
         divided += sum(settled(answers.get(str(item), [])) is None for item in again)
-    rows = table.model + len(ids)
+    after, _ = game.ledger.added(look.seq)
+    rows = table.model + len(ids) - after
     left = left_wrong(wrong, len(ids), rows, MODEL) + people_wrong
-    left += divided + table.dropped + table.unlabeled
+    left += divided + table.dropped + table.unlabeled + after
     return {
         "asked": game.ledger.accounts.asked,
         "reached": left <= table.allowed,
         **{"drawn": look.number, "audit": len(ids), "wrong": wrong, "rows": rows},
         **{"sample": sample, "differ": differ, "left": left, "of": table.rows},
+        "after": after,
         "expected": float(linear_trainer(game).stages[-1].expected),
     }
 
