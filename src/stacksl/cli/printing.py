@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report.wording import MICRO, NEW_AUDIT, clear_of, count, money, plural
+from stacksl.report.wording import MICRO, clear_of, count, money, plural
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -109,8 +109,6 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
     added = [f"{count(rows)} of {plural(result['rows'], 'row')}"] if rows else []
     added += [plural(classes, "class", "classes")] if classes else []
     outside = f", without {' and '.join(added)} added after it was drawn" if added else ""
-    if rows >= NEW_AUDIT:
-        outside += f" (a budget of {NEW_AUDIT} labels more has an audit of all rows that are left)"
     return f"{result.get('measures', '')} {share(result['accuracy'])} {interval}{outside}".lstrip()
 
 
