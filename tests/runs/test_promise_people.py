@@ -35,6 +35,7 @@ from .people_cases import (
     facts_of,
     fill,
     just_before,
+    open_rows,
     play,
     played_in_pieces,
     read_rows,
@@ -173,6 +174,22 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
     assert said in shown_run(made)
     [*_, step] = (step for step in steps if step.phase == "labels")
     assert (step.done, step.total) == (made.status()["spent"], 580), "looks included"
+
+
+def test_rows_left_blank_before_a_look_are_told(tmp_path: Path) -> None:
+    """Nothing else is handed out then, which a sheet that comes back with a blank does not show."""
+    made = begin(tmp_path, **THREE)
+    blank = read_rows(sheets(made)[0])[0]["key"]
+    for _ in range(20):
+        rows = sum(open_rows(made).values())
+        assert ("No other rows are asked about" in made.status()["stopped"]) == (rows == 1)
+        if rows == 1:
+            break
+        answer_all(made, lambda row: "" if row["key"] == blank else truth(row))
+    assert f"`stacksl change {made.path} --free` hands the open rows" in shown_run(made)
+    assert not bought(made, purpose="audit")
+    answer_all(made, truth)
+    assert made.status()["stopped"].startswith("Look 1 of 3 has begun")
 
 
 @pytest.mark.parametrize(

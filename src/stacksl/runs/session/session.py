@@ -70,6 +70,12 @@ from stacksl.runs.storage.folder import (
 )
 from stacksl.runs.storage.status import CLOSED, SHORT, Record, expect_begun
 
+PAUSED = (
+    "No other rows are asked about until the open ones have answers: a look at the model, or the"
+    " end of the run, comes next. `stacksl change RUN --free` hands the open rows to other people,"
+    " and with --drop it withdraws them."
+)
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Session(Game):
@@ -326,6 +332,8 @@ class Session(Game):
             self._note_names(record, ended=False)
         record.facts["stopped"] = self.forecaster.stopped or last_look(self.spec, self.ledger)
         if self.spec.settings.labeler == FILE:
+            if waits and self.enough() and open_look(self.ledger) is None:
+                record.facts["stopped"] = f"{record.facts['stopped']} {PAUSED}".lstrip()
             self.differing = differing(self, AT_ONCE if waits else 1)
             record.facts["differing"] = [asdict(annotator) for annotator in self.differing]
         began = len(self.spec.sources.began or self.spec.dataset.classes or ())
