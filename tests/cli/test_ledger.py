@@ -11,6 +11,7 @@ import pytest
 
 from stacksl.ledger.events import Entry, link_hash
 from stacksl.ledger.store.schema import EVENTS
+from stacksl.runs.session.session import Session
 
 from ..saved_arrays import drop, edit, saved_in
 
@@ -62,6 +63,14 @@ def test_the_files_that_agree_are_told(stacksl, run) -> None:
     assert said.out.endswith(f"head {told['rows']}:{told['tip']}\n")
     played = stacksl.told("ledger", "replay", run)["rows"]
     assert f"Rows played again  {played}\n" in stacksl("ledger", "replay", run).out
+
+
+def test_a_ledger_that_no_file_names_is_whole(stacksl, toy, monkeypatch) -> None:
+    """A run was killed before its first purchase."""
+    monkeypatch.setattr(Session, "play", lambda _: None)
+    stacksl("run", "toy.csv", "--budget", 8, "--quiet", "--out", toy)
+    said = stacksl("ledger", "verify", toy)
+    assert said.out.startswith("the ledger is whole: 1 row\nhead 1:")
 
 
 @pytest.mark.parametrize("keeper", ["facts.json", "report.html", "README.md"])

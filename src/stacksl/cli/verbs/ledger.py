@@ -9,7 +9,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, facts
-from stacksl.report.wording import count
+from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
@@ -81,7 +81,8 @@ def verify(
     named = [f"the learner's arrays after row{'s' * (len(saved) > 1)} {arrays}"] * bool(saved)
     named += records
     named += ["--head"] if head is not None else []
-    text = f"the ledger is whole: {count(rows)} rows, in agreement with {', '.join(named)}"
+    text = f"the ledger is whole: {plural(rows, 'row')}"
+    text += f", in agreement with {', '.join(named)}" * bool(named)
     if weights is not None:
         result["weights"] = weights
         text += f"\nthe base model has the weights {weights[:12]} that the run began with"
