@@ -178,6 +178,13 @@ def test_people_are_listed(waiting: Run, stacksl: Shell) -> None:
     assert "away" not in stacksl("status", "run").out
 
 
+def test_who_gets_rows_from_now_on_is_told(waiting: Run, stacksl: Shell) -> None:
+    stacksl.done("change", "run", "--away", "ben", "--quiet")
+    said = stacksl.done("change", "run", "--add-annotator", "carl", "--quiet").out
+    assert said.startswith("rows that are handed out from now on go to carl as well\n")
+    assert "ben" not in said, "who is away"
+
+
 def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: Path) -> None:
     more = write_pool(tmp_path, 10, seed=2, first=500)
     with more.open("a", encoding="utf-8") as file:

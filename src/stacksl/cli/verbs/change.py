@@ -285,7 +285,8 @@ def _described(outcome: Outcome, changes: dict[str, Any], run: Path) -> str:
     if outcome.owned:
         lines.append(f"{plural(outcome.owned, 'label')} that you have added")
     if changes["annotators"]:
-        lines.append(f"{', '.join(outcome.annotators)} answer")
+        names = ", ".join(changes["annotators"])
+        lines.append(f"rows that are handed out from now on go to {names} as well")
     if changes["labeler"] is not None:
         lines.append(f"{changes['labeler']} answers from now on")
     if changes["stop_when"] is not None:
