@@ -159,7 +159,7 @@ def test_a_run_without_an_audit_has_nothing_to_compare(march: Path, tmp_path, ca
     command = ["evaluate", str(first.path), str(march), *AUDIT]
     for words in ([*command, "--dry-run"], command):
         assert call(words) == 0
-        assert "has no audit of random rows" in capsys.readouterr().err
+        assert "no audit of random rows, and the looks of a promise" in capsys.readouterr().err
     assert play(Run(tmp_path / "run-march")).status()["stated"] is None
 
 

@@ -64,6 +64,8 @@ def test_the_page_begins_with_the_promise_and_says_of_which_rows_the_audit_is(
     assert re.search(r'class="lead">At least 90\.0% of the 500 rows are right', page)
     assert "Right in the table" in page
     assert "drawn from the rows that the model labels, when people had labeled" in page
+    assert "drawn uniformly at random" in page
+    assert "from the pool" not in page
     assert "The interval is about new items" not in page
     assert "The earlier audit takes no part" not in page, "there was none"
     assert "more training labels would add" not in page, "none can be bought"

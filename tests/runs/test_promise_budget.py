@@ -141,13 +141,13 @@ def test_a_dry_run_names_the_audit_and_its_price() -> None:
     said = expected_look(0.97, 5_000, 1_500, 2_500_000)
     assert "(4,700 here) are right: that alone takes 139 rows for $347.50 if none of" in said
     twice = expected_look(0.97, 5_000, 1_500, 2_500_000, 2)
-    assert "139 rows for $695.00 if none of them is wrong" in twice
+    assert "139 rows for $695.00 if none of the 4,700 is wrong" in twice
     assert "each audited row takes two answers" in twice
     poor = expected_look(0.97, 5_000, 200)
     assert poor.endswith("half of this budget can show 95.8% at most, even if it finds no error")
     n = audit_size(35, 4_700, 141)
-    assert f"{n:,} if 35 of them are wrong" in expected_look(0.97, 5_000, 1_500)
-    assert ", 30 if 1 of them is wrong" in expected_look(0.9, 60, 50)
+    assert f"{n:,} if 35 of the 4,700 are wrong" in expected_look(0.97, 5_000, 1_500)
+    assert ", 30 if 1 of the 35 is wrong" in expected_look(0.9, 60, 50)
 
 
 @pytest.mark.parametrize(

@@ -375,8 +375,8 @@ def plan_audit(
     like = replace(spec, resolved=resolved, sources=sources, data=data, test_source=None)
     plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
     compared = (
-        f"{run.path} has no audit of random rows, as a look of a promise is none: nothing will say"
-        " whether its accuracy fell"
+        f"{run.path} has no audit of random rows, and the looks of a promise do not count as one:"
+        " nothing will say whether its accuracy fell"
     )
     if before is not None:
         _, audit, settle = before

@@ -137,7 +137,7 @@ def expected_look(
         most_shown = f"{100 * shown:.1f}% at most, even if it finds no error"
         return f"{wanted} are right: an audit for half of this budget can show {most_shown}"
     sizes = [
-        f"{so_many(n)} if {f'{wrong:,}' if wrong else 'none'} of them"
+        f"{so_many(n)} if {f'{wrong:,}' if wrong else 'none'} of the {part:,}"
         f" {'are' if wrong > 1 else 'is'} wrong"
         for wrong, n in audits
         if n

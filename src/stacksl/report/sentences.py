@@ -292,8 +292,7 @@ def measured_on(facts: Facts) -> str:
 # The audit and the answers ------------------------------------------------------------------------
 
 DRAWN_AT_RANDOM = (
-    "The audit's items were drawn uniformly from the pool, and nothing was selected or trained on "
-    "them."
+    "The audit's items were drawn uniformly at random, and nothing was selected or trained on them."
 )
 MEANING = (
     " The interval is about new items from the same source: over many audits, 95 of 100 such "
