@@ -33,9 +33,10 @@ class OracleLabeler:
         missing = [item for item in sizes if item not in answers]
         if missing:
             raise LabelerError(
-                "the run reveals the answers that the file has, and it has none to"
-                f" {len(missing)} of {len(sizes)} items (the first is '{missing[0]}'): let people"
-                " answer with --labeler file, add the answers, or leave these items out of the file"
+                "the run reveals the answers that the file has, and it has none for"
+                f" {len(missing):,} of {len(sizes):,} items (the first is '{missing[0]}'): let"
+                " people answer with --labeler file, add the answers, or leave these items out of"
+                " the file"
             )
         self._answers = {item: int(answers[item]) for item in sizes}
         self._ready: dict[tuple[str, int, int], Answer] = {}

@@ -41,7 +41,7 @@ Plugins = Annotated[
     typer.Option("--plugins", metavar="A,B", help="Modules of your own, whose parts are listed."),
 ]
 
-STEPS = " so far. It moves in steps of 25, because smaller steps would name the audit's answers."
+STEPS = " so far. It moves in steps of 25, because smaller steps would reveal the audit's answers."
 
 
 def status(
