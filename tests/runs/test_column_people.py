@@ -18,6 +18,7 @@ from stacksl.models.metrics import wilson
 from stacksl.models.second_look import looked, looked_at_some, of_class, split
 from stacksl.report.quality import SecondLook
 from stacksl.report.sentences import column_words, commands
+from stacksl.report.wording import plural
 from stacksl.runs.storage.folder import read_facts
 
 from .column_cases import (
@@ -117,6 +118,41 @@ def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_p
     assert "After 0 questions to train on" in (done.path / "report.html").read_text()
     width = column["audit"]["high"] - column["audit"]["low"]
     assert after["audit"]["high"] - after["audit"]["low"] < width
+    expect_sound(done)
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_labels_that_a_second_look_left_are_told_and_spent_by_the_printed_command(
+    column: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    classes = tmp_path / "classes.txt"
+    classes.write_text("\n".join(TOPICS))
+    given = {**THREE, "audit": 40, "budget": 100}
+    plain = {"model_labels": None, "labeler": "file", "classes": str(classes)}
+    plain |= {"second_look": True, "columns.prompt": "text"}
+    given |= {} if column else plain
+    run = judged(without_truth(tickets(600, right=0.9)), tmp_path, **given)
+    assert run.status()["unspent"] is None
+    done = play(run, truth)
+    found, status = read_facts(done.folder), done.status()
+    left = found.budget.unused
+    assert left == status["left"] == 100 - status["spent"] > 0
+    call_again = f"stacksl change {done.path} --budget 100"
+    words = f"The second look left {plural(left, 'label')} unspent"
+    assert status["unspent"] == f"{words}: `{call_again}` asks about more rows."
+    assert words in (done.path / "report.html").read_text()
+    assert call(["status", str(done.path)]) == 0
+    assert words in capsys.readouterr().out
+    more = 100 if found.column is None else found.column.flagged
+    assert more > 0
+    calls = [step for _, step in commands(replace(found, run=str(done.path)))]
+    assert f"stacksl change {done.path} --budget {100 - left + more}" in calls
+    assert call([*call_again.split()[1:], "--quiet"]) == 0
+    play(done, truth)
+    after = read_facts(done.folder).budget
+    assert (after.spent, after.unused, after.further) == (100, 0, found.budget.further)
+    assert after.asked == found.budget.asked + left
+    assert done.status()["unspent"] is None
     expect_sound(done)
 
 

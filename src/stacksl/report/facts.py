@@ -88,6 +88,7 @@ class Budget:
         unnamed: training answers that named no candidate.
         unlearned: further answers on an item that has one, and answers on items erased since.
         aside: training answers of people who are set aside.
+        unused: labels that were reserved for a second look, and are left now that it is over.
     """
 
     labels: int
@@ -106,6 +107,7 @@ class Budget:
     unnamed: int = 0
     unlearned: int = 0
     aside: int = 0
+    unused: int = 0
 
     @property
     def spent(self) -> int:

@@ -62,7 +62,20 @@ def bought(facts: Facts) -> str:
     }
     named = [f"{count(n)} {what}" for what, n in parts.items() if n]
     sentence += f": {'; '.join(named)}" if len(named) > 1 else ""
-    return f"{sentence}."
+    return f"{sentence}. {unspent(facts, facts.run)}".rstrip()
+
+
+def unspent(facts: Facts, run: str) -> str:
+    """That a second look left labels, and what spends them; empty if it left none."""
+    left = facts.budget.unused
+    if not left or facts.stopped:  # which says why buying ended
+        return ""
+    judged = facts.column.audit if facts.column else facts.audit
+    looks = _setting(facts, "stop_when").startswith("accuracy")
+    call = change_call(run, {"budget": facts.budget.labels}, python=facts.method.python)
+    free = judged and judged.second and not judged.second.askable and _free(facts) and not looks
+    more = f": `{call}` asks about more rows" * bool(free)
+    return f"The second look left {plural(left, 'label')} unspent{more}."
 
 
 def outcome(facts: Facts) -> str:
@@ -232,10 +245,11 @@ PREDICTED = "predicted"  # the column of labels that an audit of new rows judges
 
 
 def _free(facts: Facts) -> int:
-    """How many more labels a larger budget can buy."""
+    """How many more labels a changed budget can buy."""
     left = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
+    left *= facts.method.mode == "pool" or bool(facts.stopped)  # a stream passes an item once
     each = 2 if facts.column is not None and "," in _setting(facts, "annotators") else 1
-    return min(left, each * facts.data.items - facts.budget.labels)
+    return min(left, each * facts.data.items - facts.budget.labels + facts.budget.unused)
 
 
 def unpaid(second: SecondLook | None, measures: str) -> int:
@@ -595,7 +609,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
     if (added := min(doubtful, _free(facts) - kept)) > 0 and not promised:
         check = f"Let people check {plural(added, 'label')}, the least certain first"
         check += f", and give {plural(kept, 'label')} to open audited rows" * bool(kept)
-        wanted = {"budget": budget.labels + added + kept}
+        wanted = {"budget": budget.labels - budget.unused + added + kept}
         more = f"Buy {added} more" if column is None else check
         steps.append((more, change_call(path, wanted, python=python)))
     if facts.audit and not (waits or facts.audit.trained_on or facts.language or promised or new):

@@ -296,6 +296,7 @@ def summary(run: Run, result: Mapping[str, Any], more: Sequence[tuple[str, objec
             ("Run", f"{result['run']}, {result['state']}{waits}"),
             ("Labels", _labels(result)),
             ("Cost", spent(result["money"])),
+            ("Unspent", result["unspent"]),
             ("Money left buys more", more_for_money(run, result)),
             *notices(result),
             *quality(result),

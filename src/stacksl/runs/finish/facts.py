@@ -69,7 +69,7 @@ def facts_of(
         created=str(state["created"]),
         finished=str(state.get("finished", "")),
         data=_data(spec, game),
-        budget=_budget(spec, game),
+        budget=_budget(spec, game, audit),
         method=f.Method(spec.settings.gate.name, spec.settings.mode, python="labeler" in state),
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
@@ -125,7 +125,7 @@ def _data(spec: RunSpec, game: Game) -> f.DataCard:
     )
 
 
-def _budget(spec: RunSpec, game: Game) -> f.Budget:
+def _budget(spec: RunSpec, game: Game, audit: AuditResult | None) -> f.Budget:
     ledger = game.ledger
     priced = spec.budget.money is not None
     budget = f.Budget(
@@ -142,7 +142,9 @@ def _budget(spec: RunSpec, game: Game) -> f.Budget:
         further=ledger.accounts.further,
         released=sum(1 for _ in ledger.rows(only=("released",))),
     )
-    return replace(budget, **uses(game))
+    over = promised_share(spec.settings.stop_when) is None and not (audit and audit.waits)
+    unused = over * min(ledger.accounts.left, spec.terms.further - ledger.accounts.further)
+    return replace(budget, unused=unused, **uses(game))
 
 
 def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:

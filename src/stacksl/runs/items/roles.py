@@ -140,10 +140,11 @@ def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -
     terms = spec.terms
     wanted = sum(terms.audits) - len(ledger.bought("audit"))
     free = _free(spec, ledger, order)
-    recorded = [int(row.payload["items"]) for row in ledger.rows() if row.event == "budget"]
-    items_before = recorded[-1] if recorded else first
-    before = (ledger.accounts.budget, ledger.accounts.money, items_before)
-    if before != (terms.labels, terms.money, len(order)):
+    began = {"items": first, "train": spec.budget.labels - spec.audit - spec.further}
+    last = [began, *(row.payload for row in ledger.rows(only=("budget",)))][-1]
+    before = (ledger.accounts.budget, ledger.accounts.money, last["items"])
+    freed = terms.train > last["train"]  # by a second look that is over
+    if freed or before != (terms.labels, terms.money, len(order)):
         rounds = ledger.accounts.last_round + len(free) - max(0, wanted)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
         ledger.set_budget(terms.labels, terms.money, detail)

@@ -48,12 +48,14 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
     used = ledger.accounts.further - drop * sum(w.purpose == "audit" and w.slot > 0 for w in waits)
     further = further_labels(spec.settings, wanted.labels, sum(audits))
-    if promised_share(spec.settings.stop_when) is not None:
+    rule = spec.settings.stop_when
+    if promised_share(rule) is not None:
         further = max(further, spec.terms.further)  # of a look that may be under way
     facts = shown_facts(spec.folder)
     judged = facts and (facts.column.audit if facts.column else facts.audit)
-    if judged and judged.second and sum(audits) <= leased:  # no new audit: these come first
-        further = max(further, used + 2 * judged.second.askable)
+    if judged and judged.second and sum(audits) <= leased:  # no new audit: what it left is free
+        looks = promised_share(rule) is not None or accuracy_mark(rule) is not None
+        further = max(further * looks, used + 2 * judged.second.askable)
     most = wanted.labels - spent + used
     return RunBudget(wanted.labels, wanted.money, audits, max(used, min(further, most)))
 

@@ -19,6 +19,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import TERMS
 from stacksl.models.watching import LEVEL, fall_p, power
+from stacksl.report import sentences
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult
 from stacksl.report.sentences import column_words, compared, in_counts, in_table, settled_by
@@ -106,6 +107,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "warnings": [of_run(why, str(folder.path)) for why in (*present, *differing(files))],
         "stop_when": table.get("stop_when"),
         "stopped": stopped and of_run(stopped, str(folder.path)),
+        "unspent": (done and sentences.unspent(done, str(folder.path))) or None,
         "rest": None if done or stopped else _rest(labels, *state.get(EXPECTED, [])),
         "sheets": waits,
         "differing": state.get("differing", []),
