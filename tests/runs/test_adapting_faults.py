@@ -86,7 +86,7 @@ def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: P
     assert [each.who for each in changes] == ["update.learning_rate=0.0001", "lm.batch_tokens=300"]
     assert made.folder.resolved()["update.learning_rate"] == 1e-4
     assert made.replay()["labels"] == status["budget"]
-    with pytest.raises(RunError, match="no refit is left"):
+    with pytest.raises(RunError, match="asks nothing more"):
         made.change(settings={"lm.epochs": 1})
 
 

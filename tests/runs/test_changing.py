@@ -28,6 +28,7 @@ from .people_cases import (
     expect_sound,
     facts_of,
     gold,
+    open_rows,
     play,
     read_rows,
     texts_of,
@@ -199,6 +200,25 @@ def test_terms_that_changed_twice_are_both_taken_up_behind_saved_arrays(tmp_path
     expect_sound(done)
 
 
+def test_a_pool_has_as_many_open_questions_as_it_is_changed_to(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, audit=4)
+    assert sum(open_rows(waiting).values()) == 6
+    waiting.change(settings={"open_questions": 10})
+    assert sum(open_rows(waiting).values()) == 10
+    answer_all(waiting)
+    waiting.change(settings={"open_questions": 3})
+    assert sum(open_rows(waiting).values()) == 10, "rows that people have stay with them"
+    answer_all(waiting)
+    assert sum(open_rows(waiting).values()) == 3
+    expect_sound(play(waiting))
+
+
+def test_a_stream_keeps_its_open_questions_which_its_gate_reads(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, mode="stream")
+    with pytest.raises(SettingsError, match="open_questions; what can be changed is none of its"):
+        waiting.change(settings={"open_questions": 10})
+
+
 def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path) -> None:
     done = finished(tmp_path, count=40)
     table = done.folder.settings()
@@ -209,7 +229,7 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path)
         done.change(annotators="ben")
     with pytest.raises(SettingsError, match=r"unknown setting 'lm\.epoch': did you mean"):
         done.change(settings={"lm.epoch": 2})
-    with pytest.raises(SettingsError, match=r"keeps its lm\.epochs; settings can be changed where"):
+    with pytest.raises(SettingsError, match=r"its lm\.epochs; .* is open_questions:"):
         done.change(settings={"lm.epochs": 2})
     with pytest.raises(LabelerError, match="answer"):
         done.change(items=write_pool(tmp_path, 5, first=700), later=True)

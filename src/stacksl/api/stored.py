@@ -499,8 +499,8 @@ class Run:
             labeler: a name such as `file`: that labeler takes the place of the one before, and is
                 asked the open questions; or a labeler object.
             stop_when: another stop rule, such as `accuracy=0.9`.
-            settings: of a language model's training from the next refit on, such as after one that
-                ran out of memory or diverged.
+            settings: `open_questions` of a pool, and of a language model's training from the next
+                refit on, such as after one that ran out of memory or diverged.
             drop: withdraw all open questions for good; the budget can then be what was answered.
             progress: called with the progress of the run.
 

@@ -70,7 +70,7 @@ Training = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="How a language model is trained, such as lm.epochs=2.",
+        help="Another open_questions=50, or lm.epochs=2 of training.",
     ),
 ]
 
@@ -292,7 +292,7 @@ def _described(outcome: Outcome, changes: dict[str, Any], run: Path) -> str:
     if changes["stop_when"] is not None:
         lines.append(f"{changes['stop_when']} stops the run from now on")
     if changes["settings"]:
-        lines.append("refits are made with the new settings from now on")
+        lines.append("the new settings hold from now on")
     if changes["classes"] and outcome.classes is not None:
         lines.append(f"the run has {count(outcome.classes)} classes now")
     if outcome.outdated:

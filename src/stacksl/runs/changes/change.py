@@ -386,20 +386,20 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
 
 
 def _expect_training(spec: RunSpec, change: Change) -> None:
-    """Check that no label that was bought depends on the settings of training."""
+    """Check that no label that was bought depends on the settings to change."""
     known = spec.settings.flat()
     if unknown := sorted(change.training.keys() - known.keys()):
         raise SettingsError(unknown_setting(unknown[0]))
-    if fixed := sorted(change.training.keys() - (TRAINING if spec.settings.adapts else set())):
-        can = f"what can be changed is {', '.join(sorted(TRAINING))}"
-        if not spec.settings.adapts:
-            can = "settings can be changed where a language model is adapted"
+    can = {"open_questions"} if spec.settings.mode == "pool" else set()  # a stream's gate reads it
+    can |= TRAINING if spec.settings.adapts else set()
+    if fixed := sorted(change.training.keys() - can):
         raise SettingsError(
-            f"a run that has begun keeps its {', '.join(fixed)}; {can}: start a new run"
+            f"a run that has begun keeps its {', '.join(fixed)}; what can be changed is"
+            f" {', '.join(sorted(can)) or 'none of its settings'}: start a new run"
         )
     if change.budget is None and spec.folder.read_state()["state"] == "finished":
         raise RunError(
-            f"the run {spec.folder.path} has finished, and no refit is left: give --budget as well"
+            f"the run {spec.folder.path} has finished, and asks nothing more: give --budget as well"
         )
 
 
