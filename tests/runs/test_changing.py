@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from openpyxl import Workbook
 from typer.testing import CliRunner
 
 from stacksl.api import Run, run
@@ -217,6 +218,26 @@ def test_a_stream_keeps_its_open_questions_which_its_gate_reads(tmp_path: Path) 
     waiting = begin(tmp_path, mode="stream")
     with pytest.raises(SettingsError, match="open_questions; what can be changed is none of its"):
         waiting.change(settings={"open_questions": 10})
+
+
+def test_added_items_without_the_runs_columns_are_refused_by_their_names(tmp_path: Path) -> None:
+    rows = [
+        (f"{gold(text)} said", gold(text)) for text in texts_of(write_pool(tmp_path, 60)).values()
+    ]
+    data = write_table(tmp_path / "data.csv", ("mail body", "topic"), rows)
+    columns = {"columns.prompt": "mail body", "columns.label": "topic"}
+    done = run(data, budget=10, audit=0, out=tmp_path / "run", **columns)
+    other = write_table(tmp_path / "other.csv", ("mail", "topic"), rows)
+    bare = write_table(tmp_path / "bare.csv", rows[0], rows[1:])
+    book, sheets = Workbook(), tmp_path / "two.xlsx"
+    for sheet in (book.active, book.create_sheet()):
+        sheet.append(["mail body", "topic"])
+        sheet.append(rows[0])
+    book.save(sheets)
+    names = r"name its columns as those of the data \(mail body, topic\)$"
+    for file, said in ((other, names), (bare, names), (sheets, "leave rows in one of them alone$")):
+        with pytest.raises(DataError, match=rf"file of more items {file.name}: .*{said}"):
+            done.change(items=file, dry_run=True)
 
 
 def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path) -> None:

@@ -102,8 +102,9 @@ def read_like(path: str, train: Dataset, settings: Settings, what: str) -> Datas
     try:
         return _read(path, settings, format=settings.read.format, **how)
     except DataError as fault:
-        way = str(fault).replace("say which with --worksheet", "keep the rows of one sheet only")
-        way = re.sub("say which with --.*", "name its columns as those of the data", way)
+        names = f"name its columns as those of the data ({', '.join(train.columns.values())})"
+        way = re.sub("say which with --worksheet.*", "leave rows in one of them alone", str(fault))
+        way = re.sub("say which with --.*|put a header on top.*", names, way)
         raise DataError(f"in the {what} {Path(path).name}: {way}") from None
 
 
