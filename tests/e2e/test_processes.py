@@ -162,7 +162,7 @@ def test_two_processes_buy_and_learn_what_one_does(jobs: Jobs) -> None:
 
 
 def test_an_error_is_one_sentence_of_each_and_ends_both(jobs: Jobs) -> None:
-    done = jobs.run("wrong", 2, **{"update.learning_rate": 1e30})
+    done = jobs.run("wrong", 2, **{"update.learning_rate": 100, "lm.weight_decay": 1e38})
     assert done.returncode != 0
     assert done.stderr.count("not finite") == 2, done.stderr
     assert done.stderr.count("stacksl: process 2 of 2: training gave") == 1

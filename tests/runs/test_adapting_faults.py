@@ -67,7 +67,8 @@ def test_a_test_item_that_cannot_be_scored_is_refused_before_a_label_is_bought(
 
 def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: Path) -> None:
     given = {
-        "update.learning_rate": 1e30,
+        "update.learning_rate": 100,
+        "lm.weight_decay": 1e38,
         "lm.batch_size": 1,
         "lm.warmup_share": 0.0,
         "lm.epochs": 3,
@@ -79,11 +80,11 @@ def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: P
     with pytest.raises(StackslError, match="finite"):
         made.resume()
     assert made.status()["asked"] == 4, "nothing is bought again"
-    made.change(settings={"update.learning_rate": 1e-4, "lm": {"batch_tokens": 300}})
+    made.change(settings={"update.learning_rate": 1e-4, "lm": {"weight_decay": 0.0}})
     status = made.status()
     assert (status["state"], status["asked"]) == ("finished", status["budget"])
     changes = read_facts(made.folder).asking.changes
-    assert [each.who for each in changes] == ["update.learning_rate=0.0001", "lm.batch_tokens=300"]
+    assert [each.who for each in changes] == ["update.learning_rate=0.0001", "lm.weight_decay=0.0"]
     assert made.folder.resolved()["update.learning_rate"] == 1e-4
     assert made.replay()["labels"] == status["budget"]
     with pytest.raises(RunError, match="asks nothing more"):

@@ -121,6 +121,10 @@ def test_classes_in_a_list_are_those_of_a_file_too(tmp_path) -> None:
     assert not (tmp_path / "other").exists()
 
 
+def test_no_runs_are_listed_where_no_folder_can_be() -> None:
+    assert list_runs("a" * 5000) == []
+
+
 def test_arguments_that_do_not_fit_are_named(classes, tmp_path) -> None:
     items, answers = class_items(20)
     file = tmp_path / "file.csv"

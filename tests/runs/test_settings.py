@@ -77,6 +77,11 @@ def test_three_mistakes_are_named_at_once(config: dict, hints: list[str]) -> Non
     assert "\n" not in said
 
 
+def test_a_learning_rate_that_cannot_be_meant_is_refused() -> None:
+    said = mistake(flags={"update.learning_rate": 1e9, **SGD})
+    assert "learning_rate must be less than or equal to 100" in said
+
+
 def test_kl_and_clipping_belong_to_sgd() -> None:
     for name in ("reference", "kl_weight", "clip", "kl_on_skips"):
         given = {f"update.{name}": FIELDS[f"update.{name}"].default}

@@ -1,6 +1,8 @@
 """Label texts by the model in this folder, with onnxruntime, tokenizers and numpy.
 
 python use.py "first text" "second text"     or one text a line on standard input
+
+An empty text has no class.
 """
 
 import json
@@ -25,8 +27,8 @@ class Model:
     def probabilities(self, data: object) -> np.ndarray:
         """A row per text, a column per class of `about["classes"]`; `data` as for `predict`."""
         texts = np.atleast_1d(np.asarray(getattr(data, "text", data), object)).tolist()
-        if odd := [text for text in texts if not isinstance(text, str)]:
-            raise ValueError(f"expected texts or a frame with a column 'text', got {odd[0]!r:.40}")
+        if odd := [text for text in texts if not isinstance(text, str) or not text.strip()]:
+            raise ValueError(f"expected non-empty texts or a column 'text', got {odd[0]!r:.40}")
         probabilities = np.zeros((len(texts), len(self.about["classes"])))
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))  # little padding
         while order:
@@ -44,14 +46,14 @@ class Model:
         said, least = self.probabilities(data), self.about["abstain_below"]
         best = zip(said.argmax(axis=1).tolist(), said.max(axis=1).tolist(), strict=True)
         rows = [{"choice": self.about["classes"][k], "index": k, "probability": p} for k, p in best]
-        if least is not None:
-            rows = [{**row, "abstain": row["probability"] < least} for row in rows]
-        return rows
+        return [r if least is None else {**r, "abstain": r["probability"] < least} for r in rows]
 
 
 _load_pyfunc = Model  # the name that MLflow calls
 
 if __name__ == "__main__":
     lines = (line.decode(errors="replace").rstrip("\r\n") for line in sys.stdin.buffer)
-    for row in Model(Path(__file__).parent).predict(sys.argv[1:] or [*lines]):
-        print(f"{row['choice']}\t{row['probability']:.6f}")
+    texts = sys.argv[1:] or [*lines]
+    rows = iter(Model(Path(__file__).parent).predict([text for text in texts if text.strip()]))
+    for row in (next(rows) if text.strip() else None for text in texts):
+        print(f"{row['choice']}\t{row['probability']:.6f}" if row else "")

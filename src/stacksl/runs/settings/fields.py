@@ -229,7 +229,7 @@ class Scorer(Group):
 class Update(Group):
     """How a label changes the policy: a step of the scorer sgd, a refit of a language model."""
 
-    learning_rate: float = Field(0.1, gt=0)
+    learning_rate: float = Field(0.1, gt=0, le=100)
     """The learning rate: of the steps of sgd (0.1), or the peak of AdamW's for a language model
     (2e-4)."""
     kl_weight: float = Field(0.1, ge=0)

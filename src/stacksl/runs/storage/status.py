@@ -299,7 +299,8 @@ def _accuracy(facts: Facts | None, name: str, *more: str) -> dict[str, Any] | No
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     """The status of each run under `folder`, newest first."""
     runs: list[tuple[int, dict[str, Any]]] = []
-    for path in expect_path(folder, "the folder of runs").glob(f"*/{DATABASE}"):
+    parent = expect_path(folder, "the folder of runs")
+    for path in parent.glob(f"*/{DATABASE}") if os.path.isdir(parent) else ():
         created = 0
         try:
             with opened(path, readonly=True) as store:
