@@ -227,7 +227,7 @@ def test_the_own_items_with_the_bought_answers(stacksl, folder) -> None:
     first, right = said.out.splitlines()
     assert first.split(None, 1) == ["Table", "own.csv, 120 rows with labels"]
     words = " ".join(right.split())
-    assert words.startswith("Right in the table Of the 120 labels in the exported table (30 by")
+    assert words.startswith("Right in the table Of the 120 labels in the exported table (30 from")
     told = json.loads(stacksl.done("export", "runs/first", "--table", "own.csv", "--json").out)
     assert words.endswith(told["table"]["right"]["sentence"])
     assert stacksl.done("status", "runs/first").out.count(right.split(None, 4)[4]) == 1

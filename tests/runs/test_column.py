@@ -90,7 +90,7 @@ def test_the_mended_table_has_a_number_of_its_own(made: Any, audited: stacksl.Ru
     column, table = facts_of(run)["column"], run.status()["table"]
     assert (table["people"], table["model"]) == (80, column["unasked"]) == (80, COUNT - 80)
     assert column["audit"]["high"] < table["low"] <= right <= table["high"]
-    assert "(80 by people, 80 by the column) an estimated" in table["sentence"]
+    assert "(80 from the file's column 'truth', 80 by the column) an estimated" in table["sentence"]
     assert f"Right in the table  {table['sentence']}" in shown_run(run)
     table = audited.status()["table"]
     assert (table["people"], table["model"]) == (40, COUNT - 40), "nobody mended a doubtful label"

@@ -184,9 +184,9 @@ def expect_counts(done: Run) -> tuple[TableRight, str]:
 def test_labels_that_a_program_bought_count_as_right(tmp_path: Path) -> None:
     table, words = expect_counts(finished(tmp_path, audit=6))
     assert (table.people, table.model, table.errors) == (20, 140, None)
-    assert "the 160 labels in the exported table (20 by people, 140 by the model) an" in words
+    assert "the 160 labels in the exported table (20 by the labeler, 140 by the model) an" in words
     assert "% are right (95% interval" in words
-    assert ", counting people's labels as right. Of the labels by the model" in words
+    assert ", counting bought labels as right. Of the labels by the model" in words
 
 
 @pytest.mark.parametrize(("seed", "people"), [(0, ""), (1, ""), (2, "anna,ben,carl")])

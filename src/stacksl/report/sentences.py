@@ -203,7 +203,13 @@ def in_table(facts: Facts) -> str:
     if (table := facts.table) is None or audit is None:
         return ""
     agree = audit.measures != "accuracy"
-    people = f"counting people's labels as {'agreeing' if agree else 'right'}"
+    whose, said, labeler = "people's labels", "by people", _setting(facts, "labeler")
+    if facts.method.python or labeler not in ("", "file"):
+        whose, said = "bought labels", "by the labeler"
+        named = [column.value for column in facts.data.columns if column.name == "label"]
+        if named and labeler == "oracle" and not facts.method.python:
+            said = f"from the file's column '{named[0]}'"
+    people = f"counting {whose} as {'agreeing' if agree else 'right'}"
     if table.errors is not None:
         people = f"with people wrong in an estimated {percent(table.errors)} of theirs"
         if audit.second and audit.second.errors and table.errors < audit.second.errors[0]:
@@ -216,7 +222,7 @@ def in_table(facts: Facts) -> str:
         of_left += f" {percent(table.left)} {_are_right(audit)}."
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
-        f" ({count(table.people)} by people, {count(table.model)} by {by}{later}) an estimated"
+        f" ({count(table.people)} {said}, {count(table.model)} by {by}{later}) an estimated"
         f" {percent(table.share)} {_are_right(audit)}"
         f" ({spread(table.low, table.high, audit.look)}), {people}.{of_left}"
     )
