@@ -11,6 +11,7 @@ from stacksl.errors import RunError
 from stacksl.label import owner
 from stacksl.label.open_run import OpenRun
 from stacksl.runs.changes.people import free_rows
+from stacksl.runs.finish.forecasting import look_due
 from stacksl.runs.loop.linear_trainer import STAGES
 
 from ..ledgers import bought, handed_rows, open_leases, rows_of
@@ -126,6 +127,30 @@ def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(
         anna.answer(key, prompt)
     wait_for(lambda: any(calls))
     assert [n for n in calls if n][:1] == [6], "when half of the batch is answered"
+
+
+def test_nothing_is_bought_while_a_look_at_the_audit_is_due(opened: Opened, monkeypatch) -> None:
+    page = opened(
+        count=240, budget=110, audit=40, open_questions=20, annotators="anna,ben,carl",
+        stop_when="accuracy=0.9",
+    )  # fmt: skip
+    people = [page.browser(name) for name in ("anna", "ben", "carl")]
+    calls: list[bool] = []
+    original = OpenRun.short
+
+    def noted(self: OpenRun) -> bool:
+        found, out = original(self), self.ledger.open_purchases()
+        if 0 < len(out) == len(self.labeler.rows) and look_due(
+            self.session.spec, self.ledger.accounts
+        ):
+            calls.append(found)
+        return found
+
+    monkeypatch.setattr(OpenRun, "short", noted)
+    play(people, page)
+    assert page.run.status()["audit"]["look"] > 0
+    assert calls
+    assert not any(calls), "a purchase would begin with a refit, and buy nothing"
 
 
 def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openpyxl import Workbook
 
 from stacksl.errors import StackslError
 from stacksl.runs.loop.choosers import COVERAGE
 
 from ..ledgers import rows_of
-from .column_cases import PEOPLE, TOPICS, judged, tickets
+from .column_cases import PEOPLE, TOPICS, facts_of, judged, tickets
 
 
 def with_values(values: list[str]) -> list[dict[str, str]]:
@@ -59,6 +60,17 @@ def test_bad_input_is_one_sentence(
     with pytest.raises(StackslError, match=sentence):
         judged(rows or tickets(), tmp_path, **given)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_column_is_read_from_the_worksheet_that_is_named(tmp_path: Path) -> None:
+    book, file, rows = Workbook(), tmp_path / "tickets.xlsx", tickets()
+    for name in ("other", "tickets"):
+        sheet = book.create_sheet(name)
+        for cells in ([*rows[0]], *(list(row.values()) for row in rows)):
+            sheet.append(cells if name == "tickets" else ["text", "said"])
+    book.save(file)
+    run = judged(str(file), tmp_path, **{"read.worksheet": "tickets"})
+    assert facts_of(run)["column"]["labeled"] == len(rows)
 
 
 def test_a_file_keeps_its_meaning_and_people_need_their_labeler(tmp_path: Path) -> None:
