@@ -80,7 +80,6 @@ class Budget:
         price: of one label; None where none was given.
         money: the budget; None where the budget counts labels.
         spent_money: spent or reserved; None where no price was given.
-        owned: labels that were already owned and cost nothing.
         audit: labels bought for an audit and kept out of training.
         further: answers of further people to rows of an audit, given or still out.
         released: labels that were asked and released unanswered.
@@ -99,7 +98,6 @@ class Budget:
     price: int | None = None
     money: int | None = None
     spent_money: int | None = None
-    owned: int = 0
     audit: int = 0
     further: int = 0
     released: int = 0

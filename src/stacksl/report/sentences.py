@@ -67,15 +67,12 @@ def bought(facts: Facts) -> str:
 
 def unspent(facts: Facts, run: str) -> str:
     """That a second look left labels, and what spends them; empty if it left none."""
-    left = facts.budget.unused
-    if not left or facts.stopped:  # which says why buying ended
+    if not facts.budget.unused or facts.stopped:  # which says why buying ended
         return ""
-    judged = facts.column.audit if facts.column else facts.audit
-    looks = _setting(facts, "stop_when").startswith("accuracy")
     call = change_call(run, {"budget": facts.budget.labels}, python=facts.method.python)
-    free = judged and judged.second and not judged.second.askable and _free(facts) and not looks
-    more = f": `{call}` asks about more rows" * bool(free)
-    return f"The second look left {plural(left, 'label')} unspent{more}."
+    free = _free(facts) > 0 and not _setting(facts, "stop_when").startswith("accuracy")
+    more = f": `{call}` asks about more rows" * free
+    return f"The second look left {plural(facts.budget.unused, 'label')} unspent{more}."
 
 
 def outcome(facts: Facts) -> str:

@@ -1,8 +1,6 @@
 """Label texts by the model in this folder, with onnxruntime, tokenizers and numpy.
 
 python use.py "first text" "second text"     or one text a line on standard input
-
-An empty text has no class.
 """
 
 import json

@@ -29,7 +29,7 @@ from stacksl.report.quality import (
 )
 from stacksl.runs.changes.added_classes import answered_none
 from stacksl.runs.finish.adapters import AdapterEnding
-from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of, in_table, owned_labels
+from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of, in_table
 from stacksl.runs.finish.heads import HeadEnding, unasked, words_on_threshold
 from stacksl.runs.finish.own_items import more_labels, own_items, roles, uses
 from stacksl.runs.loop.game import Examples, Game
@@ -137,7 +137,6 @@ def _budget(spec: RunSpec, game: Game, audit: AuditResult | None) -> f.Budget:
         price=spec.budget.price if priced else None,
         money=ledger.accounts.money,
         spent_money=ledger.accounts.spent_money if priced else None,
-        owned=owned_labels(game.examples),
         audit=ledger.accounts.spent - ledger.accounts.asked - ledger.accounts.further,
         further=ledger.accounts.further,
         released=sum(1 for _ in ledger.rows(only=("released",))),

@@ -11,7 +11,7 @@ from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report.wording import plural
 from stacksl.runs.items.roles import corpus_of
-from stacksl.runs.settings.budget import accuracy_mark, parse_budget, promised_share
+from stacksl.runs.settings.budget import accuracy_mark, parse_budget, promised_share, stop_rule
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunBudget, RunSpec
 from stacksl.runs.storage.folder import shown_facts
@@ -48,14 +48,13 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
     used = ledger.accounts.further - drop * sum(w.purpose == "audit" and w.slot > 0 for w in waits)
     further = further_labels(spec.settings, wanted.labels, sum(audits))
-    rule = spec.settings.stop_when
-    if promised_share(rule) is not None:
+    if promised_share(spec.settings.stop_when) is not None:
         further = max(further, spec.terms.further)  # of a look that may be under way
     facts = shown_facts(spec.folder)
     judged = facts and (facts.column.audit if facts.column else facts.audit)
-    if judged and judged.second and sum(audits) <= leased:  # no new audit: what it left is free
-        looks = promised_share(rule) is not None or accuracy_mark(rule) is not None
-        further = max(further * looks, used + 2 * judged.second.askable)
+    if judged and not judged.waits and sum(audits) <= leased:  # no new audit: what it left is free
+        looks = stop_rule(spec.settings.stop_when)[0] in ("accuracy", "right")
+        further = max(further * looks, used + 2 * (judged.second.askable if judged.second else 0))
     most = wanted.labels - spent + used
     return RunBudget(wanted.labels, wanted.money, audits, max(used, min(further, most)))
 
