@@ -235,7 +235,7 @@ def test_added_items_without_the_runs_columns_are_refused_by_their_names(tmp_pat
         sheet.append(rows[0])
     book.save(sheets)
     names = r"name its columns as those of the data \(mail body, topic\)$"
-    for file, said in ((other, names), (bare, names), (sheets, "leave rows in one of them alone$")):
+    for file, said in ((other, names), (bare, names), (sheets, "keep the rows of one sheet only$")):
         with pytest.raises(DataError, match=rf"file of more items {file.name}: .*{said}"):
             done.change(items=file, dry_run=True)
 

@@ -121,8 +121,8 @@ def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promise
     again, said = looks(made)[-1], made.status()["stopped"]
     assert (again["after"], again["rows"], again["of"]) == (100, rows, 600)
     assert said.startswith("That 90.0% of the 600 rows are right cannot be promised")
-    assert "are left, with 100 rows added after the draw counted as wrong" in said
-    assert "What limits the share most: the addition of rows after it. Without it" in said
+    assert "are left, with 100 rows counted as wrong, since rows or classes were added" in said
+    assert "What limits the share most: the addition of rows or classes after it." in said
     shown = measured(made.status()["audit"])
     assert shown is not None
     assert shown.endswith("without 100 of 600 rows added after it was drawn"), "no audit is offered"
@@ -130,6 +130,17 @@ def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promise
     assert made.status()["stopped"].startswith("At least 90.0% of the 600 rows are right")
     assert [look["after"] for look in looks(made)[-2:]] == [100, 0]
     expect_sound(made)
+
+
+def test_a_class_that_is_added_after_a_look_needs_another(tmp_path: Path, promised: Run) -> None:
+    """Nobody could say that a row is of it, so each row that the model labels may be."""
+    made = copy_of(promised, tmp_path)
+    made.change(classes=["strange"], budget=made.status()["spent"])
+    again, said = looks(made)[-1], made.status()["stopped"]
+    assert again["after"] == again["of"] - 500 + looks(promised)[-1]["rows"] - again["audit"]
+    assert said.startswith("That 90.0% of the 500 rows are right cannot be promised")
+    made.change(budget=400)
+    assert made.status()["stopped"].startswith("At least 90.0% of the 500 rows are right")
 
 
 def test_what_would_change_the_model_is_refused(tmp_path: Path, promised: Run) -> None:

@@ -144,7 +144,7 @@ def promise_of(spec: RunSpec, game: Game) -> str:
         meant += f" Not counted: {plural(aside, 'row')} with the text of an example of a class."
     of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
     of_people = f" and of {look['sample']} of people {look['differ']}" * bool(look["sample"])
-    after = look.get("after", 0)
+    after = look["after"]
     err = f" and {count(look['left'] - of_model - after)} that people err on"
     parts = f", {count(of_model)} of {drawn}{err}{_added(look)}"
     return (
@@ -295,9 +295,10 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
 
 
 def _added(look: Mapping[str, Any]) -> str:
-    """The part of a sentence on rows that were added after the draw of a look; empty if none."""
-    after = look.get("after", 0)  # a look of an earlier version has no such number
-    return f", with {plural(after, 'row')} added after the draw counted as wrong" * bool(after)
+    """The part of a sentence on rows that a look says nothing about; empty if there are none."""
+    after = look["after"]
+    why = "since rows or classes were added after its draw"
+    return f", with {plural(after, 'row')} counted as wrong, {why}" * bool(after)
 
 
 def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
@@ -341,7 +342,7 @@ def _limit(ledger: LedgerReader, look: Mapping[str, Any], part: str) -> str:
     drawn = [row.payload for row in ledger.rows(only=("settings",)) if "look" in row.payload]
     names = ("wrong", "audit", "rows", "differ", "sample", "left")
     wrong, n, rows, differ, sample, left = (look[name] for name in names)
-    after = look.get("after", 0)
+    after = look["after"]
     frame = drawn[look["drawn"] - 1]["look"][2] if sample else 0
     model, right = (left_wrong(bad, n, rows, MODEL) for bad in (wrong, 0))
     people, agreed = (left_wrong(bad, sample, frame, PEOPLE) for bad in (differ, 0))
@@ -351,7 +352,7 @@ def _limit(ledger: LedgerReader, look: Mapping[str, Any], part: str) -> str:
         (left - model + right, f"the errors of {part}"),
         (model + agreed + after, "people's errors and unclear rows"),
     ]
-    limits += [(left - after, "the addition of rows after it")] * (after > 0)
+    limits += [(left - after, "the addition of rows or classes after it")] * (after > 0)
     least, limit = min(limits)
     shown = percent(1 - least / max(1, look["of"]))
     return f"What limits the share most: {limit}. Without it the share would be about {shown}."

@@ -281,7 +281,8 @@ def judged(
     An audited row is wrong where people said anything but its label, or nothing; where several
     people answer, where no two gave it. A sampled row of people is wrong where no two people gave
     its label. What no two people agree on stays wrong in the table, and so do rows that were added
-    after the draw, which could not be drawn. `policies` are the probabilities of the labels that
+    after the draw, which could not be drawn, and after a class was added all that the model labels.
+    `policies` are the probabilities of the labels that
     the table has in the audited rows (`HeadEnding.delivered`).
     """
     ids = [game.corpus.ids[row] for row in audit.rows]
@@ -306,7 +307,8 @@ def judged(
         people_wrong = left_wrong(differ, sample, look.frame, PEOPLE)
         again = {item for item, given in answers.items() if len(given) > 1} | drawn
         divided += sum(settled(answers.get(str(item), [])) is None for item in again)
-    after, _ = game.ledger.added(look.seq)
+    after, classes = game.ledger.added(look.seq)
+    after = table.model if classes else min(after, table.model)  # any may be of a new class
     rows = table.model + len(ids) - after
     left = left_wrong(wrong, len(ids), rows, MODEL) + people_wrong
     left += divided + table.dropped + table.unlabeled + after

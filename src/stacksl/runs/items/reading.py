@@ -103,7 +103,7 @@ def read_like(path: str, train: Dataset, settings: Settings, what: str) -> Datas
         return _read(path, settings, format=settings.read.format, **how)
     except DataError as fault:
         names = f"name its columns as those of the data ({', '.join(train.columns.values())})"
-        way = re.sub("say which with --worksheet.*", "leave rows in one of them alone", str(fault))
+        way = re.sub("say which with --worksheet.*", "keep the rows of one sheet only", str(fault))
         way = re.sub("say which with --.*|put a header on top.*", names, way)
         raise DataError(f"in the {what} {Path(path).name}: {way}") from None
 
