@@ -51,9 +51,9 @@ def test_one_label_that_is_left_is_one_label():
 @pytest.mark.parametrize(
     ("sure", "right", "words"),
     [
-        (0.66, 0.91, "it is 66% sure and right in 91%: it is too modest."),
-        (0.95, 0.80, "it is 95% sure and right in 80%: it is too sure."),
-        (0.85, 0.86, "it is 85% sure and right in 86%: that agrees."),
+        (0.66, 0.91, "it is 66.0% sure and right in 91.0%: it is too modest."),
+        (0.95, 0.80, "it is 95.0% sure and right in 80.0%: it is too sure."),
+        (0.85, 0.86, "it is 85.0% sure and right in 86.0%: that agrees."),
     ],
 )
 def test_the_direction_of_an_error_is_told(sure: float, right: float, words: str) -> None:

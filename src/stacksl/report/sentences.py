@@ -513,7 +513,7 @@ def modesty(calibration: Calibration) -> str:
     sure, right = calibration.confidence, calibration.accuracy
     way = "it is too modest" if right - sure > 0.02 else "it is too sure"
     way = "that agrees" if abs(right - sure) <= 0.02 else way
-    return f"On average it is {percent(sure, 0)} sure and right in {percent(right, 0)}: {way}."
+    return f"On average it is {percent(sure)} sure and right in {percent(right)}: {way}."
 
 
 # Labels, items, and what to do next ---------------------------------------------------------------
