@@ -97,6 +97,8 @@ def runs(
     case: Case, out: str, kind: str, *, beside: str | None = None, dtype: str = "auto"
 ) -> Iterator[Row]:
     """Play a run to its end, or to a kill; or take up one that was killed."""
+    import torch
+
     import stacksl
     from stacksl.data import read
     from stacksl.labelers.registry import OracleLabeler
@@ -128,19 +130,16 @@ def runs(
     with run.ledger as ledger:
         ledger.verify()
     row["replayed"] = run.replay()["labels"]
-    facts = facts_of(place)
-    row |= {key: facts["computed"][key] for key in ("device", "dtype", "path", "peak_memory")}
+    known = run.folder.resolved()
+    row |= {key: known.get(f"lm_{key}", "none") for key in ("device", "dtype", "path")}
+    on_gpu = str(known["lm_device"]).startswith("cuda")
+    row["peak_memory"] = torch.cuda.max_memory_allocated() if on_gpu else None
     if beside is not None:
         mine, others = ended(run), ended(stacksl.Run.open(Path(case.work) / beside))
         row |= {"beside": beside, "tested": mine.pop("tested") == others.pop("tested")}
         for name, each in mine.items():
             row[name] = [sum(map(operator.eq, each, others[name])), len(each)]
     yield row
-
-
-def facts_of(place: Path) -> Row:
-    """What the report of a run has of its language model."""
-    return dict(json.loads((place / "facts.json").read_text(encoding="utf-8"))["language"])
 
 
 def ended(run: Any) -> Row:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stacksl.report.facts import Budget, Facts, Refit
-from stacksl.report.language import AdapterRefit, BaseModel, Computed, LanguageModel, Scoring
+from stacksl.report.facts import AdapterRefit, Budget, Facts, LanguageModel, Refit
 from stacksl.report.quality import Asking, CurvePoint, Named, TestResult
 
 from .edge_cases import SCRIPT, bare
@@ -15,16 +14,17 @@ from .usual_cases import usual, wilson
 def language() -> LanguageModel:
     """A LoRA adapter after two refits, with 500 test items."""
     return LanguageModel(
-        base=BaseModel("tiny-base", "/models/tiny-base", 4_218_880, None, "mit"),
-        trained=92_480,
-        scoring=Scoring("option", "{prompt}\nAnswer:", False, "char_mean", 0.125, 512, None, 1024),
-        computed=Computed("cpu", "float32", "packed", 2, 1, 3 * 2**29, seconds=754.0),
+        base="tiny-base",
+        license="mit",
+        template="{prompt}\nAnswer:",
+        about=(Named("Read from", "/models/tiny-base"), Named("Parameters", "4,218,880")),
+        effort=(Named("Peak memory of the process", "1.5 GiB"),),
         training=(Named("LoRA rank", "16"), Named("Reference", "frozen")),
         refits=(
             AdapterRefit(1, 100, 0.031, 60.5, 1.31, 1.22, 0.021),
             AdapterRefit(2, 200, 0.052, 120.0, 1.07, 1.02, None),
         ),
-    )  # fmt: skip
+    )
 
 
 def adapted() -> Facts:
@@ -49,8 +49,6 @@ def adapted() -> Facts:
 
 def adapted_badly() -> Facts:
     """No test file, no label learned, and names that hold markup and fences."""
-    model = language()
-    base = BaseModel(SCRIPT, SCRIPT, 1, "<b>", None)
     return replace(
         adapted(),
         budget=bare().budget,
@@ -60,10 +58,11 @@ def adapted_badly() -> Facts:
         calibration=None,
         refit=Refit("There was no refit.", False),
         language=replace(
-            model,
-            base=base,
-            scoring=replace(model.scoring, template=f"```\n{SCRIPT}\n````", temperature=1.0),
-            computed=replace(model.computed, device="cuda:0", on_device=True, seconds=None),
+            language(),
+            base=SCRIPT,
+            license=None,
+            template=f"```\n{SCRIPT}\n````",
+            about=(Named("Read from", SCRIPT),),
             refits=(),
         ),
     )

@@ -29,12 +29,8 @@ def test_the_page_says_what_the_model_is(facts):
         "The license of the base model tiny-base is mit",
         "/models/tiny-base",
         "4,218,880",
-        "92,480 (a LoRA adapter)",
         "{prompt} Answer:",
-        "0.125",
-        "cpu, float32",
-        "packed",
-        "1, 2 each",
+        "LoRA rank 16",
         "1.5 GiB",
     ):
         assert words in text, words
@@ -49,7 +45,6 @@ def test_the_refits_are_listed_with_what_they_cost(facts):
     text = words_of(facts, "language-model")
     for words in ("1 100 55.0%", "1.31", "0.021", "3.1%", "2 min 0 s"):
         assert words in text, words
-    assert "Training, all refits 3 min 0 s" in text
 
 
 def test_the_curve_begins_with_the_base_at_no_label(facts):
@@ -76,12 +71,11 @@ def test_what_a_poor_run_lacks_is_said(made):
     for words in (
         "names no license",
         "There was no refit: no label was learned.",
-        "Peak memory of tensors on the GPU",
         "--test FILE",
     ):
         assert words in text, words
     assert "license:" not in written
-    assert fence(facts.language.scoring.template) == "`````", "the template's own are shorter"
+    assert fence(facts.language.template) == "`````", "the template's own are shorter"
 
 
 def test_other_runs_say_nothing_of_language_models(made):

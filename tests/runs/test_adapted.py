@@ -63,11 +63,15 @@ def moved(place: Path) -> Any:
 def test_the_facts_are_those_of_the_run(facts: Facts) -> None:
     model = facts.language
     assert model is not None
-    assert (model.base.name, model.base.license) == ("base", "apache-2.0")
-    assert (model.scoring.answer_format, model.scoring.max_len_prompt) == ("option", 40)
-    assert (model.computed.device, model.computed.dtype) == ("cpu", "float32")
-    assert (model.computed.threads, model.computed.processes) == (1, 1)
-    assert 50 * 2**20 < model.computed.peak_memory < 64 * 2**30
+    assert (model.base, model.license) == ("base", "apache-2.0")
+    about = {row.name: row.value for row in model.about}
+    assert (about["Answer format"], about["Tokens of a prompt, at most"]) == ("option", "40")
+    assert about["Device and dtype"] == "cpu, float32"
+    assert about["Processes and threads"] == "1, 1 each"
+    assert about["Trained by a refit"].endswith(" (a LoRA adapter)")
+    effort = {row.name: row.value for row in model.effort}
+    assert re.fullmatch(r"[\d.,]+ [MG]iB", effort["Peak memory of the process"])
+    assert {"Training, all refits", "The run, start to end"} <= effort.keys()
     assert [row.labels for row in model.refits] == [3, 6]
     assert all(row.seconds > 0 for row in model.refits)
     assert "refit 2, trained from the initial adapter on all 6" in facts.refit.sentence

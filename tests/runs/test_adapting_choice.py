@@ -168,9 +168,8 @@ def test_labels_drawn_first_choose_before_anything_else(model: Path, tmp_path, m
     about = json.loads((made.path / "model" / "lm.json").read_text())
     assert (about["normalization"], about["pmi_context"]) == way_of(made)
     facts = Facts.from_json((made.path / "facts.json").read_text())
-    assert (facts.language.scoring.normalization, facts.language.scoring.pmi_context) == (
-        kind, premise,
-    )  # fmt: skip
+    shown = {row.name: row.value for row in facts.language.about}
+    assert (shown["Normalization"], shown["Premise of pmi"]) == (kind, premise)
     assert made.evaluate(tmp_path / "test.jsonl")["accuracy"] == facts.curve[-1].accuracy
     assert made.replay()["labels"] == 10
 

@@ -20,7 +20,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from stacksl.files import formats
-from stacksl.report.language import LanguageModel
 from stacksl.report.quality import (
     CONFIG,
     Asking,
@@ -145,6 +144,48 @@ class SettingRow:
     name: str
     value: str
     origin: str
+
+
+@dataclass(frozen=True, slots=True, config=CONFIG)
+class AdapterRefit:
+    """One refit of a language model, from the initial weights on all labels learned so far.
+
+    Attributes:
+        number: 1-based; labels: learned so far.
+        loss, loss_clipped: the mean of a label in the last epoch, before and after clipping (nats).
+        kl: mean KL(π ‖ π_ref) in the last epoch (nats); None where none was computed.
+        clipped: share of all losses above the clip level.
+    """
+
+    number: int
+    labels: int
+    clipped: float
+    seconds: float
+    loss: float | None = None
+    loss_clipped: float | None = None
+    kl: float | None = None
+
+
+@dataclass(frozen=True, slots=True, config=CONFIG)
+class LanguageModel:
+    """The language model that a run adapted.
+
+    Attributes:
+        base, license: its name, a folder by its own; and its license, None where none is named.
+        template: the text around a prompt.
+        about: the base, how items are presented to it, and on what it was computed.
+        training: the adapter's shape and what fixes a refit.
+        effort: the memory and the time that it took.
+        refits: in order.
+    """
+
+    base: str
+    license: str | None
+    template: str
+    about: tuple[Named, ...]
+    training: tuple[Named, ...]
+    effort: tuple[Named, ...]
+    refits: tuple[AdapterRefit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=CONFIG)

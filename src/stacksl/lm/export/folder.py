@@ -22,10 +22,9 @@ from stacksl.lm.prompt.format import AnswerFormat, PmiContext, PromptFormat
 from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.quantized import unquantized
 from stacksl.lm.scoring.normalize import Normalization
-from stacksl.report.adapted import scoring_rows
 from stacksl.report.facts import Facts
 from stacksl.report.html import environment
-from stacksl.report.language import Scoring
+from stacksl.report.wording import count, number
 from stacksl.types import copied
 
 if TYPE_CHECKING:
@@ -217,7 +216,7 @@ def card_text(about: Provenance, facts: Facts | None, task: str = "") -> str:
     Args:
         task: the name of lm-eval's task in the folder `lm_eval` next to the card.
     """
-    scoring: dict[str, Any] = {**scoring_rows(copied(Scoring, about)), "Computed in": about.dtype}
+    scoring: dict[str, Any] = {**scoring_rows(about), "Computed in": about.dtype}
     if about.classes is not None:
         scoring["Classes"] = len(about.classes)
     training: dict[str, Any] = {}
@@ -238,3 +237,18 @@ def card_text(about: Provenance, facts: Facts | None, task: str = "") -> str:
         )
     )
     return markdown.rstrip("\n") + "\n"
+
+
+def scoring_rows(about: Provenance) -> dict[str, str]:
+    """How items are presented to a model, and how their likelihoods become scores."""
+    prompt, option, positions = about.max_len_prompt, about.max_len_choice, about.positions
+    return {
+        "Answer format": about.answer_format,
+        "Chat form": "the base tokenizer's" if about.chat else "none",
+        "Normalization": about.normalization,
+        "Premise of pmi": about.pmi_context,
+        "Temperature": number(about.temperature, 4),
+        "Tokens of a prompt, at most": count(prompt) if prompt else "as many as the model takes",
+        "Tokens of an option, at most": count(option) if option else "no limit",
+        "Positions of the model": count(positions) if positions else "not stated",
+    }

@@ -13,14 +13,16 @@ from typing import Any, cast
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
 from stacksl.lm import LanguageModel, ModelChoices
+from stacksl.lm.export.folder import scoring_rows
 from stacksl.lm.quantized import numbers_of
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audit
 from stacksl.models.evaluation import Tested, judge, point
-from stacksl.report import language as f
+from stacksl.report import facts as f
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
+from stacksl.report.wording import count, duration, memory
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.language_trainer import LanguageTrainer
@@ -47,7 +49,7 @@ class AdapterEnding:
             return Tested()
         labels = [0, *(refit.labels for refit in self._history())]
         curve: list[CurvePoint] = []
-        for number, count in enumerate(labels):
+        for number, learned in enumerate(labels):
             trainer.adapters.take(number)
             done = number * len(test.items)
 
@@ -55,7 +57,7 @@ class AdapterEnding:
                 self.report(Progress("test", done + n, len(labels) * len(test.items)))
 
             evaluation = judge(self.model.policies(test.items, on_progress), test)
-            curve.append(point(count, evaluation))
+            curve.append(point(learned, evaluation))
         return Tested(evaluation, tuple(curve))
 
     def policies(self, rows: Sequence[int]) -> list[Array]:
@@ -69,16 +71,30 @@ class AdapterEnding:
 
     def language(self, tested: Tested, state: Mapping[str, Any]) -> f.LanguageModel:
         """The facts of the language model."""
-        about = self.model.about()
+        about, facts = self.model.about(), self.lm.facts()
         adapter = self.lm.worker.adapter
         trained = sum(int(p.numel()) for p in adapter.parameters())
         total = sum(map(numbers_of, adapter.model.parameters()))
+        path = self.spec.folder.resolved().get("lm_path", "none")
+        rows = {
+            "Base model": about.shown_name,
+            "Read from": about.source,
+            "Revision": about.revision or "none recorded",
+            "License": about.license or "not stated",
+            "Parameters": count(total - trained),
+            "Trained by a refit": f"{count(trained)} (a LoRA adapter)",
+            **scoring_rows(about),
+            "Device and dtype": f"{facts['lm_device']}, {facts['lm_dtype']}",
+            "Scoring path": path,
+            "Processes and threads": f"{facts['lm_processes']}, {facts['lm_threads']} each",
+        }
         return f.LanguageModel(
-            base=copied(f.BaseModel, about, name=about.shown_name, parameters=total - trained),
-            trained=trained,
-            scoring=copied(f.Scoring, about, temperature=float(about.temperature)),
-            computed=self._computed(state),
+            base=about.shown_name,
+            license=about.license,
+            template=about.template,
+            about=_named(rows),
             training=training_of(self.lm.choices),
+            effort=_named(self._effort(str(facts["lm_device"]), state)),
             refits=tuple(
                 copied(
                     f.AdapterRefit,
@@ -119,24 +135,17 @@ class AdapterEnding:
     def _history(self) -> list[Refitted]:
         return history(self.spec.folder.adapters, self.trainer.refits)
 
-    def _computed(self, state: Mapping[str, Any]) -> f.Computed:
-        recorded, facts = self.spec.folder.resolved(), self.lm.facts()
-        on_device = str(facts["lm_device"]).startswith("cuda")
-        if on_device:
-            peak = int(load_torch().cuda.max_memory_allocated(facts["lm_device"]))
+    def _effort(self, device: str, state: Mapping[str, Any]) -> dict[str, str]:
+        """The memory and the time that it took; on a GPU, the memory of its tensors there."""
+        if device.startswith("cuda"):
+            where, peak = "of tensors on the GPU", load_torch().cuda.max_memory_allocated(device)
         else:  # macOS counts bytes, Linux KiB
             unit = 1 if sys.platform == "darwin" else 1024
-            peak = getrusage(RUSAGE_SELF).ru_maxrss * unit
-        return f.Computed(
-            device=str(facts["lm_device"]),
-            dtype=str(facts["lm_dtype"]),
-            path=str(recorded.get("lm_path", "none")),
-            threads=int(facts["lm_threads"]),
-            processes=int(facts["lm_processes"]),
-            peak_memory=peak,
-            on_device=on_device,
-            seconds=_seconds(state),
-        )
+            where, peak = "of the process", getrusage(RUSAGE_SELF).ru_maxrss * unit
+        training = sum(refit.trained["seconds"] for refit in self._history())
+        rows = {f"Peak memory {where}": memory(peak), "Training, all refits": duration(training)}
+        seconds = _seconds(state)
+        return rows | ({} if seconds is None else {"The run, start to end": duration(seconds)})
 
 
 def _seconds(state: Mapping[str, Any]) -> float | None:
@@ -152,7 +161,7 @@ def training_of(choices: ModelChoices) -> tuple[Named, ...]:
     lora, recipe = choices.lora, choices.training
     begun = lora.start and (Path(lora.start).name if Path(lora.start).is_absolute() else lora.start)
     rows: dict[str, object] = {
-        **({f.STARTS_FROM: begun} if begun else {}),
+        **({"Starts from the adapter": begun} if begun else {}),
         "LoRA rank": lora.rank,
         "LoRA alpha": lora.alpha,
         "LoRA dropout": lora.dropout,
@@ -165,6 +174,10 @@ def training_of(choices: ModelChoices) -> tuple[Named, ...]:
         "Peak learning rate": recipe.learning_rate,
         "Weight decay": recipe.weight_decay,
     }
+    return _named(rows)
+
+
+def _named(rows: Mapping[str, object]) -> tuple[Named, ...]:
     return tuple(
         Named(name, f"{value:g}" if isinstance(value, float) else str(value))
         for name, value in rows.items()
