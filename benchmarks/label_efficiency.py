@@ -30,6 +30,7 @@ import numpy as np
 
 from stacksl import __version__
 from stacksl.core.blocks import Block
+from stacksl.core.followers import presented
 from stacksl.core.heads.linear import refit
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator
@@ -158,8 +159,8 @@ def buy(learner: Learner, world: World, order: list[int]) -> list[int]:
     bought: list[int] = []
     for row in order:
         inputs = [world.block[row]]
-        presented = learner.follower.respond(inputs, learner.scorer)
-        decision = learner.decide([str(row)], inputs, presented, asked=len(bought))[0]
+        shown = presented(inputs, learner.scorer, learner.top_k)
+        decision = learner.decide([str(row)], inputs, shown, asked=len(bought))[0]
         if decision.status == "wanted":
             decision = decision.reserved()
         learner.adopt([decision], inputs)

@@ -31,7 +31,7 @@ from _worlds import WORLDS, World
 from stacksl import __version__
 from stacksl.core import Gate, Scorer
 from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
-from stacksl.core.followers import Given
+from stacksl.core.followers import presented
 from stacksl.core.heads.linear import refit
 from stacksl.core.learner import Learner
 from stacksl.runs.session.build_learner import build_learner
@@ -78,7 +78,7 @@ def gate_of(cell: Cell, world: World, scorer: Scorer) -> Gate:
     parameters = dict(cell.parameters)
     if cell.gate == "llf":
         warm = [world.inputs(t) for t in range(warmup_length(world.horizon))]
-        spreads = warmup_spreads(scorer, warm, Given().respond(warm, scorer))
+        spreads = warmup_spreads(scorer, warm, presented(warm, scorer, None))
         times = parameters.pop("medians", None)  # c without its cap
         if times is not None:
             parameters["gate_scale"] = times * float(np.median(spreads))
@@ -92,7 +92,7 @@ def play(learner: Learner, world: World, watch: Callable[[], None]) -> list[Deci
     played, asked = [], 0
     for t in range(world.horizon):
         block = [world.inputs(t)]
-        shown = learner.follower.respond(block, learner.scorer)
+        shown = presented(block, learner.scorer, learner.top_k)
         [decision] = learner.decide([str(t)], block, shown, asked=asked)
         if decision.status == "wanted":
             decision = decision.reserved()

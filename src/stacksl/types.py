@@ -41,7 +41,7 @@ class Decision:
     Attributes:
         round: 1-based number of the round.
         item: the id of the item seen.
-        presented: the candidates C_t that the follower showed the learner.
+        presented: the candidates C_t that the learner saw.
         choice: the action played, x̂_t.
         statistic, threshold: the gate asked if statistic > threshold (score units). Under
             `coverage` the item's gain and the best gain left out of its batch; under `rank` the

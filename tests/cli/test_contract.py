@@ -135,7 +135,6 @@ def test_runs_are_listed(stacksl, folder) -> None:
 REGISTRIES = {
     "gates": ("stacksl.core.gates.registry", "GATES"),
     "scorers": ("stacksl.core.scorers", "SCORERS"),
-    "followers": ("stacksl.core.followers", "FOLLOWERS"),
     "labelers": ("stacksl.labelers.registry", "LABELERS"),
     "features": ("stacksl.features", "FEATURES"),
 }

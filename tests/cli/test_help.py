@@ -116,7 +116,7 @@ def test_every_setting_is_described_and_listed(stacksl) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--follower", "hard"], "--follower is not an option: give --set follower=VALUE"),
+        (["--top-k", "4"], "--top-k is not an option: give --set top_k=VALUE"),
         (
             ["--max-len-prompt=9"],
             "--max-len-prompt is not an option: give --set lm.max_len_prompt=VALUE",

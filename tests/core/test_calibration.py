@@ -18,7 +18,7 @@ from stacksl.core.calibration import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.core.followers import Given
+from stacksl.core.followers import presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
@@ -45,7 +45,7 @@ def test_warmup_spreads_at_the_start_are_twice_the_largest_width() -> None:
     settings = ScorerSettings(ridge=0.25)
     scorer = make_scorer("sgd", dim=6, classes=None, settings=settings)
     rows = stream(7)
-    shown = Given().respond(rows, scorer)
+    shown = presented(rows, scorer, None)
     radius = scorer.bounds(rows[0], shown[0]).radius
     expected = [2 * radius * np.linalg.norm(x.phi, axis=1).max() / 0.5 for x in rows]
     assert warmup_spreads(scorer, rows, shown) == pytest.approx(expected)

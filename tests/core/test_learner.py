@@ -11,7 +11,7 @@ import pytest
 
 from stacksl.core import Bounds, Margin
 from stacksl.core.blocks import PairFeatures, SharedFeatures
-from stacksl.core.followers import Given, Hard
+from stacksl.core.followers import presented
 from stacksl.core.gates.registry import LLF, Always, First, make_gate
 from stacksl.core.gates.rules import Clock
 from stacksl.core.learner import Learner
@@ -190,7 +190,7 @@ def test_in_the_literal_reading_the_kl_step_goes_with_the_purchase() -> None:
 
 def test_a_label_is_learned_over_all_candidates() -> None:
     scorer = Noting()
-    learner = StackSL(scorer, horizon=4, follower=Hard(1))
+    learner = StackSL(scorer, horizon=4, top_k=1)
     [d] = decide(learner, shown=(1, 2))
     learner.learn(d, THREE, Label(2))
     learner.learn(d, THREE, Label(0))
@@ -206,13 +206,13 @@ def test_what_a_follower_hides_does_not_change_what_a_label_teaches(scorer, clas
     rng = np.random.default_rng(5)
     thetas = []
     made = [make_scorer(scorer, dim=4, classes=classes) for _ in range(2)]
-    for one, follower in zip(made, (Given(), Hard(1)), strict=True):
+    for one, top_k in zip(made, (None, 1), strict=True):
         rng = np.random.default_rng(5)
-        learner = StackSL(one, horizon=30, follower=follower)
+        learner = StackSL(one, horizon=30, top_k=top_k)
         for number in range(30):
             rows = rng.normal(size=(6, 4)) / 4
             inputs = PairFeatures(rows) if classes is None else SharedFeatures(rows[0], 6)
-            shown = follower.respond([inputs], one)
+            shown = presented([inputs], one, top_k)
             [d] = learner.decide([str(number)], [inputs], shown, asked=number)
             learner.adopt([d.reserved()], [inputs])
             learner.learn(d, inputs, Label(int(rng.integers(6))))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.core import GATES, SCORERS
-from stacksl.core.followers import FOLLOWERS
 from stacksl.features import FEATURES
 from stacksl.labelers.registry import LABELERS
 from stacksl.lm import OBJECTIVES
@@ -24,7 +23,6 @@ SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 REGISTRIES: dict[str, Any] = {
     "gate": GATES,
     "scorer": SCORERS,
-    "follower": FOLLOWERS,
     "labeler": LABELERS,
     "features": FEATURES,
     "preset": PRESETS,

@@ -134,7 +134,7 @@ def test_a_flag_in_the_text_exists(page: str) -> None:
             assert set(FLAG.findall(span)) <= known, span
         for name in re.findall(r"--set ([\w.]+)=", span):
             assert name in known_settings() or name == "NAME", span
-        for kind in ("gate", "scorer", "follower", "preset", "objective"):
+        for kind in ("gate", "scorer", "preset", "objective"):
             for name in re.findall(rf"--{kind} ([a-z][\w-]*)", span):
                 assert name in REGISTRIES[kind], span
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from stacksl.core import GATES, Margin
 from stacksl.core.blocks import PairFeatures, SharedFeatures
-from stacksl.core.followers import Hard
+from stacksl.core.followers import presented
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
@@ -54,7 +54,7 @@ def play(learner: Any, stream: list, answers: Sequence[Feedback], block: int = 1
     start = learner.round
     for low in range(start, len(stream), block):
         rows = stream[low : low + block]
-        shown = learner.follower.respond(rows, learner.scorer)
+        shown = presented(rows, learner.scorer, learner.top_k)
         asked = sum(d.asked for d in played)
         ids = [f"item {low + i}" for i in range(len(rows))]
         posted = []
@@ -100,8 +100,8 @@ SETTINGS = {
 @pytest.mark.parametrize("classes", [None, CANDIDATES], ids=["pairs", "classes"])
 @pytest.mark.parametrize("kl_on_skips", [False, True])
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("follower", [None, Hard(2)], ids=["given", "hard"])
-def test_llf_with_c_0_and_a_full_budget_is_always(setting, kl_on_skips, classes, follower) -> None:
+@pytest.mark.parametrize("top_k", [None, 2])
+def test_llf_with_c_0_and_a_full_budget_is_always(setting, kl_on_skips, classes, top_k) -> None:
     """Bit for bit: all but the gate's own numbers (statistic, threshold, reason), which differ."""
     rounds = 40
     name, scorer_settings = SETTINGS[setting]
@@ -111,7 +111,7 @@ def test_llf_with_c_0_and_a_full_budget_is_always(setting, kl_on_skips, classes,
     def fresh() -> Any:
         return make_scorer(name, dim=DIM, classes=classes, settings=scorer_settings)
 
-    options = {"seed": 1, "kl_on_skips": kl_on_skips, "follower": follower}
+    options = {"seed": 1, "kl_on_skips": kl_on_skips, "top_k": top_k}
     one = LLFStackSL(fresh(), budget=rounds, horizon=rounds, gate_scale=0.0, **options)
     other = StackSL(fresh(), horizon=rounds, **options)
     ours, theirs = play(one, stream, answers), play(other, stream, answers)
@@ -179,7 +179,7 @@ def test_decide_changes_nothing(game) -> None:
     asked = sum(d.asked for d in play(learner, stream, labels_of(horizon, seed)))
     before = learner.state()
     rows = pair_stream(block, seed + 1)
-    shown = learner.follower.respond(rows, learner.scorer)
+    shown = presented(rows, learner.scorer, learner.top_k)
     ids = [str(i) for i in range(block)]
     first = learner.decide(ids, rows, shown, asked=asked)
     second = learner.decide(ids, rows, shown, asked=asked)
@@ -235,7 +235,7 @@ def test_a_block_decides_as_single_rounds_do_when_nothing_is_learned_between(gam
         played: list[Decision] = []
         for low in range(0, horizon, block):
             rows = stream[low : low + block]
-            shown = learner.follower.respond(rows, learner.scorer)
+            shown = presented(rows, learner.scorer, learner.top_k)
             asked = sum(d.asked for d in played)
             decided = learner.decide([str(low)] * len(rows), rows, shown, asked=asked)
             posted = [d.reserved() if d.status == "wanted" else d for d in decided]

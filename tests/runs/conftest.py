@@ -15,7 +15,6 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.core.blocks import Block, SharedBlock
-from stacksl.core.followers import Follower, Given
 from stacksl.core.gates.registry import make_gate
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
@@ -128,7 +127,7 @@ def game_of(
     budget: int,
     gate: str = "margin",
     labeler: Labeler | None = None,
-    follower: Follower | None = None,
+    top_k: int | None = None,
     names: Any = None,
     ranks: bool = False,
     seed: int = 0,
@@ -148,7 +147,7 @@ def game_of(
         make_gate(gate, **parameters),
         budget=budget,
         horizon=len(items),
-        follower=follower or Given(),
+        top_k=top_k,
     )
     ledger = Ledger.create(
         folder / "run.db",

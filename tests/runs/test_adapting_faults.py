@@ -226,7 +226,7 @@ def test_a_missing_adapter_is_trained_again(model: Path, tmp_path: Path, lost: l
         ),
         ({"lm.model": "m", "features": "hashing"}, "makes its own features"),
         ({"lm.model": "m", "scorer": "ridge"}, "the gate's head is 'newton', not 'ridge'"),
-        ({"lm.model": "m", "lm.objective": "ce-hard"}, "give --set follower=hard"),
+        ({"lm.model": "m", "lm.objective": "ce-hard"}, "give --set top_k=4"),
         (
             {"lm.model": "m", "lm.objective": "ce", "update.kl_weight": 0.2},
             "belongs to the objective 'stacksl'",

@@ -58,7 +58,7 @@ def refitted(monkeypatch: pytest.MonkeyPatch) -> list[list[Lesson]]:
 def test_hard_candidates_are_those_presented_or_all_others(
     model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Lesson]], objective: str
 ) -> None:
-    settings = {**SHORT, "follower": "hard", "top_k": 1, "gate": "first", "lm.objective": objective}
+    settings = {**SHORT, "top_k": 1, "gate": "first", "lm.objective": objective}
     made = adapt(model, corpus, tmp_path / "run", **settings)
     shown = {row.decision().item: row.decision().presented for row in rows_of(made, "round")}
     assert [len(each) for each in refitted] == [3, 6]

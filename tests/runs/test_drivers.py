@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.core.followers import presented
 from stacksl.errors import LabelerError, RunError
 from stacksl.labelers.protocol import Pending
 from stacksl.ledger.purchases import Answer, Purchase
@@ -81,8 +82,8 @@ class AtOnce:
     def next(self, game: Game) -> list[Decision]:
         rows, self.rows = self.rows, 0
         ids, inputs = game.corpus.ids[:rows], [game.examples.block[row] for row in range(rows)]
-        presented = game.learner.follower.respond(inputs, game.learner.scorer)
-        return game.learner.decide(ids, inputs, presented, asked=game.ledger.accounts.asked)
+        shown = presented(inputs, game.learner.scorer, game.learner.top_k)
+        return game.learner.decide(ids, inputs, shown, asked=game.ledger.accounts.asked)
 
 
 def test_a_refused_want_skips_and_the_budget_is_never_exceeded(tmp_path) -> None:

@@ -57,7 +57,7 @@ def test_a_gate_s_settings_are_its_fields_absent_and_explained(gate: str) -> Non
         (class_items, {"mode": "pool"}, "coverage"),
         (class_items, {"mode": "stream"}, "coverage"),
         (class_items, {"mode": "pool", "gate": "margin"}, "margin"),
-        (class_items, {"mode": "pool", "follower": "hard"}, "margin"),
+        (class_items, {"mode": "pool", "top_k": 4}, "margin"),
         (class_items, {"mode": "stream", "class_names": False}, "margin"),
         (class_items, {"gate": "information"}, "information"),
         (pair_items, {"mode": "pool"}, "margin"),
@@ -73,7 +73,7 @@ def test_what_selects_is_named(make, given: dict[str, Any], gate: str) -> None:
     ("make", "given"),
     [
         (pair_items, {"mode": "pool"}),
-        (class_items, {"mode": "pool", "follower": "hard"}),
+        (class_items, {"mode": "pool", "top_k": 4}),
         (class_items, {"mode": "stream", "class_names": False}),
         (class_items, {"mode": "stream", "refit": False}),
     ],

@@ -62,8 +62,8 @@ def mistake(**layers: object) -> str:
     ("config", "hints"),
     [
         (
-            {"mode": "lake", "scorer.noise": float("inf"), "top_k": 2},
-            ["'stream' or 'pool'", "noise must be a finite number", "--set follower=hard"],
+            {"mode": "lake", "scorer.noise": float("inf"), "top_k": 0},
+            ["'stream' or 'pool'", "noise must be a finite number", "top_k"],
         ),
         (
             {"preset": "papr", "scorer.delta": float("nan"), "update.kl_weight": 0.5},

@@ -1,4 +1,4 @@
-"""The paper's algorithms on arrays: scorers, gates, followers and the learner.
+"""The paper's algorithms on arrays: scorers, gates and the learner.
 
 The names here are those that a gate or a scorer of your own needs; the rest is in the modules.
 """

@@ -1,10 +1,9 @@
-"""Followers, which choose the candidates that the learner sees."""
+"""The follower: which candidates the learner sees, and over which of them a label is learned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,55 +13,20 @@ if TYPE_CHECKING:
     from stacksl.core.scorers import Scorer
 
 
-class Follower(Protocol):
-    """The responder to a policy: it presents candidates C_t before the label is known.
+def presented(block: Sequence[Inputs], scorer: Scorer, top_k: int | None) -> list[tuple[int, ...]]:
+    """C_t of each item, chosen before the label is known: ascending indices into its full list.
 
-    Attributes:
-        name: its key in `FOLLOWERS`.
-    """
-
-    name: ClassVar[str]
-
-    def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
-        """The presented candidates of each item, ascending indices into its full list."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The follower that presents every candidate."""
-
-    name: ClassVar[str] = "given"
-
-    def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
-        """All K indices of each item."""
-        sizes = [inputs.size for inputs in block]
-        every = {size: tuple(range(size)) for size in set(sizes)}
-        return [every[size] for size in sizes]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Hard:
-    """The follower that presents the k + 1 candidates that the current policy scores highest.
-
-    It is the paper's hard-negative miner: k negatives and the gold answer. Ties go to the lowest
-    index. Items with at most k + 1 candidates are presented whole.
-
-    Args:
-        k: the number of negatives, at least 1.
+    They are all K candidates or, with k = `top_k`, the k + 1 that the current policy scores
+    highest, ties going to the lowest index: the paper's hard-negative miner, of k negatives and the
+    gold answer.
 
     Source: paper, experiments (k = 4). Deviation: k + 1 are presented, since the gold answer is
     not known when candidates are chosen, and may be outside; see `Learner.learn`, `loss_set`.
     """
-
-    k: int = 4
-    name: ClassVar[str] = "hard"
-
-    def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
-        """The top k + 1 indices of each item, in ascending order."""
-        order = (np.argsort(-scorer.scores(inputs), kind="stable") for inputs in block)
-        return [tuple(sorted(best[: self.k + 1].tolist())) for best in order]
+    if top_k is None:
+        return [tuple(range(inputs.size)) for inputs in block]
+    order = (np.argsort(-scorer.scores(inputs), kind="stable") for inputs in block)
+    return [tuple(sorted(best[: top_k + 1].tolist())) for best in order]
 
 
 def loss_set(presented: tuple[int, ...], gold: int, size: int) -> tuple[int, ...]:
@@ -84,9 +48,3 @@ def loss_set(presented: tuple[int, ...], gold: int, size: int) -> tuple[int, ...
     if gold in presented:
         return presented
     return tuple(x for x in range(size) if x not in presented)
-
-
-FOLLOWERS: dict[str, type[Given] | type[Hard]] = {
-    "given": Given,
-    "hard": Hard,
-}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.followers import Follower, Given
+from stacksl.core.followers import presented
 from stacksl.core.gates.registry import Gate, contested_score
 from stacksl.core.gates.rules import Clock, GateState, forced
 from stacksl.core.rng import uniforms
@@ -37,7 +37,7 @@ class Learner:
         budget: B, the training labels it may ask for.
         horizon: T, the rounds it is made for.
         seed: keys the uniforms of the gate, one per round, drawn in advance.
-        follower: presents the candidates of a pool's items (`rank`).
+        top_k: the negatives that an item is presented with; all candidates if None (`presented`).
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
         width_scale: α of the gate score in every decision record (score units); None is √d.
 
@@ -58,7 +58,7 @@ class Learner:
         budget: int,
         horizon: int,
         seed: int = 0,
-        follower: Follower | None = None,
+        top_k: int | None = None,
         kl_on_skips: bool = False,
         width_scale: float | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class Learner:
         self.gate = gate
         self.budget = budget
         self.horizon = horizon
-        self.follower: Follower = Given() if follower is None else follower
+        self.top_k = top_k
         self.kl_on_skips = kl_on_skips
         self.width_scale = width_scale
         self.round = 0
@@ -160,8 +160,8 @@ class Learner:
                 on the labels so far, which replace θ's scores; None for those of θ.
             asked: the training labels asked before, by the ledger.
         """
-        presented = self.follower.respond([inputs], self.scorer)[0]
-        view = self.scorer.bounds(inputs, presented, scores)
+        [shown] = presented([inputs], self.scorer, self.top_k)
+        view = self.scorer.bounds(inputs, shown, scores)
         policy = view.probabilities if scores is None else view.scores
         clock = Clock(asked, self.budget, self.round + 1, self.horizon)
         g = self.gate.statistic(view, clock, self.gate_state)

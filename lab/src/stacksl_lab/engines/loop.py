@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
-from stacksl.core.followers import Given, Hard
+from stacksl.core.followers import presented
 from stacksl.core.scorers import Scorer
 from stacksl.types import Decision, Label
 from stacksl_lab.engines.arrays import Mark, Stream, StreamResult, expect_finite
@@ -59,7 +59,7 @@ def _learner(stream: Stream, terms: Terms) -> StudyLearner:
         budget=terms.budget,
         horizon=stream.rounds,
         seed=terms.seed,
-        follower=Given() if terms.present is None else Hard(terms.present - 1),
+        top_k=None if terms.present is None else terms.present - 1,
         kl_on_skips=terms.kl_on_skips,
         asks_ucb=terms.asks_ucb,
         width_scale=terms.width_scale,
@@ -69,8 +69,8 @@ def _learner(stream: Stream, terms: Terms) -> StudyLearner:
 
 def _round(learner: StudyLearner, stream: Stream, row: Array, t: int, asked: int) -> Decision:
     inputs = _inputs(stream, row)
-    presented = learner.follower.respond([inputs], learner.scorer)
-    decision = learner.decide([str(t)], [inputs], presented, asked=asked)[0]
+    shown = presented([inputs], learner.scorer, learner.top_k)
+    decision = learner.decide([str(t)], [inputs], shown, asked=asked)[0]
     if decision.status == "wanted":
         decision = decision.reserved()
     learner.adopt([decision], [inputs])

@@ -85,8 +85,12 @@ def name_in_study(name: str) -> str:
 
 
 def names_in_run(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a study by their names in a run, which takes a gate of ours as a plugin."""
+    """The settings of a study by their names in a run, which takes a gate of ours as a plugin.
+
+    The follower of a study is what `k` says in a run.
+    """
     known = {*known_settings(), *GROUPS}
+    settings = {name: value for name, value in settings.items() if name != "follower"}
     names = {name if name in known else named(name)[0]: value for name, value in settings.items()}
     return names | PLUGIN if settings.get("gate") in BASELINES else names
 

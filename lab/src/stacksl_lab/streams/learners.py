@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, PairFeatures
-from stacksl.core.followers import Hard, loss_set
+from stacksl.core.followers import loss_set, presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
@@ -134,15 +134,14 @@ def _followed(stream: SyntheticStream, loss: str) -> Numbers:
     share of rounds whose confidence set holds θ*, `norm` ‖θ‖/‖θ*‖ at the end, `outside` the share
     of golds that were not presented.
     """
-    size, dim = stream.features.shape[1:]
+    dim = stream.features.shape[2]
     settings = ScorerSettings(norm_bound=stream.norm_bound)
     scorer: Any = make_scorer("newton", dim=dim, classes=None, settings=settings)
-    everything = tuple(range(size))
     lost, missed, covered, outside = [], [], [], []
     for rows, values, gold in zip(stream.features, stream.values, stream.labels, strict=True):
         inputs = PairFeatures(rows)
         scores = scorer.scores(inputs)
-        shown = everything if loss == "given" else Hard(FOLLOWED_K).respond([inputs], scorer)[0]
+        [shown] = presented([inputs], scorer, None if loss == "given" else FOLLOWED_K)
         view = scorer.bounds(inputs, shown)
         got = values[shown[view.choice]]
         lost.append(values[list(shown)].max() - got)

@@ -28,7 +28,7 @@ Kind = Annotated[
     typer.Argument(
         metavar="KIND",
         show_default=False,
-        help="runs (the default), settings, gates, scorers, followers, labelers, features, "
+        help="runs (the default), settings, gates, scorers, labelers, features, "
         "presets or objectives.",
     ),
 ]
@@ -237,7 +237,6 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "settings": lambda: import_module("stacksl.runs.settings.fields").descriptions(),
     "gates": _gates,
     "scorers": partial(_first_lines, "stacksl.core.scorers", "SCORERS"),
-    "followers": partial(_first_lines, "stacksl.core.followers", "FOLLOWERS"),
     "labelers": _labelers,
     "features": partial(_first_lines, "stacksl.features", "FEATURES"),
     "presets": _presets,

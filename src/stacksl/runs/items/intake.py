@@ -253,7 +253,7 @@ def with_coverage(resolved: Resolved, classes: Sequence[str] | None) -> Resolved
     settings, chosen = resolved.settings, resolved.origin["gate.name"] != "default"
     if settings.gate.name != COVERAGE and (chosen or settings.gate.name != "margin"):
         return resolved
-    possible = classes is not None and not settings.adapts and settings.follower == "given"
+    possible = classes is not None and not settings.adapts and settings.top_k is None
     if classes is not None and possible and settings.mode == "stream":
         reads_text = make_features(settings.features, classes=tuple(classes)).reads_text
         possible = settings.class_names and settings.refit and reads_text

@@ -21,7 +21,7 @@ from itertools import islice
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.core.followers import Given
+from stacksl.core.followers import presented
 from stacksl.core.gates.registry import COVERAGE, Margin
 from stacksl.core.heads.coverage import most_covering
 from stacksl.runs.loop.batch_selection import margins, spread_out
@@ -68,11 +68,11 @@ def _decision_of(game: Game, row: int) -> Decision:
     """
     learner, covering, asked = game.learner, game.trainer.covering, game.ledger.accounts.asked
     ids, inputs = [game.corpus.ids[row]], [game.examples.block[row]]
-    presented = learner.follower.respond(inputs, learner.scorer)  # C_t
+    shown = presented(inputs, learner.scorer, learner.top_k)  # C_t
     statistics = None
     if covering is not None:
         statistics = [covering.statistic(learner, game.trainer.head, row, asked)]
-    return learner.decide(ids, inputs, presented, asked=asked, statistics=statistics)[0]
+    return learner.decide(ids, inputs, shown, asked=asked, statistics=statistics)[0]
 
 
 class Pool:
@@ -211,7 +211,7 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     assert head is not None
     # in blocks: 20,000 items are ranked in the time of some hundred decision records
     statistics, predicted = margins(head, game.examples.block, unbought)
-    if not (isinstance(game.learner.gate, Margin) and isinstance(game.learner.follower, Given)):
+    if not (isinstance(game.learner.gate, Margin) and game.learner.top_k is None):
         statistics = np.array([_record(game, row).statistic for row in unbought], np.float64)
     best = np.argsort(-statistics, kind="stable")
     rows = [unbought[b] for b in best]

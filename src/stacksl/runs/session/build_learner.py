@@ -1,4 +1,4 @@
-"""From settings to the learner of a run: its scorer, gate and follower."""
+"""From settings to the learner of a run: its scorer and its gate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stacksl.core.calibration import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.core.followers import FOLLOWERS, Follower
+from stacksl.core.followers import presented
 from stacksl.core.gates.registry import GATES, Gate, Margin, gate_type, make_gate
 from stacksl.core.gates.rules import margin_statistic
 from stacksl.core.learner import Learner
@@ -62,19 +62,17 @@ def build_learner(
 
     Raises:
         SettingsError: the gate `llf` could not open at any c.
-        SettingsError: a gate, scorer or follower that does not exist or does not fit.
+        SettingsError: a gate or a scorer that does not exist or does not fit.
     """
     scorer = fresh_scorer(settings, block)
-    kind, top_k = FOLLOWERS[settings.follower], settings.top_k
-    follower: Follower = kind() if top_k is None else kind(top_k)  # type: ignore[call-arg]
-    gate, warnings = _gate(settings, scorer, follower, block, order)
+    gate, warnings = _gate(settings, scorer, block, order)
     learner = Learner(
         scorer,
         gate,
         budget=budget,
         horizon=len(order),
         seed=settings.seed,
-        follower=follower,
+        top_k=settings.top_k,
         kl_on_skips=settings.update.kl_on_skips,
         width_scale=settings.gate.width_scale  # α of the gate score (D8)
         or settings.scorer.noise * math.sqrt(block.dim),
@@ -105,11 +103,7 @@ def prime(learner: Learner, block: Block, coming: Sequence[int], left: int) -> N
 
 
 def _gate(
-    settings: Settings,
-    scorer: Scorer,
-    follower: Follower,
-    block: Block,
-    order: Sequence[int],
+    settings: Settings, scorer: Scorer, block: Block, order: Sequence[int]
 ) -> tuple[Gate, list[str]]:
     kind = gate_type(settings.gate.name)
     if kind is None:
@@ -129,7 +123,7 @@ def _gate(
         return make_gate(kind.name, **parameters), []
     # c by the median rule over the first items of the order, at the starting θ (D16)
     inputs = [block[r] for r in order[: chosen.warmup or warmup_length(len(order))]]
-    spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
+    spreads = warmup_spreads(scorer, inputs, presented(inputs, scorer, settings.top_k))
     scale, warning = parameters.get("gate_scale"), None
     if scale is None:
         parameters["gate_scale"] = calibrate_gate_scale(spreads, chosen.kappa)

@@ -27,7 +27,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def unknown_names(settings: Settings) -> list[str]:
     """A sentence for each name that no registry has, and for a budget that is none."""
-    from stacksl.core.followers import FOLLOWERS
     from stacksl.core.gates.registry import COVERAGE, GATES
     from stacksl.core.scorers import SCORERS
     from stacksl.features import FEATURES
@@ -35,7 +34,6 @@ def unknown_names(settings: Settings) -> list[str]:
 
     named: list[tuple[str, str | None, Any]] = [
         ("gate", settings.gate.name, [*GATES, COVERAGE]),
-        ("follower", settings.follower, FOLLOWERS),
         ("scorer", settings.scorer.name, SCORERS),
         ("features", settings.features.partition(":")[0], FEATURES),
         ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file", OPENAI, LOCAL]),
@@ -100,8 +98,6 @@ def _belong(names: Sequence[str], owner: str, remedy: str = "") -> str:
 def _of_learning(settings: Settings) -> Iterator[str]:
     if settings.scorer.noise == 0 and settings.gate.width_scale is None:
         yield ("scorer.noise 0 makes α = σ√d of the gate score 0: give a gate.width_scale with it")
-    if settings.follower == "given" and settings.top_k is not None:
-        yield "top_k is the number of hard negatives: it needs --set follower=hard"
 
 
 def _of_people(settings: Settings, people: bool) -> Iterator[str]:
@@ -161,8 +157,8 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> Iterator[str]:
             " leave --scorer out"
         )
     objective = settings.lm.objective
-    if objective == "ce-hard" and settings.follower != "hard":
-        yield "the objective 'ce-hard' trains on hard candidates: give --set follower=hard"
+    if objective == "ce-hard" and settings.top_k is None:
+        yield "the objective 'ce-hard' trains on hard candidates: give --set top_k=4"
     regularizes = {name for name in explicit if name.startswith("update.")}
     wrong = sorted(regularizes - {"update.learning_rate"})
     if objective != "stacksl" and wrong:

@@ -367,11 +367,9 @@ class Settings(Group):
     """Let the names of classes and the unlabeled items help the final model (the default)."""
     order: Literal["shuffled", "file"] = "shuffled"
     """The order of a stream's items: shuffled by the seed, or as the file has them."""
-    follower: str = "given"
-    """The candidates that an item is presented with: given (all of them) or hard (those with the
-    highest scores; docs/paper.md, D13)."""
     top_k: int | None = Field(None, ge=1)
-    """How many negatives the follower hard presents (4)."""
+    """Present an item with the K + 1 candidates that score highest; with all of them if absent
+    (docs/paper.md, D13)."""
     refit: bool = True
     """Whether the final model is fitted to convergence on all bought labels, or is the online
     policy."""

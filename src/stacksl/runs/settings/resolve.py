@@ -37,6 +37,7 @@ RENAMED = {
     "until": "stop_when",
     "names": "class_names",
     "k": "top_k",
+    "follower": "top_k",
     "track": "scorer.covariance_rows",
     "protocol": "lm.answer_format",
     "checkpointing": "lm.gradient_checkpointing",

@@ -8,7 +8,7 @@ import numpy as np
 
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
-from stacksl.core.followers import Given, Hard
+from stacksl.core.followers import presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl_lab.drift import DriftGuard
@@ -107,8 +107,7 @@ def _calibrated(stream: SyntheticStream) -> float:
     rows = stream.features[: warmup_length(stream.horizon)]
     block = [PairFeatures(np.ascontiguousarray(row)) for row in rows]
     pool = stream.features.shape[1]
-    follower = Given() if stream.present == pool else Hard(stream.present - 1)
-    shown = follower.respond(block, scorer)
+    shown = presented(block, scorer, None if stream.present == pool else stream.present - 1)
     return calibrate_gate_scale(warmup_spreads(scorer, block, shown))
 
 
