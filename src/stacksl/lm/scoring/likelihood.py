@@ -82,7 +82,7 @@ class Likelihood:
         self._half = model.dtype in (torch.bfloat16, torch.float16)
         self._mixed = self._half and bool(trained - {model.dtype})
         _use_sdpa(model)
-        fits = unfit(model) is None
+        fits = packs(model)
         before, _, here = verdict.partition(" ")
         self._held = here == self._circumstances  # whether the verdict does
         self.path: Path = "padded" if not fits or (self._held and before == "padded") else "packed"
@@ -243,22 +243,16 @@ class Likelihood:
         return f"{off:.2g} nats a token off, {allowed:.2g} allowed" if off > allowed else None
 
 
-def unfit(model: Any) -> str | None:
-    """Why the model's configuration rules packed rows out, or None where it does not."""
-    config = model.config.get_text_config()
-    if getattr(model, "_is_stateful", False):
-        return "it carries a state from token to token"
-    listed = getattr(config, "layer_types", None)
-    if layers := set(listed or ()) - {"full_attention", "sliding_attention"}:
-        return f"it has layers of the kind {', '.join(sorted(layers))}"
-    if "sliding_attention" in set(listed or ()) and _window(model) is None:
-        return "its configuration does not say how long its sliding window is"
-    if attention(model) not in MASKED:
-        return f"its attention '{attention(model)}' takes no mask of ours"
-    for argument in ("position_ids", "logits_to_keep"):
-        if not accepts(model, argument):
-            return f"its forward pass takes no {argument}"
-    return None
+def packs(model: Any) -> bool:
+    """Whether the model's configuration allows packed rows under a mask of ours."""
+    layers = {*(getattr(model.config.get_text_config(), "layer_types", None) or ())}
+    return (
+        not getattr(model, "_is_stateful", False)
+        and layers <= {"full_attention", "sliding_attention"}
+        and not ("sliding_attention" in layers and _window(model) is None)
+        and attention(model) in MASKED
+        and all(accepts(model, argument) for argument in ("position_ids", "logits_to_keep"))
+    )
 
 
 def _window(model: Any) -> int | None:

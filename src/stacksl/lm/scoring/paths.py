@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from stacksl.errors import FeatureError, SettingsError
+from stacksl.errors import FeatureError
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BATCH_TOKENS, Bools, Ints, pack
 from stacksl.telemetry import load_library
@@ -51,16 +51,11 @@ def sent(values: Any, device: Any) -> Tensor:
 def packed(model: Any, items: Items, *, states: bool = False) -> list[Read]:
     """One forward pass over packed rows under a tree mask; see `packing`.
 
+    The model's attention is one that is `MASKED`.
+
     Raises:
-        SettingsError: the model's attention takes no mask of ours.
         FeatureError: the model's decoder gives no hidden states.
     """
-    if attention(model) not in MASKED:
-        raise SettingsError(
-            f"packed scoring needs the attention 'sdpa' or 'eager', and this model has"
-            f" '{attention(model)}': call model.set_attn_implementation('sdpa'), or choose another"
-            " path"
-        )
     device, batch = model.device, pack(items, with_last=states)
     logits, hidden = _forward(
         model,
