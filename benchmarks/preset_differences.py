@@ -140,7 +140,7 @@ def regret(played: list[Decision], world: World) -> float:
 def covers(learner: Learner, world: World) -> bool:
     """Whether θ* lies in the scorer's confidence set now."""
     scorer: Any = learner.scorer
-    trust = scorer.confidence if hasattr(scorer, "confidence") else scorer.tracker.confidence
+    trust = scorer.confidence if hasattr(scorer, "confidence") else scorer.tracker.blocks[0]
     radius = scorer.bounds(world.inputs(0), (0, 1)).radius
     return holds(trust, world.truth, scorer.theta, radius)
 

@@ -305,7 +305,7 @@ def test_sgd_matrix_gets_the_choice(track: str) -> None:
             scorer.skip(inputs, ALL, choice)
         if asked or track == "all":
             gram += np.outer(inputs.phi[choice], inputs.phi[choice])
-    np.testing.assert_allclose(scorer.tracker.confidence.gram_inv, np.linalg.inv(gram), atol=1e-13)
+    np.testing.assert_allclose(scorer.tracker.blocks[0].gram_inv, np.linalg.inv(gram), atol=1e-13)
 
 
 @pytest.mark.parametrize("counts", ["learned", "rounds"])

@@ -7,8 +7,11 @@ engine call the same functions.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures
 from stacksl.errors import SettingsError
@@ -177,7 +180,7 @@ def surprise(
             "the drift guard needs a softmax policy for labels, and the one-hot scores of 'ridge' "
             "are none: use the scorer 'newton' or 'sgd', or leave drift out"
         )
-    gram_inv = scorer.state()["gram_inv"]
+    gram_inv = gram_inv_of(scorer.state())
     if isinstance(feedback, Label):
         view = scorer.bounds(inputs, shown)
         rows = inputs.phi[list(shown)]
@@ -189,3 +192,10 @@ def surprise(
     score = float(scorer.scores(inputs)[choice])
     leverage = float(row @ gram_inv @ row)
     return reward_surprise(feedback.value, score, scorer.settings.noise), leverage
+
+
+def gram_inv_of(state: Mapping[str, NDArray[Any]]) -> Any:
+    """V⁻¹ in the state of a scorer, (d, d); None of `sgd` on class heads, which has several."""
+    if "blocks" in state:
+        return state["blocks"][0] if state["theta"].ndim == 1 else None
+    return state["gram_inv"]

@@ -22,7 +22,7 @@ from stacksl.errors import SettingsError
 from stacksl.types import Decision, Label
 from stacksl_lab.baselines.gates import StudyLLF, Width
 from stacksl_lab.baselines.statistics import widest_pair
-from stacksl_lab.drift import DriftGuard, alarmed, surprise
+from stacksl_lab.drift import DriftGuard, alarmed, gram_inv_of, surprise
 from stacksl_lab.rewards import Feedback, RewardRidge
 
 
@@ -233,7 +233,7 @@ def widest_of(
     """
     if isinstance(inputs, PairFeatures):
         rows = pick(inputs.phi, presented)
-        images: Array = rows @ scorer.state()["gram_inv"]
+        images: Array = rows @ gram_inv_of(scorer.state())
         pairs = [pair_norms(rows, images, x) for x in range(len(rows))]
         return widest_pair(np.array(pairs), norms(rows, images))
     view = scorer.bounds(inputs, presented)

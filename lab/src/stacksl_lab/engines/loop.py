@@ -12,6 +12,7 @@ from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.followers import presented
 from stacksl.core.scorers import Scorer
 from stacksl.types import Decision, Label
+from stacksl_lab.drift import gram_inv_of
 from stacksl_lab.engines.arrays import Mark, Stream, StreamResult, expect_finite
 from stacksl_lab.engines.plan import Terms, by_widths
 from stacksl_lab.gradient import make_study_scorer
@@ -100,7 +101,7 @@ def _learn(learner: StudyLearner, stream: Stream, row: Array, t: int, decision: 
 
 def _mark(round_: int, scorer: Scorer) -> Mark:
     state = scorer.state()
-    return Mark(round_, state["theta"], state.get("gram_inv"), scorer.learned)
+    return Mark(round_, state["theta"], gram_inv_of(state), scorer.learned)
 
 
 def _result(
@@ -133,7 +134,7 @@ def _result(
         scores=scores,
         reaches=reaches,
         theta=state["theta"],
-        gram_inv=state.get("gram_inv"),
+        gram_inv=gram_inv_of(state),
         learned=learner.scorer.learned,
         clipped=int(getattr(learner.scorer, "clipped", 0)),
         engine="loop",

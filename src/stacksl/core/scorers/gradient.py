@@ -1,7 +1,4 @@
-"""The scorer `sgd`, of Algorithms 1 and 2: gradient steps on the clipped loss and a KL term.
-
-The module also has its matrix V: one for pair features, or a block a class.
-"""
+"""The scorer `sgd`, of Algorithms 1 and 2: gradient steps on the clipped loss and a KL term."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
+from stacksl.core.blocks import Array, Inputs, PairFeatures
 from stacksl.core.calibration import WINDOW, clip_level
 from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
 from stacksl.core.losses import above, clip, cross_entropy, kl, softmax
@@ -52,8 +49,7 @@ class GradientScorer(Scorer):
     def __init__(self, dim: int, classes: int | None, settings: ScorerSettings) -> None:
         super().__init__((dim,) if classes is None else (classes, dim), settings)
         self.reference: Array = np.zeros_like(self.theta)
-        kind = OneMatrix if classes is None else ClassBlocks
-        self.tracker: OneMatrix | ClassBlocks = kind(dim, settings.ridge)
+        self.tracker = Blocks(dim, settings.ridge, by_class=classes is not None)
         self.learned = 0
         self.clipped = 0
         self.kl_weight = settings.kl_weight
@@ -129,51 +125,18 @@ class GradientScorer(Scorer):
         return clip_level(self._losses[: self.learned], self.settings.clip_level)
 
 
-class OneMatrix:
-    """V of pair features: one (d, d) matrix."""
+class Blocks:
+    """V: one (d, d) block for pair features, and one for each class of class heads (D14).
 
-    def __init__(self, dim: int, ridge: float) -> None:
-        self.confidence = ConfidenceSet.empty(dim, ridge)
-
-    @property
-    def volume(self) -> float:
-        """Log det(V/λI), in nats."""
-        return self.confidence.volume
-
-    def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> tuple[Array, Pairs]:
-        """Widths of the presented candidates, and pair widths against any of them; O(m d²)."""
-        assert isinstance(inputs, PairFeatures)
-        rows = pick(inputs.phi, presented)
-        images = self.confidence.images(rows)
-        return norms(rows, images), partial(pair_norms, rows, images)
-
-    def add(self, inputs: Inputs, candidate: int) -> None:
-        """V ← V + φ(z, x)φ(z, x)ᵀ for the candidate's index x in the full list; O(d²)."""
-        assert isinstance(inputs, PairFeatures)
-        self.confidence.update(inputs.phi[candidate : candidate + 1])
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays that `restore` takes."""
-        volume = np.array([self.confidence.volume])
-        return {"gram_inv": self.confidence.gram_inv.copy(), "volume": volume}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore a `state`."""
-        self.confidence.gram_inv = restored(state, "gram_inv", self.confidence.gram_inv)
-        self.confidence.volume = float(restored(state, "volume", np.zeros(1))[0])
-
-
-class ClassBlocks:
-    """V of class heads: block-diagonal, one (d, d) block a class (`docs/paper.md`, D14).
-
-    φ(z, x) = e_x ⊗ h moves the block of x alone, so a block is made when its class is first
-    chosen; until then it is ridge·I.
+    φ(z, x) = e_x ⊗ h moves the block of x alone, so a class has a block from the first time that it
+    is chosen; until then that is ridge·I.
     """
 
-    def __init__(self, dim: int, ridge: float) -> None:
+    def __init__(self, dim: int, ridge: float, *, by_class: bool) -> None:
         self.dim = dim
         self.ridge = ridge
-        self.blocks: dict[int, ConfidenceSet] = {}
+        empty = {} if by_class else {0: ConfidenceSet.empty(dim, ridge)}
+        self.blocks: dict[int, ConfidenceSet] = empty
 
     @property
     def volume(self) -> float:
@@ -181,8 +144,14 @@ class ClassBlocks:
         return sum((self.blocks[owner].volume for owner in sorted(self.blocks)), 0.0)
 
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> tuple[Array, Pairs]:
-        """See `OneMatrix`; O(d²) for every presented class that has a block."""
-        assert isinstance(inputs, SharedFeatures)
+        """Widths of the presented candidates, and pair widths against any of them.
+
+        O(m d²), and with class heads O(d²) for every presented class that has a block.
+        """
+        if isinstance(inputs, PairFeatures):
+            rows = pick(inputs.phi, presented)
+            images = self.blocks[0].images(rows)
+            return norms(rows, images), partial(pair_norms, rows, images)
         row = inputs.h[None, :]
         untouched = math.sqrt(float(inputs.h @ inputs.h) / self.ridge)
         widths = np.full(len(presented), untouched)
@@ -192,28 +161,29 @@ class ClassBlocks:
         return widths, partial(class_pair_widths, widths)
 
     def add(self, inputs: Inputs, candidate: int) -> None:
-        """See `OneMatrix`; O(d²)."""
-        assert isinstance(inputs, SharedFeatures)
+        """V ← V + φ(z, x)φ(z, x)ᵀ for the candidate's index x in the full list; O(d²)."""
+        if isinstance(inputs, PairFeatures):
+            self.blocks[0].update(inputs.phi[candidate : candidate + 1])
+            return
         if candidate not in self.blocks:
             self.blocks[candidate] = ConfidenceSet.empty(self.dim, self.ridge)
         self.blocks[candidate].update(inputs.h[None, :])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """See `OneMatrix`."""
+        """Arrays that `restore` takes."""
         owners = sorted(self.blocks)
         blocks = np.zeros((len(owners), self.dim, self.dim))
         for slot, owner in enumerate(owners):
             blocks[slot] = self.blocks[owner].gram_inv
         volumes = np.array([self.blocks[owner].volume for owner in owners])
-        classes = np.array(owners, dtype=np.int64)
-        return {"block_classes": classes, "blocks": blocks, "volumes": volumes}
+        return {"owners": np.array(owners, dtype=np.int64), "blocks": blocks, "volumes": volumes}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """See `OneMatrix`."""
-        count = len(state.get("block_classes", ()))
+        """Restore a `state`."""
+        count = len(state.get("owners", ()))
         blocks = restored(state, "blocks", np.zeros((count, self.dim, self.dim)))
         volumes = restored(state, "volumes", np.zeros(count))
-        saved = zip(state["block_classes"], blocks, volumes, strict=True)
+        saved = zip(state["owners"], blocks, volumes, strict=True)
         self.blocks = {
             int(owner): ConfidenceSet(np.ascontiguousarray(block), self.ridge, volume=float(volume))
             for owner, block, volume in saved
