@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,12 @@ def test_a_json_file() -> None:
     expect_found_or_harmless(text.encode(), formats.from_json, same)
 
 
-def test_a_json_file_of_a_format() -> None:
+def test_a_json_file_of_a_format(tmp_path: Path) -> None:
     text = formats.to_json({formats.FORMAT: 3, **TABLE})
 
     def read(data: bytes) -> dict[str, Any]:
-        return formats.of_format(formats.parsed(data), "the file", 3)
+        (tmp_path / "file").write_bytes(data)
+        return formats.read(tmp_path / "file", 3)
 
     expect_found_or_harmless(text.encode(), read, TABLE)
 
@@ -81,7 +83,7 @@ def test_a_missing_digest_is_named() -> None:
 
 
 @pytest.mark.parametrize("found", [None, 0, 2, True, "1", 1.0])
-def test_another_format_is_refused(found: object) -> None:
-    table = formats.parsed(formats.to_json({formats.FORMAT: found}))
-    with pytest.raises(RunError, match="the file should have the format number 1, .*: use the st"):
-        formats.of_format(table, "the file", 1)
+def test_another_format_is_refused(found: object, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(formats.to_json({formats.FORMAT: found}))
+    with pytest.raises(RunError, match="file should have the format number 1, .*: use the st"):
+        formats.read(tmp_path / "file", 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from stacksl.errors import RunError
@@ -52,19 +53,20 @@ def parsed(text: str | bytes) -> dict[str, Any]:
     return table
 
 
-def of_format(table: Mapping[str, Any], what: str, wanted: int) -> dict[str, Any]:
-    """`table` without its digest and its format number, which should be the `wanted` one.
+def read(path: Path, wanted: int) -> dict[str, Any]:
+    """The table in a file without its digest and its format number, which should be the `wanted`.
 
     Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no JSON object, or the digest is missing or does not match.
         RunError: it is of another format.
-        ValueError: the digest is missing or does not match.
     """
-    content = verified(table)
+    content = verified(parsed(path.read_bytes()))
     number = content.pop(FORMAT, None)
     if type(number) is not int or number != wanted:
         has = "no format number" if number is None else f"the format number {number}"
         raise RunError(
-            f"{what} should have the format number {wanted}, which this version of stacksl reads,"
+            f"{path} should have the format number {wanted}, which this version of stacksl reads,"
             f" but has {has}: use the stacksl that wrote it, or start a new run"
         )
     return content

@@ -189,8 +189,7 @@ def _about(folder: Path) -> dict[str, Any]:
             f" `stacksl status {folder.parent}` says how to go on"
         )
     try:
-        about = formats.parsed(path.read_bytes())
-        return formats.of_format(about, str(path), formats.MODEL)
+        return formats.read(path, formats.MODEL)
     except (OSError, ValueError) as fault:
         raise RunError(f"{path} cannot be read ({fault}): {_remedy(folder)}") from fault
 

@@ -178,9 +178,7 @@ def expect_whole(folder: Path) -> None:
 def _described(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT
     try:
-        return formats.of_format(
-            formats.parsed(path.read_bytes()), str(path), formats.LANGUAGE_MODEL
-        )
+        return formats.read(path, formats.LANGUAGE_MODEL)
     except FileNotFoundError:
         raise RunError(
             f"{folder} holds no adapted language model (it has no {ABOUT}): give a run made with"

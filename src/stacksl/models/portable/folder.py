@@ -86,7 +86,7 @@ def load(folder: str | Path) -> Any:
     folder = expect_path(folder, "the folder of a model")
     path = folder / PORTABLE
     try:
-        about = formats.of_format(formats.parsed(path.read_bytes()), str(path), formats.PORTABLE)
+        about = formats.read(path, formats.PORTABLE)
         for name, digest in about["files"].items():
             if file_hash(folder / name) != digest:
                 raise ValueError(f"{name} does not match its SHA-256")
