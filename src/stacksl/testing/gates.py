@@ -12,7 +12,7 @@ import numpy as np
 
 from stacksl.core.gates.registry import GATES, Gate
 from stacksl.core.gates.rules import Clock, forced
-from stacksl.core.scorers.bounds import Bounds
+from stacksl.core.scorers.base import Bounds
 from stacksl.errors import kind_and_place
 
 

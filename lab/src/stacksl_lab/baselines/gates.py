@@ -19,7 +19,7 @@ from stacksl.errors import SettingsError, unknown_name
 from stacksl_lab.baselines import statistics
 
 if TYPE_CHECKING:
-    from stacksl.core.scorers.bounds import Bounds
+    from stacksl.core.scorers.base import Bounds
 
 WIDEST = 2.0  # ‖φ_x − φ_y‖ in V⁻¹ of rows of norm 1 at λ = 1: more would set the price for good
 

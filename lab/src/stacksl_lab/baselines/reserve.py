@@ -13,7 +13,7 @@ from stacksl.errors import SettingsError
 from stacksl_lab.baselines import statistics
 
 if TYPE_CHECKING:
-    from stacksl.core.scorers.bounds import Bounds
+    from stacksl.core.scorers.base import Bounds
 
 
 @final

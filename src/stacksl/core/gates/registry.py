@@ -19,7 +19,7 @@ from stacksl.errors import SettingsError, unknown_name
 
 if TYPE_CHECKING:
     from stacksl.core.blocks import Array
-    from stacksl.core.scorers.bounds import Bounds
+    from stacksl.core.scorers.base import Bounds
 
 ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
 """`margin`'s parameters on one-hot ridge scores, measured on Banking77 (`docs/paper.md`, D8)."""

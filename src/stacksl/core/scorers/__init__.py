@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stacksl.core.heads.linear import Head, restore_head
-from stacksl.core.scorers.base import Scorer, ScorerSettings, tie_argmax
-from stacksl.core.scorers.bounds import Bounds
+from stacksl.core.scorers.base import Bounds, Scorer, ScorerSettings, tie_argmax
 from stacksl.core.scorers.gradient import GradientScorer
 from stacksl.core.scorers.newton import ClassNewton, PairNewton
 from stacksl.core.scorers.ridge import ClassRidge, PairRidge
