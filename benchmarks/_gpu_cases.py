@@ -211,7 +211,7 @@ def off(mine: list[float], others: list[float], name: str) -> Row:
 
 def recipe(case: Case) -> Any:
     """The settings of a refit."""
-    from stacksl.lm import TrainSettings
+    from stacksl.lm.settings import TrainSettings
 
     known = TrainSettings.__dataclass_fields__
     return TrainSettings(**{k: v for k, v in case.settings if k in known})
@@ -220,7 +220,9 @@ def recipe(case: Case) -> Any:
 def opened(case: Case, count: int, options: int = 4, **choices: Any) -> tuple[Any, list[Any]]:
     """The model of a case, its weights not read yet, and token rows of `count` questions."""
     from stacksl.data import read
-    from stacksl.lm import Limits, ModelChoices, PromptFormat, Tokenizing
+    from stacksl.lm.prompt.format import PromptFormat
+    from stacksl.lm.prompt.tokens import Limits, Tokenizing
+    from stacksl.lm.settings import ModelChoices
     from stacksl.lm.worker import Worker
 
     worker = Worker()

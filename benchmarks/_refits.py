@@ -50,7 +50,7 @@ class Task:
 
 def model_of(more: Row, seed: int) -> Any:
     """The sample model as a run with these settings has it."""
-    from stacksl.lm import LanguageModel
+    from stacksl.lm.model import LanguageModel
     from stacksl.runs.items.intake import OF_SAMPLE
     from stacksl.runs.session.language import choices_of
     from stacksl.runs.settings.resolve import resolve
@@ -64,8 +64,8 @@ def lessons_of(
     task: Task, rows: NDArray[np.int64], fixed: float | None = None
 ) -> tuple[list[Any], float]:
     """What a refit learns of the questions `rows`, and its temperature, fitted unless `fixed`."""
-    from stacksl.lm import Lesson
     from stacksl.lm.scoring.normalize import fitted_temperature, prior_temperature
+    from stacksl.lm.settings import Lesson
 
     scores, gold = [task.pool[row] for row in rows], task.gold[rows].tolist()
     temperature = fixed or fitted_temperature(scores, gold, prior_temperature(task.pool))

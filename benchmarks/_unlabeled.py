@@ -48,8 +48,8 @@ def taught(
     The teacher is trained on four fifths of the labels, its temperature fitted to the other fifth.
     """
     from stacksl.core.rng import generator
-    from stacksl.lm import Lesson
     from stacksl.lm.scoring.normalize import fitted_temperature
+    from stacksl.lm.settings import Lesson
 
     count = len(lessons)
     most = [each for n, each in enumerate(lessons) if n % 5]

@@ -406,8 +406,8 @@ def compiled(case: Case) -> Iterator[Row]:
 
 def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
     """Time and memory of scoring and of refits."""
-    from stacksl.lm import ModelChoices
     from stacksl.lm.scoring.packing import BLOCK
+    from stacksl.lm.settings import ModelChoices
     from stacksl.lm.size import estimate, row_tokens
 
     peak()

@@ -45,7 +45,7 @@ LARGE_ROWS.append(("nf4", "yes", 4096))
 
 def items_of(count: int, prompt: int, option: int, vocabulary: int) -> list[Any]:
     """Items of five options of so many tokens each."""
-    from stacksl.lm import TokenItem
+    from stacksl.lm.prompt.tokens import TokenItem
 
     return [
         TokenItem(
@@ -81,7 +81,7 @@ def measure(folder: str, what: str) -> None:
     import torch
     import transformers as tf
 
-    from stacksl.lm import ModelChoices, TrainSettings
+    from stacksl.lm.settings import ModelChoices, TrainSettings
     from stacksl.lm.size import estimate
     from stacksl.lm.training.refit import Example
     from stacksl.lm.worker import Worker
@@ -137,7 +137,7 @@ def estimates() -> None:
     """Print the table of a model of Qwen3-4B's shape, in steps of eight items of 512 tokens."""
     import transformers as tf
 
-    from stacksl.lm import ModelChoices, TrainSettings
+    from stacksl.lm.settings import ModelChoices, TrainSettings
     from stacksl.lm.size import estimate
 
     items = items_of(32, 472, 8, LARGE["vocab_size"])

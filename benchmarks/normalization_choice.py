@@ -63,9 +63,9 @@ def train(cell: dict[str, Any], ways: Scores) -> dict[str, Any]:
     """Buy the labels of a cell, refit once, judge; `ways` are of all questions to label."""
     from stacksl.core.losses import softmax
     from stacksl.core.rng import generator
-    from stacksl.lm import Lesson
     from stacksl.lm.scoring.features import to_fit_on
     from stacksl.lm.scoring.normalize import calibrated_loss, fitted_temperature, prior_temperature
+    from stacksl.lm.settings import Lesson
     from stacksl_lab.sample.questions import questions
 
     begin, (data, test) = time.process_time(), questions()

@@ -41,7 +41,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import torch  # noqa: E402
 
-from stacksl.lm import TokenItem  # noqa: E402
+from stacksl.lm.prompt.tokens import TokenItem  # noqa: E402
 from stacksl.lm.scoring import paths as ways  # noqa: E402
 
 BARS = {

@@ -9,7 +9,7 @@ from typing import Any
 from stacksl.core import GATES, SCORERS
 from stacksl.features import FEATURES
 from stacksl.labelers.registry import LABELERS
-from stacksl.lm import OBJECTIVES
+from stacksl.lm.training.refit import OBJECTIVES
 from stacksl.runs.settings.resolve import PRESETS
 from stacksl_lab.studies import STUDIES
 

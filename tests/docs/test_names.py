@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import pytest
 
-from stacksl.lm import OBJECTIVES
 from stacksl.lm.prompt.format import TEMPLATES, AnswerFormat
 from stacksl.lm.scoring.normalize import NORMALIZATIONS
+from stacksl.lm.training.refit import OBJECTIVES
 
 from .pages_cases import PAGES, REGISTRIES, ROOT, prose, spans
 

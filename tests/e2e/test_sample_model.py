@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from stacksl.data import Dataset
-from stacksl.lm import LanguageModel, Lesson, ModelChoices, TrainSettings
+from stacksl.lm.model import LanguageModel
+from stacksl.lm.settings import Lesson, ModelChoices, TrainSettings
 from stacksl_lab.sample.questions import questions
 
 from ..once import made_once, shared_folder

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stacksl.data import Dataset
-from stacksl.lm import PromptFormat, template
+from stacksl.lm.prompt.format import PromptFormat, template
 from stacksl.types import Item
 from stacksl_lab.language.examining import examine, with_examples
 

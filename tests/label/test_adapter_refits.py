@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.lm import LanguageModel
+from stacksl.lm.model import LanguageModel
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.adapters import Adapters
 from stacksl.runs.loop.language_trainer import LanguageTrainer

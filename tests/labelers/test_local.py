@@ -12,7 +12,9 @@ import pytest
 
 import stacksl
 from stacksl.cli.entry import call
-from stacksl.lm import TEMPLATES, LanguageModel, ModelChoices
+from stacksl.lm.model import LanguageModel
+from stacksl.lm.prompt.format import TEMPLATES
+from stacksl.lm.settings import ModelChoices
 from stacksl.runs.session import model_labels
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item

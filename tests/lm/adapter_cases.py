@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stacksl.lm import Likelihood, TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.lm import TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
 
 VOCABULARY = 101
 SHAPE = {

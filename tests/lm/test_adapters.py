@@ -12,8 +12,8 @@ import pytest
 
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.files.atomic import whole_folder
-from stacksl.lm import TokenItem
 from stacksl.lm.loading import Base
+from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.lm import TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring import paths
 
 from .conftest import SHAPE, random_model

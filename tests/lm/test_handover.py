@@ -12,7 +12,6 @@ import pytest
 
 from stacksl.errors import RunError, SettingsError
 from stacksl.files import formats
-from stacksl.lm import Likelihood, Tokenizing
 from stacksl.lm.export.folder import (
     Provenance,
     card_text,
@@ -20,6 +19,8 @@ from stacksl.lm.export.folder import (
     read_provenance,
     write_model,
 )
+from stacksl.lm.prompt.tokens import Tokenizing
+from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.models.adapted import AdaptedModel
 from stacksl.types import Item
 

@@ -23,7 +23,7 @@ def test_weights_of_a_premise_are_found_again_and_are_those_of_pmi_without_news(
 
 
 def test_further_negatives_are_options_of_the_other_labels():
-    from stacksl.lm import Lesson
+    from stacksl.lm.settings import Lesson
 
     names = [("a", "b"), ("c", "d"), ("b", "e")]
     items = [Item(str(n), f"question {n}", own) for n, own in enumerate(names)]

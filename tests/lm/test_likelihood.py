@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from stacksl.errors import FeatureError, MissingExtra
-from stacksl.lm import Likelihood, TokenItem
-from stacksl.lm.scoring.likelihood import packs
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.likelihood import Likelihood, packs
 from stacksl.lm.scoring.packing import BATCH_TOKENS
 from stacksl.lm.scoring.paths import packed
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from stacksl.errors import MissingExtra, SettingsError
-from stacksl.lm import TokenItem
 from stacksl.lm import loading as module
 from stacksl.lm.loading import open_base
+from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.paths import attention
 
 from .plain import by

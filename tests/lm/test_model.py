@@ -11,10 +11,11 @@ import pytest
 from scipy.special import log_softmax
 
 from stacksl import Item
-from stacksl.lm import NORMALIZATIONS, Likelihood, LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.model import LanguageModel, Lesson
 from stacksl.lm.prompt.format import PMI_CONTEXTS
-from stacksl.lm.scoring.normalize import fitted_temperature, prior_temperature
+from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.normalize import NORMALIZATIONS, fitted_temperature, prior_temperature
+from stacksl.lm.settings import LoraSettings, ModelChoices, TrainSettings
 from stacksl_lab.language.base_scores import shared_scores
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 from scipy.special import entr, softmax
 
-from stacksl.lm import NORMALIZATIONS, TokenItem, normalized
-from stacksl.lm.scoring.normalize import fitted_temperature, prior_temperature
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.normalize import (
+    NORMALIZATIONS,
+    fitted_temperature,
+    normalized,
+    prior_temperature,
+)
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 

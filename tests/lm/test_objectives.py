@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stacksl.core import losses
-from stacksl.lm import TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.training.refit import (
     OBJECTIVES,
     Example,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.lm import TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import batches, pack, shared_batches
 
 TOKENS = st.integers(1, 9)

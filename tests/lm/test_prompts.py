@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import DataError, SettingsError
-from stacksl.lm import TEMPLATES, PromptFormat, template
+from stacksl.lm.prompt.format import TEMPLATES, PromptFormat, template
 from stacksl.runs.session.language import chat_arguments
 from stacksl.types import Item
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from stacksl.errors import SettingsError
-from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm.export.folder import card_text, model_arguments
 from stacksl.lm.loading import open_base
+from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.quantized import computed_in, quantization, quantized_bytes
+from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.size import estimate
 from stacksl.lm.training.adapters import Adapter
 

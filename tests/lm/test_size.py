@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from stacksl.errors import SettingsError
-from stacksl.lm import ModelChoices, TokenItem
-from stacksl.lm.settings import LoraSettings, TrainSettings
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.settings import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.size import Size, estimate, expect_fit, free_bytes, planned
 
 from ..runs.lm_cases import questions, tiny_model

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BLOCK
+from stacksl.lm.settings import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.training.refit import Example
 from stacksl.lm.worker import Worker
 

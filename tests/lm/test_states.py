@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from stacksl.errors import FeatureError
-from stacksl.lm import Likelihood, TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.likelihood import Likelihood
 
 from .plain import by, naive
 

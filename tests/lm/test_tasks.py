@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 from stacksl.errors import DataError, RunError
-from stacksl.lm import NORMALIZATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalized
 from stacksl.lm.export.folder import Provenance, model_arguments, write_model
 from stacksl.lm.export.tasks import METRICS, Task, command, write_task
+from stacksl.lm.prompt.format import PromptFormat
+from stacksl.lm.prompt.tokens import Limits, Tokenizing
+from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.normalize import NORMALIZATIONS, normalized
 from stacksl.types import Item
 
 CHAT = (

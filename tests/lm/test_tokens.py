@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stacksl.errors import DataError
-from stacksl.lm import Limits, Prompt, Tokenizing
-from stacksl.lm.prompt.tokens import cuts_of
+from stacksl.lm.prompt.format import Prompt
+from stacksl.lm.prompt.tokens import Limits, Tokenizing, cuts_of
 
 
 def prompt_of(text: str, *continuations: str) -> Prompt:

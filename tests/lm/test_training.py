@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stacksl.core import losses
-from stacksl.lm import Likelihood, normalized
+from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.normalize import normalized
 from stacksl.lm.training.refit import train
 
 from .plain import naive

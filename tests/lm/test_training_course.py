@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from stacksl.errors import RunError
-from stacksl.lm import Likelihood
+from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.training.refit import TrainingSteps, rate, train
 
 from .training_cases import FAST, attached, made, moved, recorded, same

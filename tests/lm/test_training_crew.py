@@ -27,7 +27,7 @@ class Refits:
         from conftest import make_items, random_model  # type: ignore[import-not-found]
         from training_cases import FAST, attached, made
 
-        from stacksl.lm import Likelihood
+        from stacksl.lm.scoring.likelihood import Likelihood
 
         self.processes = processes
         self.adapter = attached(random_model("qwen3"), dropout=0.2)
@@ -57,7 +57,7 @@ class Refits:
         from conftest import make_items, random_model
         from training_cases import attached, made
 
-        from stacksl.lm import Likelihood
+        from stacksl.lm.scoring.likelihood import Likelihood
         from stacksl.lm.training.refit import train
 
         adapter, passes = attached(random_model("qwen3")), []

@@ -1,8 +1,9 @@
 """Refits of tiny random models: what is trained, on which examples."""
 
-from stacksl.lm import Likelihood, LoraSettings, normalized
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.settings import TrainSettings
+from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.normalize import normalized
+from stacksl.lm.settings import LoraSettings, TrainSettings
 from stacksl.lm.training.refit import Example, Optimizer
 
 FAST = TrainSettings(objective="stacksl", learning_rate=2e-2, epochs=4, batch_size=2, clip="none")

@@ -13,7 +13,7 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.errors import LabelerError, StackslError
-from stacksl.lm import LanguageModel
+from stacksl.lm.model import LanguageModel
 from stacksl.lm.training.adapters import CONFIG, WEIGHTS, digest_of
 from stacksl.models.adapted import AdaptedModel
 from stacksl.runs.session.language import choices_of

@@ -15,8 +15,9 @@ from stacksl.errors import LabelerError, SettingsError
 from stacksl.features.store import load_block
 from stacksl.labelers.registry import OracleLabeler
 from stacksl.ledger.events import Row
-from stacksl.lm import NORMALIZATIONS, LanguageModel, Lesson, ModelChoices
-from stacksl.lm.scoring.normalize import calibrated_loss, fitted_temperature
+from stacksl.lm.model import LanguageModel
+from stacksl.lm.scoring.normalize import NORMALIZATIONS, calibrated_loss, fitted_temperature
+from stacksl.lm.settings import Lesson, ModelChoices
 from stacksl.report.facts import Facts
 from stacksl.runs.loop.adapters import way_chosen
 from stacksl.runs.session.language import CHOOSE_BY

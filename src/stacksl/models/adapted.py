@@ -13,8 +13,9 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import DataError, RunError
-from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
 from stacksl.lm.export.folder import ABOUT, Provenance, expect_whole, read_provenance, write_model
+from stacksl.lm.model import LanguageModel
+from stacksl.lm.settings import LoraSettings, ModelChoices
 from stacksl.models.linear import with_classes
 from stacksl.report.facts import Facts
 from stacksl.types import Item, copied

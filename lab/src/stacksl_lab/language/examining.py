@@ -13,8 +13,10 @@ from stacksl.types import Item
 from stacksl_lab.language.cells import Result
 
 if TYPE_CHECKING:
-    from stacksl.lm import Likelihood, Prompt, PromptFormat, TokenItem
     from stacksl.lm.loading import Base
+    from stacksl.lm.prompt.format import Prompt, PromptFormat
+    from stacksl.lm.prompt.tokens import TokenItem
+    from stacksl.lm.scoring.likelihood import Likelihood
 
 
 _USUAL = "token_mean"
@@ -31,7 +33,7 @@ def examine(
     Raises:
         SettingsError, MissingExtra, DataError: the model cannot be had, or an item not be put.
     """
-    from stacksl.lm import Limits, Tokenizing
+    from stacksl.lm.prompt.tokens import Limits, Tokenizing
     from stacksl.models.metrics import macro_f1
 
     start = time.monotonic()
@@ -77,7 +79,7 @@ def with_examples(put: PromptFormat, item: Item, examples: Sequence[tuple[Item, 
 
 
 def _format(settings: Mapping[str, Any]) -> PromptFormat:
-    from stacksl.lm import PromptFormat, template
+    from stacksl.lm.prompt.format import PromptFormat, template
 
     protocol = settings.get("protocol", "option")
     context = settings.get("pmi_context", "template")
@@ -87,8 +89,8 @@ def _format(settings: Mapping[str, Any]) -> PromptFormat:
 @lru_cache(maxsize=1)
 def _model(name: str, device: str, dtype: str, batch_tokens: int) -> tuple[Base, Likelihood]:
     """One model a process: the base rows of a table follow each other."""
-    from stacksl.lm import Likelihood
     from stacksl.lm.loading import open_base
+    from stacksl.lm.scoring.likelihood import Likelihood
 
     base = open_base(name, device=device, dtype=dtype)
     return base, Likelihood(base.model, batch_tokens=batch_tokens)
@@ -98,7 +100,7 @@ def _predicted(
     likelihood: Likelihood, rows: Sequence[TokenItem], alone: Sequence[TokenItem] | None, kind: Any
 ) -> list[int]:
     """The option of the highest score for each row; of equals the first."""
-    from stacksl.lm import normalized
+    from stacksl.lm.scoring.normalize import normalized
     from stacksl.lm.scoring.paths import load_torch
 
     with load_torch().no_grad():

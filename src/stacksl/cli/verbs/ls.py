@@ -240,7 +240,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "labelers": _labelers,
     "features": partial(_first_lines, "stacksl.features", "FEATURES"),
     "presets": _presets,
-    "objectives": lambda: dict(import_module("stacksl.lm").OBJECTIVES),
+    "objectives": lambda: dict(import_module("stacksl.lm.training.refit").OBJECTIVES),
 }
 """What `ls` can list besides runs; each is read from its registry when it is asked for."""
 

@@ -12,10 +12,11 @@ from typing import Any, cast
 
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
-from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.lm.export.folder import scoring_rows
+from stacksl.lm.model import LanguageModel
 from stacksl.lm.quantized import numbers_of
 from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.settings import ModelChoices
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audit
 from stacksl.models.evaluation import Tested, judge, point

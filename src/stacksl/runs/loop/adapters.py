@@ -15,7 +15,8 @@ from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.queries import LedgerReader
-from stacksl.lm import LanguageModel, Lesson
+from stacksl.lm.model import LanguageModel
+from stacksl.lm.settings import Lesson
 from stacksl.lm.training.adapters import fingerprint_of
 from stacksl.runs.storage.folder import RunFolder
 

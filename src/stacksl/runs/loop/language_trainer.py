@@ -27,8 +27,9 @@ from stacksl.core.scorers.newton import PairNewton
 from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
-from stacksl.lm import LanguageModel, Lesson
+from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalize import fitted_temperature
+from stacksl.lm.settings import Lesson
 from stacksl.runs.loop.adapters import (
     Adapters,
     Refitted,

@@ -10,11 +10,11 @@ from typing import Any
 
 from stacksl.errors import SettingsError
 from stacksl.features import FeatureMap
-from stacksl.lm import LanguageModel, LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.distributed import current_processes
 from stacksl.lm.loading import Weights
-from stacksl.lm.model import WEIGHTS
+from stacksl.lm.model import WEIGHTS, LanguageModel
 from stacksl.lm.prompt.format import template
+from stacksl.lm.settings import LoraSettings, ModelChoices, TrainSettings
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item, copied

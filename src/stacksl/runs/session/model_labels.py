@@ -35,8 +35,10 @@ from stacksl.labelers.chat.prompts import (
 from stacksl.labelers.protocol import Pending, Request, requests_of
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Purchase
-from stacksl.lm import LanguageModel, ModelChoices, PromptFormat
 from stacksl.lm.loading import open_base
+from stacksl.lm.model import LanguageModel
+from stacksl.lm.prompt.format import PromptFormat
+from stacksl.lm.settings import ModelChoices
 from stacksl.models.metrics import wilson
 from stacksl.report.wording import MICRO, money, plural
 from stacksl.runs.items.corpus import Role

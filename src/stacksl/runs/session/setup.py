@@ -30,7 +30,7 @@ from stacksl.labelers.sheets.cells import expect_unlike_answers
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import CLASSES, Setting
-from stacksl.lm import LanguageModel
+from stacksl.lm.model import LanguageModel
 from stacksl.runs.finish.forecasting import LOOKS
 from stacksl.runs.finish.promise_sentences import before_a_look
 from stacksl.runs.finish.promising import doubted, expected_labels
