@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import stat
 from collections import Counter
@@ -407,25 +406,3 @@ def test_examples_are_shown_and_consented_to(tmp_path, capsys, monkeypatch) -> N
     file.write_text("{prompt}{options}")
     assert call([*words, "--set", f"server.label_template={file}"]) == 2
     assert "{examples}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("said", ["y\n", "n\n"])
-def test_consent_is_asked_once_at_a_terminal(said: str, tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("stacksl.cli.verbs.run.is_interactive", lambda: True)
-    monkeypatch.setattr("sys.stdin", io.StringIO(said))
-    with serving(chat_server.broken) as server:
-        code = call(command(tmp_path, server.url))
-        err = capsys.readouterr().err
-        for part in ("prompts and options", "'m'", server.url, "6 of 24", "Send them?"):
-            assert part in err
-        if said == "n\n":
-            assert code == 130
-            assert not server.bodies
-            assert not (tmp_path / "run").exists()
-            return
-        assert code == 0
-        assert len(server.bodies) > 0
-        server.behave = right
-        assert call(["resume", str(tmp_path / "run"), "-q"]) == 0  # no second question
-        assert "Send" not in capsys.readouterr().err
-    assert stacksl.Run.open(tmp_path / "run").status()["state"] == "finished"

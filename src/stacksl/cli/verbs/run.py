@@ -143,7 +143,7 @@ def begin(
     budget = plan.spec.budget
     if budget.cost is not None:
         agree([f"{count(budget.labels)} labels for {money(budget.cost)} at most"], yes)
-    plan = _with_consent(plan).claimed()
+    plan = plan.claimed()
     try:
         with live(quiet=quiet) as bar, tracked(report_to, plan.out, bar) as progress:
             done = plan.start(progress)
@@ -217,24 +217,6 @@ def with_header(context: typer.Context, read: Callable[[], Result]) -> Result:
             header = not typer.confirm("Is it an item like the others?", err=True)
             context.obj["read.header"] = header
             return read()
-
-
-def _with_consent(plan: Plan) -> Plan:
-    """Ask, on a terminal, whether texts may be sent to a model, where nobody has allowed it.
-
-    Raises:
-        typer.Abort: if the answer is no.
-    """
-    from dataclasses import replace
-
-    from stacksl.runs.session.model_labels import consent_needed
-
-    if not is_interactive() or (asked := consent_needed(plan.spec)) is None:
-        return plan
-    typer.confirm(f"This run sends {asked}. Send them?", abort=True, err=True)
-    known = plan.spec.resolved.updated({"server.allow_send": True})
-    allowed = replace(known, origin={**known.origin, "server.allow_send": "flag"})
-    return replace(plan, spec=replace(plan.spec, resolved=allowed))
 
 
 def is_interactive() -> bool:

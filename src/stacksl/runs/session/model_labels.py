@@ -137,24 +137,17 @@ def expect_consent(spec: RunSpec) -> None:
     Raises:
         SettingsError: it may not; the sentence names what would be sent where.
     """
-    if (sent := consent_needed(spec)) is not None:
-        raise SettingsError(
-            f"this run would send {sent}: give --allow-send to let it (a config file cannot), or"
-            " --dry-run to see one request"
-        )
-
-
-def consent_needed(spec: RunSpec) -> str | None:
-    """What a new run would send, where nobody has allowed it; None where nothing is to be asked."""
-    if not asks_model(spec.settings):
-        return None
-    if spec.settings.server.allow_send and spec.resolved.origin.get("server.allow_send") == "flag":
-        return None
+    allowed = spec.settings.server.allow_send and spec.resolved.origin["server.allow_send"]
+    if not asks_model(spec.settings) or allowed == "flag":
+        return
     count = spec.sources.available
     sent = f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
     if judging := len(_judging(spec)):
         sent += f" and of up to {judging} items whose labels you own, to check the model"
-    return sent
+    raise SettingsError(
+        f"this run would send {sent}: give --allow-send to let it (a config file cannot), or"
+        " --dry-run to see one request"
+    )
 
 
 def consent(settings: Settings) -> str:
