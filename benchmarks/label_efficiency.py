@@ -132,7 +132,7 @@ def measure(cell: Cell, world: World) -> dict[str, Any]:
     plugins = "stacksl_lab.baselines.plugin"  # of the gate `reserve`
     given = {"gate": cell.gate, "seed": cell.seed, "budget": cell.budget, "plugins": plugins}
     settings = resolve(given).settings
-    learner, _ = build_learner(settings, world.block, order, labels)
+    learner = build_learner(settings, world.block, order, labels)
     if isinstance(learner.gate, Reserve):  # which a run's items may leave or join, but not here
         learner.gate = knowing(learner.gate, world.block.take(order), labels, learner.scorer)
     bought = buy(learner, world, order)

@@ -56,7 +56,7 @@ def learner_of(cell: Cell, world: World, seed: int) -> tuple[Learner, bool]:
         preset = flags.pop("preset", None)
         settings = resolve(names_in_run(flags), preset=preset).settings
         every = np.arange(world.horizon)
-        learner, _ = build_learner(settings, world.block(every), every.tolist(), budget)
+        learner = build_learner(settings, world.block(every), every.tolist(), budget)
         return learner, settings.refit
     bound = 1.0 if world.truth is None else float(np.linalg.norm(world.truth))
     wanted = StudySettings(**{"norm_bound": bound, **cell.settings})

@@ -70,9 +70,7 @@ def bought(
     """The rows whose labels are bought, in the order in which they were, and the online scorer."""
     rows = list(range(len(world.answers)))
     if mode == "stream":
-        learner, _ = build_learner(
-            Settings(seed=seed, budget=str(labels)), world.block, rows, labels
-        )
+        learner = build_learner(Settings(seed=seed, budget=str(labels)), world.block, rows, labels)
         return np.array(buy(learner, world, rows)), learner.scorer
     with tempfile.TemporaryDirectory() as folder:
         drawn = Drawn(world.block, world.answers, names, rows, Settings(seed=seed))

@@ -14,7 +14,6 @@ from stacksl.core.calibration import (
     calibrate_gate_scale,
     clip_at_quantile,
     clip_level,
-    gate_scale_warning,
     warmup_length,
     warmup_spreads,
 )
@@ -56,7 +55,6 @@ def test_c_is_kappa_times_the_median_under_its_cap(spreads, kappa) -> None:
     scale = calibrate_gate_scale(spreads, kappa)
     assert scale == pytest.approx(min(kappa * np.median(spreads), 0.9 * spreads.min()))
     assert scale < spreads.min()
-    assert gate_scale_warning(scale, spreads) is None
 
 
 def test_a_spread_of_0_is_refused() -> None:
@@ -68,13 +66,6 @@ def test_a_spread_of_0_is_refused() -> None:
 def test_an_unusable_warmup_is_refused(spreads) -> None:
     with pytest.raises(SettingsError, match="warm-up"):
         calibrate_gate_scale(np.array(spreads))
-
-
-def test_an_explicit_c_above_warns_with_one_that_opens() -> None:
-    spreads = np.array([2.0, 4.0])
-    assert gate_scale_warning(1.99, spreads) is None
-    warning = gate_scale_warning(2.0, spreads)
-    assert "1.8" in warning
 
 
 def test_clip_levels() -> None:

@@ -55,7 +55,7 @@ def test_a_run_spreads_its_labels_though_the_first_item_has_a_wide_margin() -> N
     scores[0] = [30.0, 0.0, 0.0]
     known = block(rng, scores)
     order, budget = list(range(ITEMS)), 40
-    learner, _ = build_learner(Settings(scorer={"name": "newton"}), known, order, budget)
+    learner = build_learner(Settings(scorer={"name": "newton"}), known, order, budget)
     asked: list[int] = []
     for row in order:
         inputs = [known[row]]
@@ -72,5 +72,5 @@ def test_a_run_spreads_its_labels_though_the_first_item_has_a_wide_margin() -> N
 
 def test_a_scorer_that_knows_nothing_yet_is_left_to_its_first_item() -> None:
     unknown = block(np.random.default_rng(5), None)
-    learner, _ = build_learner(Settings(scorer={"name": "newton"}), unknown, list(range(ITEMS)), 40)
+    learner = build_learner(Settings(scorer={"name": "newton"}), unknown, list(range(ITEMS)), 40)
     assert learner.gate_state == Margin().start()

@@ -221,7 +221,7 @@ def test_unknown_names_are_those_of_no_gate_at_all() -> None:
 def test_a_run_sets_the_labels_that_may_be_open_from_its_batch(labeler: str, pending: int) -> None:
     given = {"gate": "reserve", "labeler": labeler, "open_questions": 7, "mode": "stream",
              "plugins": "stacksl_lab.baselines.plugin"}  # fmt: skip
-    learner, _ = build_learner(resolve(given).settings, SharedBlock(np.eye(4), 3), range(4), 2)
+    learner = build_learner(resolve(given).settings, SharedBlock(np.eye(4), 3), range(4), 2)
     assert (learner.gate.pending, learner.gate.reach) == (pending, 2.0**0.5)
 
 

@@ -73,17 +73,6 @@ def calibrate_gate_scale(spreads: Array, kappa: float = 1.0) -> float:
     return min(rule, CAP * smallest)
 
 
-def gate_scale_warning(gate_scale: float, spreads: Array) -> str | None:
-    """The warning for an explicit c at or above the smallest warm-up spread, else None."""
-    smallest = float(np.min(spreads))
-    if gate_scale < smallest:
-        return None
-    return (
-        f"gate_scale {gate_scale:g} is not below the smallest warm-up spread {smallest:.6g}: the "
-        f"gate 'llf' may never ask; {CAP * smallest:.6g} would open it, or leave gate_scale out"
-    )
-
-
 WINDOW = 200  # losses that the clip level is a quantile of
 _ENOUGH = 20  # losses before that quantile means anything
 

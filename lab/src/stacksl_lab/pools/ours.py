@@ -33,7 +33,7 @@ def game_of(pool: Pool, gate: str, labels: int, folder: Path) -> Game:
     """The game over the rows of a pool, in their order, with the answers at hand."""
     block, rows = pool.block, range(len(pool.gold))
     settings = pool.settings.replaced({"mode": "pool", "gate.name": gate})
-    learner, _ = build_learner(settings, block, rows, labels)
+    learner = build_learner(settings, block, rows, labels)
     ids = [str(row) for row in rows]
     classes = block.classes if isinstance(block, SharedBlock) else None
     sizes = {n: classes or block[row].size for n, row in zip(ids, rows, strict=True)}

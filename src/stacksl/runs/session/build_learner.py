@@ -12,7 +12,6 @@ import numpy as np
 from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.core.calibration import (
     calibrate_gate_scale,
-    gate_scale_warning,
     warmup_length,
     warmup_spreads,
 )
@@ -53,10 +52,8 @@ def fresh_scorer(settings: Settings, block: Block) -> Scorer:
     return make_scorer(name, dim=block.dim, classes=classes, settings=scorer_settings(settings))
 
 
-def build_learner(
-    settings: Settings, block: Block, order: Sequence[int], budget: int
-) -> tuple[Learner, list[str]]:
-    """A learner before round 1, and the warnings of its calibration.
+def build_learner(settings: Settings, block: Block, order: Sequence[int], budget: int) -> Learner:
+    """A learner before round 1.
 
     The `order` has rows of the `block` in the order of the rounds; the `budget` is to train on.
 
@@ -65,10 +62,9 @@ def build_learner(
         SettingsError: a gate or a scorer that does not exist or does not fit.
     """
     scorer = fresh_scorer(settings, block)
-    gate, warnings = _gate(settings, scorer, block, order)
     learner = Learner(
         scorer,
-        gate,
+        _gate(settings, scorer, block, order),
         budget=budget,
         horizon=len(order),
         seed=settings.seed,
@@ -78,7 +74,7 @@ def build_learner(
         or settings.scorer.noise * math.sqrt(block.dim),
     )
     prime(learner, block, order, budget)
-    return learner, warnings
+    return learner
 
 
 def prime(learner: Learner, block: Block, coming: Sequence[int], left: int) -> None:
@@ -102,9 +98,7 @@ def prime(learner: Learner, block: Block, coming: Sequence[int], left: int) -> N
         learner.gate_state = gate.primed(statistics, left / len(coming))
 
 
-def _gate(
-    settings: Settings, scorer: Scorer, block: Block, order: Sequence[int]
-) -> tuple[Gate, list[str]]:
+def _gate(settings: Settings, scorer: Scorer, block: Block, order: Sequence[int]) -> Gate:
     kind = gate_type(settings.gate.name)
     if kind is None:
         raise unknown_name("gate", settings.gate.name, GATES)
@@ -119,14 +113,9 @@ def _gate(
             parameters["pending"] = (settings.labeler != "oracle") * (settings.open_questions - 1)
         if (value := getattr(chosen, field.name, None)) is not None:
             parameters[field.name] = value
-    if not isinstance(chosen, CalibratedGate):
-        return make_gate(kind.name, **parameters), []
-    # c by the median rule over the first items of the order, at the starting θ (D16)
-    inputs = [block[r] for r in order[: chosen.warmup or warmup_length(len(order))]]
-    spreads = warmup_spreads(scorer, inputs, presented(inputs, scorer, settings.top_k))
-    scale, warning = parameters.get("gate_scale"), None
-    if scale is None:
+    if isinstance(chosen, CalibratedGate) and "gate_scale" not in parameters:
+        # c by the median rule over the first items of the order, at the starting θ (D16)
+        inputs = [block[r] for r in order[: chosen.warmup or warmup_length(len(order))]]
+        spreads = warmup_spreads(scorer, inputs, presented(inputs, scorer, settings.top_k))
         parameters["gate_scale"] = calibrate_gate_scale(spreads, chosen.kappa)
-    else:
-        warning = gate_scale_warning(scale, spreads)
-    return make_gate(kind.name, **parameters), [] if warning is None else [warning]
+    return make_gate(kind.name, **parameters)

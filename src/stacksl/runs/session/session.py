@@ -164,8 +164,8 @@ class Session(Game):
         if features.truncated:
             cut = plural(features.truncated, "text was", "texts were")
             record.warn([f"{cut} longer than the model reads, and cut"])
-        session, warnings = cls.played_back(spec, ledger, block, saved, features, report)
-        record.warn([*damaged, *warnings, *session.trainer.make_missing()])
+        session = cls.played_back(spec, ledger, block, saved, features, report)
+        record.warn([*damaged, *session.trainer.make_missing()])
         if record.facts["warnings"] != known:
             record.write("running")  # a kill keeps the warnings
         if labeler is None and "labeler" in record.facts:  # a Python object, and all was answered
@@ -183,8 +183,8 @@ class Session(Game):
         saved: Saved | None,
         features: FeatureMap | None = None,
         report: Report = silent,
-    ) -> tuple[Self, list[str]]:
-        """A session where its ledger is, whose labeler answers nothing; and warnings.
+    ) -> Self:
+        """A session where its ledger is, whose labeler answers nothing.
 
         Args:
             ledger: stands at its last row, before and after.
@@ -200,7 +200,7 @@ class Session(Game):
         if saved is not None and spec.sources.erased and "gate_scale" in saved.arrays:
             # c of the gate llf may have been calibrated on features that were erased
             terms = settings.replaced({"gate.gate_scale": float(saved.arrays["gate_scale"])})
-        learner, warnings = build_learner(terms, block, corpus.began, budget)
+        learner = build_learner(terms, block, corpus.began, budget)
         examples, nobody = Examples(corpus, block), OracleLabeler({}, {})
         ledger.stand_at(0 if saved is None else saved.head.count, stream=settings.mode == "stream")
         trainer = trainer_of(spec, examples, learner, ledger, features, report)
@@ -217,7 +217,7 @@ class Session(Game):
             **parts, spec=spec, batches=limits_of(spec, ledger), features=features, report=report
         )
         session.skips_refit = playback.skips_refit
-        return session, warnings
+        return session
 
     # Playing -----------------------------------------------------------------------------------
 
@@ -476,7 +476,7 @@ def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
         after = 0 if saved is None else saved.head.count
         computed = ledger.rows(after, only=("round", "refit", "refreshed"))
         if saved is None or any(computed):
-            Session.played_back(spec, ledger, features_again(spec), saved)[0].save()
+            Session.played_back(spec, ledger, features_again(spec), saved).save()
 
 
 def replay_run(spec: RunSpec) -> dict[str, int]:
@@ -500,7 +500,7 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
         rows = ledger.head.count  # another process may save arrays after later ones meanwhile
         arrays = [saved for saved in ledger.arrays() if saved.whole and saved.head.count <= rows]
         start = arrays[-1] if spec.sources.erased else None
-        session, _ = Session.played_back(spec, ledger, features_again(spec), start)
+        session = Session.played_back(spec, ledger, features_again(spec), start)
         if arrays:
             _expect_same(session, arrays[0])
         after = 0 if start is None else start.head.count
