@@ -21,7 +21,6 @@ from stacksl.core.heads.linear import FLOOR, mixture_weights, refit, tempered
 from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength
 from stacksl.core.heads.spreading import neighbor_graph, smoothed, spread
 from stacksl.core.scorers import ScorerSettings, make_scorer, restore_head
-from stacksl.errors import FeatureError
 
 
 def _classes(count, classes=4, dim=6, noise=0.8, seed=0):
@@ -180,13 +179,6 @@ def test_heads_come_back_bit_for_bit():
             head.probabilities(inputs), again.probabilities(inputs), strict=True
         ):
             np.testing.assert_array_equal(ours, theirs)
-
-
-def test_heads_refuse_what_is_not_theirs():
-    with pytest.raises(FeatureError, match="kind 7"):
-        restore_head({"kind": np.array([7])})
-    with pytest.raises(FeatureError, match="kind"):
-        restore_head({})
 
 
 # Labels over a graph of neighbors, held against scikit-learn's, and soft examples in a refit ---

@@ -16,14 +16,11 @@ from stacksl.core.blocks import Array, Block, LazyRows, PairBlock, SharedBlock
 from stacksl.core.heads.logistic import Fit, Rows, Strength, fit_classes, fit_pairs
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.rows import all_scores
-from stacksl.errors import FeatureError
 
 FLOOR = 0.02  # every probability counts as (1 − FLOOR)·p + FLOOR/K: no held-out label decides alone
 TEMPERATURES = np.exp(np.linspace(-2.0, 2.0, 41))
 PULL = 0.02  # nats per label and square of log temperature: few labels leave it near 1
 STEPS = 200  # of the fit of a mixture's weights
-
-_CLASSES, _PAIRS, _MIXED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +54,6 @@ class ClassHead:
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays for `restore_head`."""
         return {
-            "kind": np.array([_CLASSES], dtype=np.int64),
             "coefficients": self.coefficients.copy(),
             "intercepts": self.intercepts.copy(),
             "strength": np.array([self.strength.value, *self.strength.tried]),
@@ -91,7 +87,6 @@ class MixedHead:
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays for `restore_head`."""
         return {
-            "kind": np.array([_MIXED], dtype=np.int64),
             "coefficients": np.stack([head.coefficients for head in self.heads]),
             "intercepts": np.stack([head.intercepts for head in self.heads]),
             "strength": np.array([head.strength.value for head in self.heads]),
@@ -118,7 +113,6 @@ class PairHead:
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays for `restore_head`."""
         return {
-            "kind": np.array([_PAIRS], dtype=np.int64),
             "theta": self.theta.copy(),
             "strength": np.array([self.strength.value, *self.strength.tried]),
         }
@@ -129,30 +123,16 @@ Head: TypeAlias = ClassHead | MixedHead | PairHead
 
 
 def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
-    """The head with this `state`, bit for bit.
-
-    Raises:
-        FeatureError: the arrays are of no known head.
-    """
-    kind = int(state["kind"][0]) if "kind" in state else -1
-    if kind == _CLASSES:
-        arrays = np.array(state["coefficients"]), np.array(state["intercepts"])
-        return ClassHead(*arrays, _strength(state))
-    if kind == _MIXED:
+    """The head with this `state`, bit for bit."""
+    if "weights" in state:
         parts = zip(state["coefficients"], state["intercepts"], state["strength"], strict=True)
         heads = tuple(ClassHead(np.array(a), np.array(b), Strength(float(c))) for a, b, c in parts)
         return MixedHead(heads, np.array(state["weights"]))
-    if kind == _PAIRS:
-        return PairHead(np.array(state["theta"]), _strength(state))
-    raise FeatureError(
-        f"a saved head is of kind {_CLASSES}, {_PAIRS} or {_MIXED}, got kind {kind}; use the"
-        " version of stacksl that wrote it"
-    )
-
-
-def _strength(state: Mapping[str, NDArray[Any]]) -> Strength:
     value, *tried = (float(number) for number in state["strength"])
-    return Strength(value, tuple(tried))
+    strength = Strength(value, tuple(tried))
+    if "theta" in state:
+        return PairHead(np.array(state["theta"]), strength)
+    return ClassHead(np.array(state["coefficients"]), np.array(state["intercepts"]), strength)
 
 
 def refit(
