@@ -119,7 +119,6 @@ class Model:
             formats.FORMAT: formats.MODEL,
             "stacksl": __version__,
             "features": self.features.spec,
-            "fingerprint": self.features.fingerprint,
             "dim": self.features.dim,
             "scorer": self.scorer.name,
             "scorer_settings": dict(scorer_settings),
@@ -145,12 +144,6 @@ class Model:
         classes = None if about["classes"] is None else tuple(about["classes"])
         features = make_features(about["features"], classes=classes)
         features.restore(load("features"))
-        if features.fingerprint != about["fingerprint"]:
-            raise RunError(
-                f"the model was made with the features {about['fingerprint'][:12]}, but"
-                f" '{about['features']}' is {features.fingerprint[:12]} here:"
-                " restore the encoder's weights, or run again"
-            )
         scorer = make_scorer(
             about["scorer"],
             dim=about["dim"],

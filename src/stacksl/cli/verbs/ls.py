@@ -197,15 +197,10 @@ def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _first_lines(module: str, registry: str) -> dict[str, str]:
-    """Each name in a registry of a module with the first sentence of its description.
-
-    A function without a word of its own only picks one of the classes of a module: the module
-    next to the registry that has the name of the function, and then its docstring is the one.
-    """
+    """Each name in a registry of a module with the first sentence of its description."""
     sentences = {}
     for name, what in sorted(getattr(import_module(module), registry).items()):
-        doc = what.__doc__ or import_module(f"{module}.{name}").__doc__ or ""
-        paragraph = " ".join(doc.strip().split("\n\n")[0].split())
+        paragraph = " ".join((what.__doc__ or "").strip().split("\n\n")[0].split())
         sentences[name] = paragraph.split(". ")[0].rstrip(".")
     return sentences
 
