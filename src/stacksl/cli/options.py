@@ -251,79 +251,64 @@ def _show_everything(context: typer.Context, asked: bool) -> None:
         raise typer.Exit
 
 
+def option(help: str, metavar: str | None, *words: str, panel: str | None = None) -> Any:
+    """An option of a verb, under a panel of its help; `metavar` names its value, if it has one."""
+    return typer.Option(*words, metavar=metavar, rich_help_panel=panel, help=help)
+
+
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run's folder, as `stacksl ls` lists it.")
 ]
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file of items.")]
 
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", rich_help_panel=SPEND, help="Do not ask before buying.")
-]
+Yes = Annotated[bool, option("Do not ask before buying.", None, "--yes", "-y", panel=SPEND)]
 DryRun = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Print what the command would do, gain and cost; write nothing.",
+        None,
         "--dry-run",
-        rich_help_panel=SPEND,
-        help="Print what the command would do, gain and cost; write nothing.",
+        panel=SPEND,
     ),
 ]
 Preset = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=LEARN,
-        help="A named set of settings; `stacksl ls presets` lists them.",
-    ),
+    option("A named set of settings; `stacksl ls presets` lists them.", "NAME", panel=LEARN),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option(
-        metavar="RUN|FILE",
-        rich_help_panel=LEARN,
-        help="A run's folder or a TOML file, whose settings are used; flags override them.",
+    option(
+        "A run's folder or a TOML file, whose settings are used; flags override them.",
+        "RUN|FILE",
+        panel=LEARN,
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Any other setting, as `stacksl ls settings` lists them.",
+        "NAME=VALUE",
         "--set",
-        metavar="NAME=VALUE",
-        rich_help_panel=LEARN,
-        help="Any other setting, as `stacksl ls settings` lists them.",
+        panel=LEARN,
     ),
 ]
 Test = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=DATA, help="A file with answers, to test the model on."
-    ),
+    str | None, option("A file with answers, to test the model on.", "FILE", panel=DATA)
 ]
-Out = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", rich_help_panel=_OUTPUT, help="The run's folder (runs/DATE-NAME)."),
-]
-Json = Annotated[
-    bool, typer.Option("--json", rich_help_panel=_OUTPUT, help="Print the result as JSON.")
-]
+Out = Annotated[Path | None, option("The run's folder (runs/DATE-NAME).", "DIR", panel=_OUTPUT)]
+Json = Annotated[bool, option("Print the result as JSON.", None, "--json", panel=_OUTPUT)]
 ReportTo = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_OUTPUT,
-        help="Also report accuracy, labels and cost of each refit to mlflow or tensorboard.",
+    option(
+        "Also report accuracy, labels and cost of each refit to mlflow or tensorboard.",
+        "NAME",
+        panel=_OUTPUT,
     ),
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="No progress on stderr.")
-]
-Debug = Annotated[
-    bool, typer.Option("--debug", rich_help_panel=_OUTPUT, help="Show the traceback of an error.")
-]
+Quiet = Annotated[bool, option("No progress on stderr.", None, "--quiet", "-q", panel=_OUTPUT)]
+Debug = Annotated[bool, option("Show the traceback of an error.", None, "--debug", panel=_OUTPUT)]
 Engine = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", rich_help_panel=_OUTPUT, help="Where texts are encoded: local or ray."
-    ),
+    str | None, option("Where texts are encoded: local or ray.", "NAME", panel=_OUTPUT)
 ]
 PATIENCE = 30.0
 Wait = Annotated[

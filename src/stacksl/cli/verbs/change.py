@@ -8,10 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from stacksl.cli import options
 from stacksl.cli.live import live
+from stacksl.cli.options import option
 from stacksl.cli.printing import as_json, facts, warn
 from stacksl.cli.verbs.ls import by_file, status_facts
 from stacksl.cli.verbs.run import agree, setting_of, shown_run, word
@@ -29,79 +28,50 @@ STAYS = (
 )
 EVERYBODY = ""  # the value of --free without a name
 
-Budget = Annotated[
-    str | None, typer.Option(metavar="B", help="Labels in all, a share, '$400' or all; +9 adds 9.")
-]
-Items = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE", help="More items, like the run's own; may be repeated."),
-]
-Owned = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE", help="Labels that you already have: learned, not paid."),
-]
-AddClass = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="A new class, as people read it; may be repeated."),
-]
-Description = Annotated[
-    list[str] | None,
-    typer.Option(metavar="D", help="What a class means, in the order of --add-class."),
-]
-Reopen = Annotated[
-    bool, typer.Option("--reopen", help="Buy one more label where the answer was none of these.")
-]
-AddAnnotator = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="One more person, who gets rows from now on."),
-]
-NewLabeler = Annotated[
-    str | None,
-    typer.Option("--labeler", metavar="NAME", help="Another labeler: it gets the open questions."),
-]
-
-StopWhen = Annotated[
-    str | None,
-    typer.Option(metavar="RULE", help="Another rule for when to stop, such as accuracy=0.9."),
-]
-
-Training = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Another open_questions=50, or lm.epochs=2 of training.",
-    ),
-]
-
-
-def _who(*words: str, name: str | None = "NAME", help: str) -> Any:
-    """An option of who answers; `name` stands for its value."""
-    return typer.Option(*words, metavar=name, rich_help_panel="Who answers", help=help)
-
-
 Names = list[str] | None
-Away = Annotated[Names, _who(help="Free the open rows of NAME, who gets no others until --back.")]
-Back = Annotated[Names, _who(help="Give NAME rows again.")]
-Free = Annotated[str | None, _who(name="[NAME]", help="Free the open rows of NAME, or of all.")]
-Key = Annotated[Names, _who(name="KEY", help="Free only this row; may be repeated.")]
+Files = list[Path] | None
+WHO = "Who answers"  # a panel of the help
+
+Budget = Annotated[str | None, option("Labels in all, a share, '$400' or all; +9 adds 9.", "B")]
+Items = Annotated[Files, option("More items, like the run's own; may be repeated.", "FILE")]
+Owned = Annotated[Files, option("Labels that you already have: learned, not paid.", "FILE")]
+AddClass = Annotated[Names, option("A new class, as people read it; may be repeated.", "NAME")]
+Description = Annotated[Names, option("What a class means, in the order of --add-class.", "D")]
+Reopen = Annotated[
+    bool, option("Buy one more label where the answer was none of these.", None, "--reopen")
+]
+AddAnnotator = Annotated[Names, option("One more person, who gets rows from now on.", "NAME")]
+NewLabeler = Annotated[
+    str | None, option("Another labeler: it gets the open questions.", "NAME", "--labeler")
+]
+StopWhen = Annotated[
+    str | None, option("Another rule for when to stop, such as accuracy=0.9.", "RULE")
+]
+Training = Annotated[
+    Names, option("Another open_questions=50, or lm.epochs=2 of training.", "NAME=VALUE", "--set")
+]
+Away = Annotated[
+    Names,
+    option("Free the open rows of NAME, who gets no others until --back.", "NAME", panel=WHO),
+]
+Back = Annotated[Names, option("Give NAME rows again.", "NAME", panel=WHO)]
+Free = Annotated[str | None, option("Free the open rows of NAME, or of all.", "[NAME]", panel=WHO)]
+Key = Annotated[Names, option("Free only this row; may be repeated.", "KEY", panel=WHO)]
 Drop = Annotated[
-    bool, _who("--drop", name=None, help="Buy other items instead of assigning freed rows again.")
+    bool,
+    option("Buy other items instead of assigning freed rows again.", None, "--drop", panel=WHO),
 ]
-SetAside = Annotated[Names, _who(help="Leave the answers of NAME out of training, and refit.")]
-Keep = Annotated[Names, _who(help="Let the answers of NAME count, and end the test of NAME.")]
+SetAside = Annotated[
+    Names, option("Leave the answers of NAME out of training, and refit.", "NAME", panel=WHO)
+]
+Keep = Annotated[
+    Names, option("Let the answers of NAME count, and end the test of NAME.", "NAME", panel=WHO)
+]
 TrainOnAudit = Annotated[
-    bool,
-    typer.Option(
-        "--train-on-audit",
-        help="Train on the labels that measured the model, too.",
-    ),
+    bool, option("Train on the labels that measured the model, too.", None, "--train-on-audit")
 ]
-Later = Annotated[
-    bool,
-    typer.Option("--later", help="Only record the change, for `stacksl resume`."),
-]
-Id = Annotated[str, typer.Option("--id", metavar="ID", help="The item's id in the data.")]
+Later = Annotated[bool, option("Only record the change, for `stacksl resume`.", None, "--later")]
+Id = Annotated[str, option("The item's id in the data.", "ID", "--id")]
 
 
 def change(

@@ -20,40 +20,37 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     Path | None,
-    typer.Option(
-        metavar="OUT",
-        help="Write the final model of a run with classes into this new or empty folder, for"
-        " somebody without stacksl.",
+    options.option(
+        "Write the final model of a run with classes into this new or empty folder, for somebody"
+        " without stacksl.",
+        "OUT",
     ),
 ]
 Labels = Annotated[
     Path | None,
-    typer.Option(
-        "--labels",
-        metavar="FILE",
-        help="Write the bought answers with text, label, labeler, time and price: .csv, .tsv,"
-        " .xlsx, .json, .jsonl or .parquet.",
+    options.option(
+        "Write the bought answers with text, label, labeler, time and price: .csv, .tsv, .xlsx,"
+        " .json, .jsonl or .parquet.",
+        "FILE",
     ),
 ]
 Table = Annotated[
     Path | None,
-    typer.Option(
-        "--table",
-        metavar="FILE",
-        help="Write the run's own rows and columns with label, confidence and source: .csv, .tsv,"
+    options.option(
+        "Write the run's own rows and columns with label, confidence and source: .csv, .tsv,"
         " .jsonl, .json, .xlsx or .parquet.",
+        "FILE",
     ),
 ]
 Names = Annotated[
-    bool, typer.Option("--names", help="Name the annotators, who are numbered otherwise.")
+    bool, options.option("Name the annotators, who are numbered otherwise.", None, "--names")
 ]
 TaskOut = Annotated[
     tuple[str, Path] | None,
-    typer.Option(
-        "--task",
-        metavar="FILE OUT",
-        help="Write the items of FILE, which has answers, as a task of lm-eval into the folder "
-        "OUT, and print the command that scores the model on it.",
+    options.option(
+        "Write the items of FILE, which has answers, as a task of lm-eval into the folder OUT, and"
+        " print the command that scores the model on it.",
+        "FILE OUT",
     ),
 ]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, facts
 from stacksl.report.wording import count, plural
@@ -30,9 +28,8 @@ def path(run: options.RunFolder, json: options.Json = False, debug: options.Debu
 
 KeptHead = Annotated[
     str | None,
-    typer.Option(
-        metavar="ROWS:HASH",
-        help="A head that you stored elsewhere, which the chain must still have.",
+    options.option(
+        "A head that you stored elsewhere, which the chain must still have.", "ROWS:HASH"
     ),
 ]
 

@@ -37,8 +37,7 @@ Folder = Annotated[
 ]
 
 Plugins = Annotated[
-    str | None,
-    typer.Option("--plugins", metavar="A,B", help="Modules of your own, whose parts are listed."),
+    str | None, options.option("Modules of your own, whose parts are listed.", "A,B")
 ]
 
 STEPS = " so far. It moves in steps of 25, because smaller steps would reveal the audit's answers."

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
 PredictOut = Annotated[
     str | None,
-    typer.Option(
-        "--out",
-        metavar="F",
-        help="Write the file's rows and columns with a label each: .csv, .tsv, .jsonl, .json, .xlsx"
-        " or .parquet, or - for stdout. A folder for files in parts.",
+    options.option(
+        "Write the file's rows and columns with a label each: .csv, .tsv, .jsonl, .json, .xlsx or"
+        " .parquet, or - for stdout. A folder for files in parts.",
+        "F",
     ),
 ]
 EASIER = ", and is then right on them more often than on new rows."
@@ -51,7 +50,7 @@ def evaluate(
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder of the audit (RUN-FILE).")
+        Path | None, options.option("The folder of the audit (RUN-FILE).", "DIR")
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -167,10 +166,10 @@ def _compared(result: dict[str, Any]) -> str:
 
 Right = Annotated[
     str | None,
-    typer.Option(
-        metavar="R",
-        help="Label only rows that the model labels so well, such as 95%; leave the others blank,"
-        " with the source `to a person`.",
+    options.option(
+        "Label only rows that the model labels so well, such as 95%; leave the others blank, with"
+        " the source `to a person`.",
+        "R",
     ),
 ]
 
