@@ -7,7 +7,7 @@ import numpy as np
 
 from stacksl.core import SCORERS, Scorer
 from stacksl.core.losses import softmax
-from stacksl.core.scorers.gradient import ClassBlocks, OneMatrix
+from stacksl.core.scorers.gradient import Blocks
 from stacksl.core.scorers.rows import add_rows, pick, restored
 
 
@@ -18,8 +18,8 @@ class Perceptron(Scorer):
 
     def __init__(self, dim, classes, settings):
         super().__init__((dim,) if classes is None else (classes, dim), settings)
-        make = OneMatrix if classes is None else ClassBlocks
-        self.tracker, self.learned = make(dim, settings.ridge), 0
+        self.tracker = Blocks(dim, settings.ridge, by_class=classes is not None)
+        self.learned = 0
 
     @property
     def volume(self):
