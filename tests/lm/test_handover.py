@@ -73,8 +73,8 @@ def adapter_of(folder: Path) -> Any:
 
 
 def rows_of(tokenizer: Any, about: Provenance) -> Any:
-    form = about.form(tokenizer)
-    return Tokenizing(tokenizer, about.limits).items([form.render(item) for item in ITEMS])
+    form, limits = about.form(tokenizer), about.limits(about.positions)
+    return Tokenizing(tokenizer, limits).items([form.render(item) for item in ITEMS])
 
 
 def sums_of(model: Any, rows: Any) -> Any:

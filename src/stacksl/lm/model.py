@@ -21,8 +21,8 @@ from stacksl.core.losses import softmax
 from stacksl.features.encoders import Progress
 from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.loading import Weights
-from stacksl.lm.prompt.format import PMI_CONTEXTS, Prompt, PromptFormat
-from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
+from stacksl.lm.prompt.format import PMI_CONTEXTS, Prompt
+from stacksl.lm.prompt.tokens import TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap, to_fit_on
 from stacksl.lm.scoring.normalize import (
     NORMALIZATIONS,
@@ -35,7 +35,7 @@ from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.settings import Lesson, ModelChoices, TrainSettings
 from stacksl.lm.training.refit import Example, Trained
 from stacksl.lm.worker import Worker
-from stacksl.types import Item, copied
+from stacksl.types import Item
 
 WEIGHTS = "lm_weights"  # the fact that is the stamp of the base's weights
 _REMEMBERED = 50_000  # items whose token rows are kept
@@ -76,8 +76,7 @@ class LanguageModel:
         base = self.worker.base
         self._ask(choices)
         self._format.warn_of_thought()
-        limits = Limits(choices.max_len_prompt, choices.max_len_choice, base.positions)
-        self._tokenizing = Tokenizing(base.tokenizer, limits)
+        self._tokenizing = Tokenizing(base.tokenizer, choices.limits(base.positions))
         self._map = StateMap(choices.state_dim) if choices.state_dim else None
         self._initial = self._temperature = choices.temperature
         self._cut: set[str] = set()  # ids of items
@@ -301,8 +300,7 @@ class LanguageModel:
 
     def _ask(self, choices: ModelChoices) -> None:
         """Put items as `choices` say from here on."""
-        chat = self.worker.base.tokenizer if choices.chat else None
-        self.choices, self._format = choices, copied(PromptFormat, choices, chat=chat)
+        self.choices, self._format = choices, choices.form(self.worker.base.tokenizer)
         self._premises: dict[Item, TokenItem] = {}
 
     @property

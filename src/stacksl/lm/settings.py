@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from stacksl.core.losses import Reading
 from stacksl.core.scorers.base import Reference
-from stacksl.lm.prompt.format import AnswerFormat, PmiContext
+from stacksl.lm.prompt.format import AnswerFormat, PmiContext, PromptFormat
+from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.scoring.normalize import Normalization
-from stacksl.types import Item
+from stacksl.types import Item, copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,35 @@ class TrainSettings:
         return self.clip if self.objective == "stacksl" else "none"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How a model is asked and its answers are read; `template` is the text, not its name."""
+
+    answer_format: AnswerFormat = "option"
+    template: str = "{prompt}\nAnswer:"
+    chat: bool = False
+    system: str | None = None
+    chat_arguments: Mapping[str, Any] = field(default_factory=dict)
+    pmi_context: PmiContext = "template"
+    max_len_prompt: int | None = None
+    max_len_choice: int | None = None
+
+    def limits(self, positions: int | None) -> Limits:
+        """How long token rows may be with a base of so many `positions`."""
+        return Limits(self.max_len_prompt, self.max_len_choice, positions)
+
+    def form(self, tokenizer: Any) -> PromptFormat:
+        """How items are put to the model; `tokenizer` is the base's, for its chat form."""
+        return copied(PromptFormat, self, chat=tokenizer if self.chat else None)
+
+
 @dataclass(frozen=True, slots=True)
-class ModelChoices:
+class ModelChoices(Asking):
     """Which model, how it is asked, how it is read and how it is trained.
 
     The fields are those of a run's settings `lm`, which explain them.
 
     Attributes:
-        template: the text, not its name.
         normalization, temperature: `auto` is `token_mean` until labels choose it with the premise
             (`LanguageModel.choose`), a temperature of None is fitted.
         threads: torch's on the CPU, since sums are cut by their number; None leaves them.
@@ -92,16 +114,8 @@ class ModelChoices:
     """
 
     model: str
-    answer_format: AnswerFormat = "option"
-    template: str = "{prompt}\nAnswer:"
-    chat: bool = False
-    system: str | None = None
-    chat_arguments: Mapping[str, Any] = field(default_factory=dict)
-    pmi_context: PmiContext = "template"
     normalization: Normalization | Literal["auto"] = "token_mean"
     temperature: float | None = None
-    max_len_prompt: int | None = None
-    max_len_choice: int | None = None
     device: str = "auto"
     dtype: str = "auto"
     batch_tokens: int = 4096

@@ -17,8 +17,7 @@ from typing import Any
 from stacksl.errors import SettingsError
 from stacksl.features.sentences import quiet
 from stacksl.lm.loading import Base, open_base
-from stacksl.lm.prompt.format import PromptFormat
-from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
+from stacksl.lm.prompt.tokens import TokenItem, Tokenizing
 from stacksl.lm.quantized import NF4, computed_in, not_quantized, quantization, quantized_bytes
 from stacksl.lm.reading import load_transformers
 from stacksl.lm.scoring.likelihood import Likelihood
@@ -27,7 +26,7 @@ from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import adapted_layers, expect_size, linear_layers, stacks
 from stacksl.report.wording import memory
-from stacksl.types import Item, copied
+from stacksl.types import Item
 
 SHARE = 0.9  # of the free memory, at most, that a run may plan for
 _NARROWED = 512  # tokens of a pass, the fewest that a message suggests
@@ -169,9 +168,8 @@ def planned(
     if not items:
         raise SettingsError("the size of a run is computed from its items, got none: give a file")
     base = open_base(choices.model, device=choices.device, dtype=choices.dtype)
-    form = copied(PromptFormat, choices, chat=base.tokenizer if choices.chat else None)
-    limits = Limits(choices.max_len_prompt, choices.max_len_choice, base.positions)
-    tokenizing = Tokenizing(base.tokenizer, limits)
+    form = choices.form(base.tokenizer)
+    tokenizing = Tokenizing(base.tokenizer, choices.limits(base.positions))
     rows = tokenizing.items([form.render(item) for item in (*items, *test)])[: len(items)]
     premise = 0
     if choices.normalization in ("pmi", "auto"):

@@ -135,7 +135,7 @@ def _task(
         about.form(tokenizer),
         tokenizer,
         about.normalization,
-        about.limits,
+        about.limits(about.positions),
     )
     warn([*dataset.warnings, *_left_out(written, len(dataset.rejected))])
     arguments = model_arguments(about, opened.folder.model.absolute())

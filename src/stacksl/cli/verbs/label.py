@@ -28,24 +28,22 @@ def label(
     ] = PORT,
     host: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="An address to listen on, or the name that a proxy with TLS on this machine has.",
+        options.option(
+            "An address to listen on, or the name that a proxy with TLS on this machine has.",
+            "NAME",
         ),
     ] = "127.0.0.1",
     idle: Annotated[
         str,
-        typer.Option(
-            metavar="TIME",
-            help="After so long without an answer, a person's rows go to others: 90s, 30m, 2h, or 0"
+        options.option(
+            "After so long without an answer, a person's rows go to others: 90s, 30m, 2h, or 0"
             " for never.",
+            "TIME",
         ),
     ] = "30m",
     guidelines: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="A text shown next to each question; the run keeps a copy."
-        ),
+        options.option("A text shown next to each question; the run keeps a copy.", "FILE"),
     ] = None,
     wait: options.Wait = options.PATIENCE,
     json: options.Json = False,

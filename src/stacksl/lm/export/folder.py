@@ -18,14 +18,12 @@ from stacksl.files import formats
 from stacksl.files.atomic import replace_file
 from stacksl.lm.export.tasks import command, write_task
 from stacksl.lm.loading import Weights
-from stacksl.lm.prompt.format import AnswerFormat, PmiContext, PromptFormat
-from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.quantized import unquantized
 from stacksl.lm.scoring.normalize import Normalization
+from stacksl.lm.settings import Asking
 from stacksl.report.facts import Facts
 from stacksl.report.html import environment
 from stacksl.report.wording import count, number
-from stacksl.types import copied
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -37,7 +35,7 @@ _REMEDY = "restore the folder from a copy, or delete it and `stacksl resume` mak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
+class Provenance(Asking):
     """What an adapted model was made from and for: the content of `lm.json`.
 
     Attributes:
@@ -45,9 +43,7 @@ class Provenance:
             hub name or an absolute folder.
         fingerprint, stamp: of the base's weights, in hex (`lm.loading.Weights`).
         license: the base's, where it says one.
-        template: the text itself.
-        pmi_context: the premise of `pmi`.
-        max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
+        positions: the most tokens that the base takes, None for any number.
         dtype: the base's in the run.
         classes: the fixed label set; None where items have their own options.
         columns: how a file of items is read.
@@ -59,19 +55,11 @@ class Provenance:
     source: str
     fingerprint: str
     stamp: str
-    answer_format: AnswerFormat
-    template: str
     normalization: Normalization
     temperature: float
     dtype: str
-    pmi_context: PmiContext
-    chat: bool = False
-    system: str | None = None
-    chat_arguments: Mapping[str, Any] = field(default_factory=dict)
     revision: str | None = None
     license: str | None = None
-    max_len_prompt: int | None = None
-    max_len_choice: int | None = None
     positions: int | None = None
     classes: tuple[str, ...] | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -97,15 +85,6 @@ class Provenance:
     def weights(self) -> Weights:
         """What identifies the base's weights."""
         return Weights(self.fingerprint, self.stamp)
-
-    @property
-    def limits(self) -> Limits:
-        """How long token rows may be."""
-        return Limits(self.max_len_prompt, self.max_len_choice, self.positions)
-
-    def form(self, tokenizer: Any) -> PromptFormat:
-        """How items are put to the model; `tokenizer` is the base's, for its chat form."""
-        return copied(PromptFormat, self, chat=tokenizer if self.chat else None)
 
 
 def write_model(

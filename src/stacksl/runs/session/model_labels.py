@@ -37,7 +37,6 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm.loading import open_base
 from stacksl.lm.model import LanguageModel
-from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.settings import ModelChoices
 from stacksl.models.metrics import wilson
 from stacksl.report.wording import MICRO, money, plural
@@ -51,7 +50,7 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
-from stacksl.types import Item, copied
+from stacksl.types import Item
 
 TEMPLATE = "label_template_text"  # in the run's settings
 CONSENT = "label_consent"
@@ -183,7 +182,7 @@ def expect_local(settings: Settings) -> None:
     """
     choices = _local_choices(settings, settings.labeler.partition(":")[2])
     base = open_base(choices.model, device=choices.device, dtype=choices.dtype)
-    copied(PromptFormat, choices, chat=base.tokenizer if choices.chat else None)
+    choices.form(base.tokenizer)
 
 
 def _local_choices(settings: Settings, name: str, verdict: str = "") -> ModelChoices:
