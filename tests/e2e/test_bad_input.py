@@ -69,7 +69,7 @@ def refused(home: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]
     [
         (["godo.csv"], "did you mean 'good.csv'"),
         (["good.csv", "--budget", "61"], "above the 60 usable items"),
-        (["good.csv", "--set", "gate.width_scale=0"], "must be greater than 0"),
+        (["good.csv", "--set", "scorer.ridge=0"], "must be greater than or equal to"),
         (["good.csv", "--labeler", "oracel"], "did you mean 'oracle'"),
         (["good.csv", "--mode", "pool", "--gate", "llf"], "llf"),
         (["good.csv", "--test", "pairs.jsonl"], ""),

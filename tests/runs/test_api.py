@@ -257,7 +257,6 @@ def test_a_gate_that_never_opens_is_told_before_round_1(tmp_path, monkeypatch) -
         "preset": "paper",
         "scorer.noise": 0.0,
         "scorer.norm_bound": 0.0,
-        "gate.width_scale": 1.0,
     }
     with pytest.raises(StackslError, match="no c would open it"):
         run(items, answers, out=tmp_path / "run", budget=5, **settings)

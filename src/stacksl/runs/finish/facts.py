@@ -152,7 +152,6 @@ def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:
     chosen = {
         **{f"gate.{field.name}": getattr(gate, field.name) for field in fields(gate)},
         "scorer.name": game.learner.scorer.name,
-        "gate.width_scale": game.learner.width_scale,
     }
     rows = []
     for name, setting in spec.settings.flat().items():

@@ -70,8 +70,7 @@ def build_learner(settings: Settings, block: Block, order: Sequence[int], budget
         seed=settings.seed,
         top_k=settings.top_k,
         kl_on_skips=settings.update.kl_on_skips,
-        width_scale=settings.gate.width_scale  # α of the gate score (D8)
-        or settings.scorer.noise * math.sqrt(block.dim),
+        width_scale=settings.scorer.noise * math.sqrt(block.dim),  # α of the gate score (D8)
     )
     prime(learner, block, order, budget)
     return learner

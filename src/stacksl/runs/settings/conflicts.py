@@ -58,7 +58,6 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
     people = settings.labeler == "file" or bool(settings.column and "labeler" not in explicit)
     return [
         *_without_owner(settings, explicit, people),
-        *_of_learning(settings),
         *_of_people(settings, people),
         *_of_models_that_answer(settings),
         *(_of_adapting(settings, explicit) if settings.adapts else ()),
@@ -93,11 +92,6 @@ def _belong(names: Sequence[str], owner: str, remedy: str = "") -> str:
         f"{', '.join(names)} belong{'s' if single else ''} to {owner}:"
         f" {remedy}leave {'it' if single else 'them'} out"
     )
-
-
-def _of_learning(settings: Settings) -> Iterator[str]:
-    if settings.scorer.noise == 0 and settings.gate.width_scale is None:
-        yield ("scorer.noise 0 makes α = σ√d of the gate score 0: give a gate.width_scale with it")
 
 
 def _of_people(settings: Settings, people: bool) -> Iterator[str]:

@@ -141,9 +141,6 @@ class Gate(Group):
     name: str = "margin"
     """How labels are chosen: coverage (the default for fixed classes), margin (the default
     elsewhere), information, random, first, llf (`stacksl ls gates` names all)."""
-    width_scale: float | None = Field(None, gt=0)
-    """α, by which the gate score (docs/paper.md, D8) weighs widths against scores; σ√d if absent,
-    with σ the scorer.noise."""
 
     @model_validator(mode="after")
     def _makes_a_gate(self) -> Self:
