@@ -10,16 +10,10 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.stored import Saved
 
 
-def saved_in(run: Path) -> list[Saved]:
-    """All arrays that are kept, newest first."""
-    with Ledger.open(run / "run.db", readonly=True) as ledger:
-        return list(ledger.arrays())
-
-
 def latest_in(run: Path) -> Saved:
-    """The newest whole arrays."""
+    """The saved arrays, which may be damaged."""
     with Ledger.open(run / "run.db", readonly=True) as ledger:
-        saved, _ = ledger.latest_arrays()
+        saved = ledger.arrays()
     assert saved is not None
     return saved
 
@@ -31,11 +25,10 @@ def edit(place: Path, statement: str, *values: object) -> None:
         database.commit()
 
 
-def damage(run: Path, seq: int) -> None:
-    """Flip one bit of the arrays after row `seq`."""
-    (data,) = (saved.data for saved in saved_in(run) if saved.head.count == seq)
-    spoiled = flipped(data, len(data) // 2)
-    edit(run, "UPDATE arrays SET data = ? WHERE seq = ?", spoiled, seq)
+def damage(run: Path) -> None:
+    """Flip one bit of the saved arrays."""
+    data = latest_in(run).data
+    edit(run, "UPDATE arrays SET data = ?", flipped(data, len(data) // 2))
 
 
 def flipped(data: bytes, place: int) -> bytes:
@@ -43,13 +36,9 @@ def flipped(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
-def drop(run: Path, newest: int | None = None) -> None:
-    """Delete all arrays there are, or so many of the newest."""
-    most = -1 if newest is None else newest
-    seqs = "SELECT seq FROM arrays ORDER BY seq DESC LIMIT ?"
-    with closing(sqlite3.connect(run / "run.db")) as database:
-        database.execute(f"DELETE FROM arrays WHERE seq IN ({seqs})", (most,))
-        database.commit()
+def drop(run: Path) -> None:
+    """Delete the saved arrays."""
+    edit(run, "DELETE FROM arrays")
 
 
 def written(path: Path, tables: tuple[str, ...]) -> list[int]:

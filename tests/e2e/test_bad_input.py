@@ -132,7 +132,7 @@ def test_an_edited_or_cut_ledger_is_not_resumed(home, refused, statement) -> Non
 
 def test_corrupted_arrays_are_passed_over_and_told(home, capfd) -> None:
     newest = latest_in(unfinish(home)).head.count
-    damage(home / "one", newest)
+    damage(home / "one")
     before = (home / "one" / "model" / "head.safetensors").read_bytes()
     assert call(["resume", "one", "--quiet"]) == 0
     assert (home / "one" / "model" / "head.safetensors").read_bytes() == before

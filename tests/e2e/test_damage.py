@@ -15,7 +15,7 @@ from stacksl.cli.entry import call
 from stacksl.runs.storage.folder import RunFolder
 
 from ..ledgers import rows_of
-from ..saved_arrays import damage, edit, latest_in, saved_in, written
+from ..saved_arrays import damage, edit, latest_in, written
 from .conftest import write_classes
 
 PREDICT, STATUS = "predict one good.csv", "status one --json"
@@ -157,9 +157,9 @@ def scores(found: tuple[int, str, str]) -> dict[str, object]:
 
 
 def test_a_flipped_bit_of_the_arrays_is_refused(home: Path, said: Said) -> None:
-    """A run that has forgotten an item keeps one row of them, and its replay needs that."""
+    """The replay of a run that has forgotten an item needs them."""
     path, replay = home / "bare" / "run.db", REPLAY.replace("one", "bare")
-    (saved,) = saved_in(home / "bare")
+    saved = latest_in(home / "bare")
     assert said(replay)[0] == 0
     for damaged in flipped(saved.data):
         edit(home / "bare", "UPDATE arrays SET data = ?", damaged)
@@ -171,7 +171,7 @@ def test_a_flipped_bit_of_the_arrays_is_refused(home: Path, said: Said) -> None:
 
 
 def test_forgotten_items_without_whole_arrays(home: Path, said: Said) -> None:
-    damage(home / "bare", latest_in(home / "bare").head.count)
+    damage(home / "bare")
     RunFolder(home / "bare").write_state("stopped")
     code, out, err = said("resume bare --quiet")
     assert (code, out) == (2, "")

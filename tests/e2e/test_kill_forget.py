@@ -22,7 +22,6 @@ from stacksl.runs.storage.folder import DERIVED, RunFolder, note_derived, read_f
 
 from ..runs.conftest import pair_items
 from ..runs.forgetting.forgetting_cases import ID, asked_by_people, holding, verify, with_canary
-from ..saved_arrays import saved_in
 from .conftest import Worker, write_classes
 
 FORGET, LABELS = "stacksl.runs.changes.forgetting", "stacksl.ledger"
@@ -44,7 +43,6 @@ MOMENTS = {
     "between features and vectors": (f"{FORGET}:erase_keys", 1, "before"),
     "when the vectors were erased": (f"{FORGET}:erase_keys", 1, "after"),
     "between the model and the report": ("shutil:rmtree", 1, "after"),
-    "before older arrays are deleted": (f"{LABELS}.ledger:Ledger.keep_last_arrays", 1, "before"),
     "before the ledger forgets": (f"{LABELS}.ledger:Ledger.forget", 1, "before"),
     "before that is committed": (f"{LABELS}.ledger:Ledger.forget", 1, "after"),
     "when that is committed": (f"{LABELS}.ledger:Ledger.erased", 1, "before"),
@@ -104,7 +102,6 @@ def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     made.folder.write_state(**{**state, "warnings": [f"see the item '{ID}'"]})
     made.report()
     assert {"facts.json", "report.html", "run.db"} <= holding(out)
-    assert len(saved_in(out)) == 2
     return Planted.of(out)
 
 
@@ -159,7 +156,6 @@ def expect_forgotten(planted: Planted, out: Path) -> None:
     assert holding(out) == set()
     assert not [name for name in DERIVED if (out / name).exists()]
     assert planted.features_in(out) == []
-    assert len(saved_in(out)) == 1, "two differ by what came between"
     verify(out)
     made = Run.open(out)
     assert made.resume().status()["state"] == "finished"

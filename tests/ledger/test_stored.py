@@ -71,7 +71,7 @@ def test_a_row_of_the_chain_has_the_salted_digests_of_what_was_written_with_it(
     with closing(sqlite3.connect(path)) as database:  # a guess at an erased row confirms nothing
         for table in TABLES:
             salts = [salt for (salt,) in database.execute(f"SELECT salt FROM {table}")]
-            assert len({*salts}) == len(salts) > 1
+            assert len({*salts}) == len(salts) > (table != "arrays")
             assert all(len(bytes.fromhex(salt)) == 16 for salt in salts)
 
 
@@ -98,7 +98,7 @@ def test_a_row_of_the_chain_has_the_salted_digests_of_what_was_written_with_it(
             "row 5 of the table 'requests' .* added",
         ),
         ("UPDATE arrays SET round = 9 WHERE round = 2", "row 17 of the table 'arrays'"),
-        ("UPDATE arrays SET salt = '' WHERE round = 1", "row 9 of the table 'arrays'"),
+        ("UPDATE arrays SET salt = ''", "row 17 of the table 'arrays'"),
     ],
 )
 def test_an_edit_by_hand_names_the_table_and_the_row(ledger, path, change, told) -> None:
@@ -123,7 +123,6 @@ def test_two_rows_that_change_places_are_told(ledger, path) -> None:
 def test_a_forgotten_item_leaves_the_other_rows_covered(ledger, path, item) -> None:
     """`q0` was an example in a call about `q2`: what is left of that call is covered as well."""
     before = {row.payload["stored"]["requests"][n] for row, n in requests(ledger)}
-    ledger.keep_last_arrays()
     ledger.forget(item)
     ledger.erased()
     ledger.verify(arrays=True)

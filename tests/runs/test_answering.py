@@ -17,7 +17,7 @@ from stacksl.runs.finish import finish
 from stacksl.runs.storage.status import Record
 
 from ..ledgers import bought, handed_rows, open_leases, rows_of
-from ..saved_arrays import saved_in
+from ..saved_arrays import latest_in
 from .changing_cases import POOL
 from .people_cases import (
     Killed,
@@ -298,7 +298,7 @@ def test_the_secret_decides_keys_order_and_who_gets_which_and_nothing_else(
     assert {item for _, item, _ in rows[0]} == {item for _, item, _ in rows[1]}
     assert [item for _, item, _ in rows[0]] != [item for _, item, _ in rows[1]]
     assert {(item, who) for _, item, who in rows[0]} != {(item, who) for _, item, who in rows[1]}
-    arrays = [[saved.data for saved in saved_in(each.path)] for each in done]
+    arrays = [latest_in(each.path).data for each in done]
     assert arrays[0] == arrays[1]
     heads = [(each.path / "model" / "head.safetensors").read_bytes() for each in done]
     assert heads[0] == heads[1]
@@ -315,10 +315,10 @@ def traces(waiting: Run) -> list[object]:
     """What somebody sees who looks into a waiting run everywhere but into its ledger."""
     places = ("run", "data", "created", "sheets", "resume")
     status = {name: value for name, value in waiting.status().items() if name not in places}
-    arrays = [saved.data for saved in saved_in(waiting.path)]
     names = sorted(path.name for path in waiting.path.rglob("*"))
     assert not {"facts.json", "report.html", "README.md"} & set(names)
-    return [status, names, *[path.read_bytes() for path in sheets(waiting)], *arrays]
+    written = [path.read_bytes() for path in sheets(waiting)]
+    return [status, names, *written, latest_in(waiting.path).data]
 
 
 def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -> None:

@@ -260,8 +260,8 @@ def column_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     if spec.settings.column is None:
         return {}
     with run.ledger as ledger:
-        saved, _ = ledger.latest_arrays()
-    arrays = {} if saved is None else saved.arrays
+        saved = ledger.arrays()
+    arrays = saved.arrays if saved and saved.whole else {}
     sure, flagged = (arrays.get(DOUBT + name, np.zeros(0)) for name in ("sure", "flagged"))
     doubts = zip(sure.tolist(), flagged.tolist(), strict=True)
     labels = zip(spec.dataset.items, spec.sources.model_labels, doubts, strict=False)

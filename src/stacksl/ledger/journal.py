@@ -42,7 +42,7 @@ from stacksl.ledger.store.settings import (
     write_settings,
     write_state,
 )
-from stacksl.ledger.store.stored import Saved, write_arrays
+from stacksl.ledger.store.stored import write_arrays
 
 Clock = Callable[[], float]
 
@@ -308,25 +308,16 @@ class Journal(LedgerReader):
     def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Save the learner's arrays after the last row, with all pending rows in one transaction.
 
-        Only these and those before them are kept. Equal ones that were saved last are left.
+        Those saved before are deleted. Equal ones that were saved last are left.
         """
         data = to_bytes(arrays)
         with self.together():
-            rows = chain(self.head, self.entries)
+            rows, last = chain(self.head, self.entries), self.arrays()
             head = Head(rows[-1].seq, rows[-1].hash) if rows else self.head
-            same = () if rows else self.arrays(head.count - 1)  # the last row is their digest
-            if any(saved.whole and (saved.round, saved.data) == (round, data) for saved in same):
+            end = (head.count - 1, round, data, True)  # the last row is then their digest
+            if last and not rows and (last.head.count, *last[1:]) == end:
                 return
-            since = head if rows else self.made_from
-            digests = write_arrays(self._store, Saved(head, round, data), since.count)
-            self.record(STORED, {STORED: digests})
-
-    def keep_last_arrays(self) -> None:
-        """Delete all saved arrays but the newest whole ones: two show what was learned between."""
-        with self.together():
-            if newest := next((saved for saved in self.arrays() if saved.whole), None):
-                delete = "DELETE FROM arrays WHERE seq != ?"
-                self._store.connection.execute(delete, (newest.head.count,))
+            self.record(STORED, {STORED: write_arrays(self._store, head, round, data)})
 
     # Erasing -----------------------------------------------------------------------------------
 

@@ -29,7 +29,6 @@ from stacksl.ledger.store.settings import expect_digest, read_state
 from stacksl.ledger.store.stored import (
     Digests,
     Saved,
-    array_heads,
     edited,
     expect_stored,
     read_arrays,
@@ -403,7 +402,13 @@ class LedgerReader:
                     for table, digests in row.payload.get(STORED, {}).items():
                         stored.setdefault(table, {}).update(digests)
                 accounts.count(rows)
-            for name, head in {**array_heads(self._store), **(heads or {})}.items():
+            saved = self.arrays()
+            if saved is not None and saved.whole:  # the row after theirs has their digest
+                cut = saved.head == self._store.tail()
+                name = f"the row of the learner's arrays after row {saved.head.count}"
+                last = Head(saved.head.count + 1, "") if cut else saved.head
+                heads = {name: last, **(heads or {})}
+            for name, head in (heads or {}).items():
                 if self.place(head) is None:
                     raise LedgerCorrupt(
                         f"the ledger should have the row {head.count} that it had as {name} says,"
@@ -413,27 +418,13 @@ class LedgerReader:
             expect_digest(self._store)
             check_rows(self._store, one_by_one=True)
             expect_stored(self._store, stored)
-            for saved in self.arrays() if arrays else ():
-                if not saved.whole:
-                    raise edited(self._store, ARRAYS, saved.head.count)
+            if arrays and saved is not None and not saved.whole:
+                raise edited(self._store, ARRAYS, saved.head.count)
         read_state(self._store)
 
-    def arrays(self, seq: int | None = None) -> Iterator[Saved]:
-        """The learner's saved arrays, newest first, or those that were saved after row `seq`."""
-        return read_arrays(self._store, seq)
-
-    def latest_arrays(self) -> tuple[Saved | None, list[str]]:
-        """The newest whole arrays, if any, and a sentence for each damaged ones passed over."""
-        warnings: list[str] = []
-        for saved in self.arrays():
-            if saved.whole:
-                return saved, warnings
-            warnings.append(
-                f"the learner's arrays after row {saved.head.count} are damaged (they do not match"
-                " their SHA-256) and were passed over: the run is rebuilt from those before them"
-                " and the ledger"
-            )
-        return None, warnings
+    def arrays(self) -> Saved | None:
+        """The learner's saved arrays, which may be damaged; None before the first."""
+        return read_arrays(self._store)
 
     def flush(self) -> None:
         """Commit the pending entries, where a ledger can have any."""

@@ -230,15 +230,17 @@ def test_a_stream_goes_on_and_is_replayed_from_there(tmp_path: Path, kind: str) 
     assert told.learned
     answers = oracle_of(data)
     data.unlink()
-    made.resume(labeler=stopping(answers, None))
-    assert made.status()["state"] == "finished"
-    assert made.status()["left"] == 0
-    verify(made.path)
+    with pytest.raises(KeyboardInterrupt):
+        made.resume(labeler=stopping(answers, 9))
     again = made.replay()
     with made.ledger as ledger:
         later = [row for row in ledger.rows(again["after"]) if row.event == "round"]
     assert 0 < len(later) < 60
     assert again["rows"] >= len(later)
+    made.resume(labeler=stopping(answers, None))
+    assert made.status()["state"] == "finished"
+    assert made.status()["left"] == 0
+    verify(made.path)
     assert item not in learned_of(made)
 
 

@@ -68,14 +68,14 @@ def verify(
         ledger.verify(heads, arrays=True)
         expect_adapters(opened.folder, ledger)
         rows, tip = ledger.head
-        saved = sorted(entry.head.count for entry in ledger.arrays() if entry.whole)
+        arrays = ledger.arrays()
     if (lost := check_head(opened.folder)) is not None:
         raise LedgerCorrupt(lost)
     expect_all_derived(opened.folder)
     weights, why = _weights(opened)
+    saved = arrays and arrays.head.count
     result = {"run": run, "rows": rows, "tip": tip, "arrays": saved, "records": records}
-    arrays = " and ".join(map(count, saved))
-    named = [f"the learner's arrays after row{'s' * (len(saved) > 1)} {arrays}"] * bool(saved)
+    named = [] if saved is None else [f"the learner's arrays after row {count(saved)}"]
     named += records
     named += ["--head"] if head is not None else []
     text = f"the ledger is whole: {plural(rows, 'row')}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 16
+FORMAT: Final = 17
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 KINDS: Final[dict[str, tuple[str, set[type]]]] = {
@@ -140,10 +140,10 @@ EVENTS: Final = Table(
 
 ARRAYS: Final = Table(
     "arrays",
-    {"seq": "int", "salt": "str", "tip": "str", "round": "int", "data": "bytes", "digest": "str"},
+    {"seq": "int", "salt": "str", "tip": "str", "round": "int", "data": "bytes"},
     "seq",
 )
-"""The learner's arrays after a row of the chain, with that row's hash; the last few of them."""
+"""One row: the learner's arrays after a row of the chain, with that row's hash."""
 
 REQUESTS: Final = Table("requests", {"place": "int", "salt": "str", "content": "str"}, "place")
 """The calls to a model that answers: two rows each, JSON, in the order in which they happened."""

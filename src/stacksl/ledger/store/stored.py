@@ -11,10 +11,10 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -25,8 +25,6 @@ from stacksl.ledger.events import STORED, Entry, canonical
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.schema import ARRAYS, HANDED, REQUESTS, Table
-
-SAVED_STATES: Final = 2  # the newest, and one to fall back on where that is damaged
 
 Digests = dict[str, dict[str, str | None]]
 """The digests of rows by their table and place."""
@@ -40,11 +38,11 @@ def insert_stored(store: Store, table: Table, rows: Iterable[Sequence[Any]]) -> 
 
 
 def digests_of(table: Table, rows: Iterable[Sequence[Any]]) -> Digests:
-    """The SHA-256, hexadecimal, of each row with its salt; of bytes the row has a digest."""
+    """The SHA-256, hexadecimal, of each row with its salt; bytes take part by their own digest."""
     digests: dict[str, str | None] = {}
     for row in rows:
-        text = ascii([value for value in row if not isinstance(value, bytes)])  # in any version
-        digests[str(row[0])] = sha256(text.encode()).hexdigest()
+        values = [sha256(v).hexdigest() if isinstance(v, bytes) else v for v in row]
+        digests[str(row[0])] = sha256(ascii(values).encode()).hexdigest()  # in any version
     return {table.name: digests}
 
 
@@ -77,7 +75,7 @@ def edited(store: Store, table: Table, place: object) -> LedgerCorrupt:
 class Saved(NamedTuple):
     """Arrays as bytes, the `head` of the chain that they belong to, and the learner's round.
 
-    `whole` is false where they do not match their digest, or that in the chain.
+    `whole` is false where they do not match their digest in the chain.
     """
 
     head: Head
@@ -90,51 +88,22 @@ class Saved(NamedTuple):
         """The arrays by name."""
         return from_bytes(self.data)
 
-    @property
-    def digest(self) -> str:
-        """The SHA-256, hexadecimal, of all of it."""
-        return sha256(canonical([*self.head, self.round]).encode() + self.data).hexdigest()
+
+def write_arrays(store: Store, head: Head, round: int, data: bytes) -> Digests:
+    """Replace the arrays, in the open transaction; gives their digest for the chain."""
+    store.connection.execute("DELETE FROM arrays")
+    return insert_stored(store, ARRAYS, [(*head, round, data)])
 
 
-def write_arrays(store: Store, saved: Saved, since: int) -> Digests:
-    """Add arrays in place of the oldest, and of those after row `since`, in the open transaction.
-
-    Nothing was learned since that row. Gives their digest for the chain.
-    """
-    row = (*saved.head, saved.round, saved.data, saved.digest)
-    store.connection.execute("DELETE FROM arrays WHERE seq >= ?", (since,))
-    digests = insert_stored(store, ARRAYS, [row])
-    newest = "SELECT seq FROM arrays ORDER BY seq DESC LIMIT ?"
-    store.connection.execute(f"DELETE FROM arrays WHERE seq NOT IN ({newest})", (SAVED_STATES,))
-    return digests
-
-
-def read_arrays(store: Store, seq: int | None = None) -> Iterator[Saved]:
-    """The arrays from the newest to the oldest, or those after row `seq`."""
-    which = ("",) if seq is None else ("WHERE seq = ?", seq)
-    for row in store.select(ARRAYS, (), f"{which[0]} ORDER BY seq DESC", *which[1:]):
-        count, _, tip, round, data, digest = row
-        saved = Saved(Head(count, tip), round, data)
+def read_arrays(store: Store) -> Saved | None:
+    """The saved arrays; None before the first."""
+    for row in store.select(ARRAYS):
+        count, _, tip, round, data = row
         # their digest is in the next row of the chain; one that was cut accuses no arrays
         pages = store.pages(count, upto=count + 1)
         noted = [entry.payload.get(STORED) for page in pages for entry in page]
-        intact = saved.digest == digest and noted in ([], [digests_of(ARRAYS, [row])])
-        yield saved._replace(whole=intact)
-
-
-def array_heads(store: Store) -> dict[str, Head]:
-    """The heads of whole arrays, by what names them; a damaged row accuses no chain.
-
-    The row after each has the digest of the arrays: where it is missing, it is reported as missing.
-    """
-    heads = [saved.head for saved in read_arrays(store) if saved.whole]
-    end = store.tail() or Head(0, "")
-    return {
-        f"the row of the learner's arrays after row {head.count}": (
-            head if head.count < end.count else Head(head.count + 1, "")
-        )
-        for head in heads
-    }
+        return Saved(Head(count, tip), round, data, noted in ([], [digests_of(ARRAYS, [row])]))
+    return None
 
 
 # Calls to a model that answers: two rows each, of a request and of its end ---------------------

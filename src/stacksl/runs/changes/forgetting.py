@@ -157,7 +157,6 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     facts.pop("proposed", None)  # words of texts, perhaps of this one
     facts["warnings"] = [warning for warning in state.get("warnings", ()) if not named(warning)]
     with ledger.together():
-        ledger.keep_last_arrays()  # two would reveal what was learned between
         ledger.take(  # what calls about it may have cost, before its open leases are released
             Answer(item.id, lease.slot, lease.token, None, model, min(cost, lease.price), "broken")
             for lease in ledger.open_purchases()

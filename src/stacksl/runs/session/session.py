@@ -160,7 +160,7 @@ class Session(Game):
         else:
             note_derived(spec.folder, ledger, MAP)
         record.warn(note_model(spec, features))
-        saved, damaged = _newest_arrays(spec, ledger)
+        saved, damaged = _whole_arrays(spec, ledger)
         if features.truncated:
             cut = plural(features.truncated, "text was", "texts were")
             record.warn([f"{cut} longer than the model reads, and cut"])
@@ -453,26 +453,33 @@ class Session(Game):
                 self.report(replace(self.progress(), refitted=True))
 
 
-def _newest_arrays(spec: RunSpec, ledger: Ledger) -> tuple[Saved | None, list[str]]:
-    """The newest whole arrays, if any, and a warning for each damaged ones.
+def _whole_arrays(spec: RunSpec, ledger: Ledger) -> tuple[Saved | None, list[str]]:
+    """The saved arrays, if there are any whole ones, and a warning of damaged ones.
 
     Raises:
         RunError: there are none, and the features of erased items would be needed to do without.
     """
-    saved, warnings = ledger.latest_arrays()
-    if saved is None and spec.sources.erased:
+    saved = ledger.arrays()
+    if saved is not None and saved.whole:
+        return saved, []
+    if spec.sources.erased:
         raise RunError(
             "a run with erased items needs the learner's arrays, but"
             f" {spec.folder.database} has no whole ones: restore that file from a copy"
         )
-    return saved, warnings
+    if saved is None:
+        return None, []
+    return None, [
+        f"the learner's arrays after row {saved.head.count} are damaged (they do not match their"
+        " SHA-256) and were passed over: the run is rebuilt from the ledger"
+    ]
 
 
 def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
     """Save the arrays after the ledger's last row, if it has decided or refitted after the last."""
     with one_thread():
         ledger.flush()
-        saved, _ = _newest_arrays(spec, ledger)
+        saved, _ = _whole_arrays(spec, ledger)
         after = 0 if saved is None else saved.head.count
         computed = ledger.rows(after, only=("round", "refit", "refreshed"))
         if saved is None or any(computed):
@@ -482,8 +489,8 @@ def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
 def replay_run(spec: RunSpec) -> dict[str, int]:
     """Play the whole record of a run again, and compare each decision and refit.
 
-    A run with erased items is played from its oldest arrays, which are younger than the last of
-    these: the rounds before would need features that were erased.
+    A run with erased items is played from its arrays: the rounds before would need features that
+    were erased.
 
     Returns:
         `rows` played, how many `rounds` and `labels` there are, and the row `after` which it was
@@ -494,15 +501,13 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
         LedgerError: a row cannot be replayed, or the ledger is not whole.
     """
     with one_thread(), Ledger.open(spec.folder.database, readonly=True) as ledger:
+        saved, _ = _whole_arrays(spec, ledger)  # now: another process may save later ones
         ledger.verify(anchors(spec.folder))
         expect_begun(spec.folder, ledger)
-        _newest_arrays(spec, ledger)  # there are some, where they are needed
-        rows = ledger.head.count  # another process may save arrays after later ones meanwhile
-        arrays = [saved for saved in ledger.arrays() if saved.whole and saved.head.count <= rows]
-        start = arrays[-1] if spec.sources.erased else None
+        start = saved if spec.sources.erased else None
         session = Session.played_back(spec, ledger, features_again(spec), start)
-        if arrays:
-            _expect_same(session, arrays[0])
+        if saved is not None:
+            _expect_same(session, saved)
         after = 0 if start is None else start.head.count
         played = sum(1 for _ in ledger.rows(after, only=("round", "learned", "refit", "refreshed")))
         rounds, labels = session.learner.round, len(session.examples.bought)
