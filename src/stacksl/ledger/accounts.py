@@ -114,8 +114,8 @@ class Accounts:
         seen: the surrogates of the items with a decision record.
         learned_labels: by the surrogate of each item whose label was learned, the label that
             refits learn of it now; None where they learn none.
-        standing: whether each labeler was last `set_aside` or `kept`, if either, by the name in
-            the chain.
+        standing, presence: whether each labeler was last `set_aside` or `kept`, and `away` or
+            `back`, if either, by the name in the chain.
     """
 
     budget: int
@@ -139,6 +139,7 @@ class Accounts:
     seen: set[str] = field(default_factory=set)
     learned_labels: dict[str, int | None] = field(default_factory=dict)
     standing: dict[str, str] = field(default_factory=dict)
+    presence: dict[str, str] = field(default_factory=dict)
 
     @property
     def spent(self) -> int:
@@ -229,9 +230,9 @@ class Accounts:
                     raise impossible(entry, "it does not follow the class that was added last")
                 self.classes, self.classes_added = size, entry.number
             case "set_aside" | "kept":
-                if entry.code is None:
-                    raise impossible(entry, "it names nobody")
-                self.standing[entry.code] = entry.event
+                self.standing[str(entry.code)] = entry.event
+            case "away" | "back":
+                self.presence[str(entry.code)] = entry.event
             case "shown":
                 for key, state in self.purchases.items():
                     if state.purpose == "audit" and state.stage == "answered" and not state.shown:

@@ -29,6 +29,8 @@ EVENTS: Final = (
     "relabeled",
     "set_aside",
     "kept",
+    "away",
+    "back",
     "shown",
     "looked",
     "refit",

@@ -428,10 +428,10 @@ class Ledger(Journal):
         return None if learned is None else (self.decisions([round])[round], Label(learned))
 
     def set_standing(self, event: str, labeler: str) -> None:
-        """Record whose answers are learned.
+        """Record who gets rows, and whose answers are learned.
 
-        After `set_aside` none of the labeler's answers is learned, nor measures an audit that was
-        not shown yet; after `kept` all of them are learned.
+        Who is `away` gets no new rows until `back`. After `set_aside` none of the labeler's answers
+        is learned, nor measures an audit that was not shown yet; after `kept` all of them are.
         """
         with self.together():
             code = self.private.codes.get(labeler, labeler)

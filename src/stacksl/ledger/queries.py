@@ -334,6 +334,17 @@ class LedgerReader:
         """The labelers whose answers are set aside, by name."""
         return frozenset(name for name, how in self.standing.items() if how == "set_aside")
 
+    @property
+    def away(self) -> frozenset[str]:
+        """The annotators who are away, by name."""
+        presence = self.accounts.presence.items()
+        return frozenset(str(self._name(code)) for code, how in presence if how == "away")
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """The annotators who get no new rows: those away or set aside."""
+        return self.away | self.set_aside
+
     def label_of(self, item: str) -> int | None:
         """The label that refits learn of an item whose label was learned; None for none."""
         return self.accounts.learned_labels.get(self.items.surrogates[item])

@@ -17,17 +17,14 @@ from stacksl.labelers.sheets.cells import sign
 from stacksl.labelers.sheets.rows import clean_key, has_form
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Word
-from stacksl.ledger.store.settings import Setting
 from stacksl.models.second_look import settled
 from stacksl.report.wording import unasked
 from stacksl.runs.loop.progress import Report
 from stacksl.runs.session.assignment import (
-    AWAY,
     FILE,
     SheetAnswers,
     SheetLabeler,
     annotators_of,
-    away_from,
     open_rows,
 )
 from stacksl.runs.session.session import Session
@@ -65,7 +62,7 @@ def people(folder: RunFolder) -> list[Annotator]:
     table = expect_people(folder)
     with Ledger.open(folder.database, readonly=True) as ledger:
         waiting = Counter(row.annotator for row, _ in open_rows(ledger))
-        bought, standing = ledger.export(), ledger.standing
+        bought, standing, away = ledger.export(), ledger.standing, ledger.away
         audited = ledger.audited_by_all().values()
     twice, wrong = Counter[str](), Counter[str]()
     three = len({answer.labeler for answers in audited for answer in answers}) > 2
@@ -74,7 +71,6 @@ def people(folder: RunFolder) -> list[Annotator]:
             twice.update(answer.labeler for answer in answers)
             wrong.update(answer.labeler for answer in answers if answer.word != agreed)
     done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
-    away = away_from(table)
     return [
         Annotator(
             name,
@@ -118,7 +114,7 @@ def free_rows(
         if free is True and not (named or keys) and folder.resolved().get("labeler") != FILE:
             return _free_questions(folder, ledger, drop, dry_run=dry_run)
         table = expect_people(folder)
-        known, before = annotators_of(table["annotators"]), away_from(table)
+        known, before = annotators_of(table["annotators"]), ledger.away
         _expect_annotators(named, known, back, before)
         if drop and not (away or set_aside or free or keys):
             raise RunError(
@@ -143,13 +139,11 @@ def free_rows(
         if dry_run:
             return len(leases)
         with ledger.together():
-            if away or back:
-                leaving, returning = sorted(absent - before), sorted(before - absent)
-                codes = {"away": ledger.codes_of(leaving), "back": ledger.codes_of(returning)}
-                ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, report=codes)
             if set_aside or keep or (back and looks):
                 reopen(folder, ledger)
-            for event, names in (("set_aside", set_aside), ("kept", keep)):
+            who = {"away": sorted(absent - before), "back": sorted(before - absent)}
+            for event, names in {**who, "set_aside": set_aside, "kept": keep}.items():
+                ledger.codes_of(names)
                 for name in names:
                     ledger.set_standing(event, name)
             dropped = leases if drop else _second(ledger, leases) if away or set_aside else []

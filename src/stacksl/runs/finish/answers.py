@@ -112,16 +112,18 @@ def _changed(ledger: Ledger, row: Row, rounds: int) -> list[RunChange]:
         names = ledger.private.names
         who = {"set": data.get("set", [])}
         who |= {kind: [data[kind]] for kind in ("labeler", "stop_when") if kind in data}
-        who |= {kind: [names[c] for c in data.get(kind, ())] for kind in ("joined", "away", "back")}
+        who["joined"] = [names[code] for code in data.get("joined", ())]
         return added + [RunChange(rounds, kind, who=name) for kind in who for name in who[kind]]
     kind = {
         "class_added": "class",
         "set_aside": "set_aside",
         "kept": "kept",
+        "away": "away",
+        "back": "back",
         "forgotten": "erased",
         "corrected": "named" if "named" in data else "corrected",
         "reserved": "reopened" if "again" in data else "",
         "released": "dropped" if data.get("reason") == DROPPED else "",
     }.get(row.event)
-    person = str(row.labeler) if row.event in ("set_aside", "kept") else ""
+    person = str(row.labeler) if row.event in ("set_aside", "kept", "away", "back") else ""
     return [RunChange(rounds, kind, data.get("size", 1), who=person)] if kind else []

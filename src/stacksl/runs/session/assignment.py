@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from stacksl.core.rng import generator
 from stacksl.errors import DataError
@@ -29,7 +28,6 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
-AWAY = "annotators_away"  # in the run's settings
 LISTS = re.compile(r"classes(-of-\d+)?\.csv").fullmatch
 SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx)").fullmatch
 
@@ -53,8 +51,8 @@ class SheetLabeler:
     """The labeler of annotators who fill in spreadsheets: each request becomes a row of a sheet.
 
     Args:
-        spec: the run; its folder says who is away, and gets no new rows.
-        ledger: records which row is assigned to whom.
+        spec: the run.
+        ledger: records which row is assigned to whom, and who is away and gets no new rows.
     """
 
     name = FILE
@@ -66,7 +64,7 @@ class SheetLabeler:
         self.items, self.classes = spec.dataset.items, spec.sources.classes
         self.row = {item.id: index for index, item in enumerate(self.items)}
         table = spec.folder.resolved()
-        self.away = without_rows(table, ledger)
+        self.away = ledger.absent
         # the number of the last sheet written while there was one annotator
         self._alone = int(table.get("sheets_alone", 0))
         self._secret = int(table[SECRET], 16)
@@ -320,12 +318,6 @@ def annotators_of(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def away_from(table: Mapping[str, Any]) -> frozenset[str]:
-    """The annotators who are away and get no new rows, of the `table` a run is made with."""
-    names = str(table.get(AWAY, ""))
-    return frozenset(annotators_of(names)) - {""}
-
-
 def rows_had(ledger: LedgerReader) -> list[tuple[str, int, str]]:
     """Item, slot and annotator of each row that its annotator answered, or may still answer."""
     ended = {(r["item"], r["slot"]): r["labeler"] for r in ledger.export() if r["state"] != "open"}
@@ -344,7 +336,7 @@ def free_people(
     handed_leases = {(row.item, row.slot, row.token) for row in handed}
     asked = {(item, name) for item, _, name in rows_had(ledger)}
     present = set(annotators_of(settings.annotators)) if settings.labeler == FILE else set()
-    present -= without_rows(spec.folder.resolved(), ledger)
+    present -= ledger.absent
     free = {item: sum((item, name) not in asked for name in present) for item in items}
     awaited = set()
     for lease in (look for look in ledger.second_looks() if look.item in free):
@@ -357,11 +349,6 @@ def free_people(
             free[lease.item] -= 1
         awaited.add(lease.item)
     return free, awaited
-
-
-def without_rows(table: Mapping[str, Any], ledger: LedgerReader) -> frozenset[str]:
-    """The annotators who get no new rows: those away or set aside."""
-    return away_from(table) | ledger.set_aside
 
 
 def expect_free(settings: Settings) -> None:

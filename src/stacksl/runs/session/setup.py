@@ -48,7 +48,6 @@ from stacksl.runs.session.assignment import (
     SheetLabeler,
     annotators_of,
     expect_free,
-    without_rows,
 )
 from stacksl.runs.session.language import language_model
 from stacksl.runs.session.model_labels import (
@@ -74,8 +73,7 @@ def limits_of(spec: RunSpec, ledger: LedgerReader) -> PurchaseLimits:
         train //= LOOKS
     share = spec.audit / max(1, spec.audit + train)
     if overlap:
-        away = without_rows(spec.folder.resolved(), ledger)
-        present = len(annotators_of(settings.annotators)) - len(away)
+        present = len(annotators_of(settings.annotators)) - len(ledger.absent)
         overlap = overlap if settings.labeler == FILE and present > 1 else 0
     start = float(generator(settings.seed, "audit places").random())
     return PurchaseLimits(settings.open_questions, share, overlap, start)
