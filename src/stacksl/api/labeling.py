@@ -206,13 +206,11 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
 
 def _numbers(spec: RunSpec, bought: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """What stands for the name of each person: a number, the same in every export of a run."""
-    from stacksl.runs.session.assignment import FILE, annotators_of
-
-    if spec.settings.labeler != FILE:
+    if not spec.settings.people:
         return {}
     answered = (row for row in bought if row["state"] == "answered")
     others = (row["labeler"] for row in answered if row["purpose"] != "owned")
-    people = dict.fromkeys([*annotators_of(spec.settings.annotators), *others])
+    people = dict.fromkeys([*spec.settings.people, *others])
     return {name: f"annotator {number}" for number, name in enumerate(people, 1)}
 
 

@@ -27,7 +27,7 @@ from stacksl.report.quality import Differing
 from stacksl.runs.changes.people import Received, received
 from stacksl.runs.finish.forecasting import look_due
 from stacksl.runs.finish.promising import looked_enough
-from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
+from stacksl.runs.session.assignment import SheetLabeler, open_rows
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, State
@@ -170,7 +170,7 @@ class OpenRun:
         session.labeler = self.labeler = PageLabeler(session.spec, session.ledger)
         session.trainer.background, session.trainer.attended = self._background, True
         self._attend = attend
-        for name in annotators_of(session.spec.settings.annotators):
+        for name in session.spec.settings.people:
             seen.setdefault(name, monotonic())
         self.away = self.labeler.away
         self._idle: frozenset[str] | None = None  # as the assignment knows it

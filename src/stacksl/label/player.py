@@ -27,7 +27,6 @@ from stacksl.label.open_run import (
 )
 from stacksl.labelers.sheets.rows import SheetRow
 from stacksl.runs.changes.people import Received, expect_people
-from stacksl.runs.session.assignment import annotators_of
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -106,9 +105,7 @@ class Player:
             RunError: it is not answered by people, or another process holds it.
             StackslError: it cannot be opened.
         """
-        expect_people(self.folder)
-        spec = RunSpec.open(self.folder)
-        self._seen = {name: monotonic() for name in annotators_of(spec.settings.annotators)}
+        self._seen = dict.fromkeys(expect_people(self.folder).people, monotonic())
         self._thread.start()
         self._started.wait()
         if self.fault is not None:

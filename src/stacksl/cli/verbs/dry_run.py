@@ -105,9 +105,10 @@ def _test(spec: RunSpec) -> dict[str, Any] | None:
 def audit_precision(spec: RunSpec) -> str:
     """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
-    from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
+    from stacksl.runs.session.model_labels import NO_AUDIT
+    from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 
-    if asks_model(spec.settings) or asks_local(spec.settings):
+    if spec.settings.labeler_kind in (OPENAI, LOCAL):
         return NO_AUDIT
     agreement = spec.settings.labeler == "file" and not spec.further
     who = f"with the annotator{'s' * (',' in spec.settings.annotators)}"
@@ -124,9 +125,10 @@ def _request(spec: RunSpec) -> dict[str, Any] | None:
     """
     from stacksl.labelers.chat.endpoint import address
     from stacksl.labelers.chat.prompts import Shot
-    from stacksl.runs.session.model_labels import asks_model, questions
+    from stacksl.runs.session.model_labels import questions
+    from stacksl.runs.settings.conflicts import OPENAI
 
-    if not asks_model(spec.settings):
+    if spec.settings.labeler_kind != OPENAI:
         return None
     server, (item, *others) = spec.settings.server, spec.sources.pool.items
     shots = [Shot(other.id, other.prompt, "(its label)") for other in others[: server.shots]]

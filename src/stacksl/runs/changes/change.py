@@ -36,13 +36,12 @@ from stacksl.runs.items.roles import (
 )
 from stacksl.runs.items.sources import More
 from stacksl.runs.items.stored import records_of, rejected_of, stamps_of
-from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
+from stacksl.runs.session.assignment import FILE, SheetLabeler
 from stacksl.runs.session.language import expect_room
-from stacksl.runs.session.model_labels import asks_local, asks_model
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
 from stacksl.runs.settings.budget import accuracy_mark, promised_share, raised_budget
-from stacksl.runs.settings.conflicts import conflicts, unknown_names
+from stacksl.runs.settings.conflicts import LOCAL, OPENAI, conflicts, unknown_names
 from stacksl.runs.settings.resolve import unknown_setting, validated
 from stacksl.runs.settings.terms import (
     fresh_audit,
@@ -255,7 +254,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         again=tuple(item for item in again if item not in named),
         price=None if spec.budget.money is None else spec.budget.price,
         left=left_to_train(wanted, ledger),
-        annotators=tuple(annotators_of(wanted.settings.annotators)),
+        annotators=tuple(wanted.settings.people),
         outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),
         dropped=len(ledger.open_purchases()) * change.drop,
         warnings=tuple(
@@ -344,7 +343,7 @@ def _tidy(text: str) -> str:
 
 def _settings_of(spec: RunSpec, change: Change) -> dict[str, Any]:
     """The settings that a change has, by dotted name."""
-    names = ",".join([*annotators_of(spec.settings.annotators), *change.annotators])
+    names = ",".join([spec.settings.annotators, *change.annotators])
     given = {
         "annotators": names if change.annotators else None,
         "labeler": change.labeler,
@@ -374,7 +373,7 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
     if mistakes := mistakes or [*unknown_names(settings), *conflicts(settings, set(values))]:
         raise SettingsError("; ".join(mistakes))
     if change.labeler is not None:
-        if spec.audit and (asks_model(settings) or asks_local(settings)):
+        if spec.audit and settings.labeler_kind in (OPENAI, LOCAL):
             raise SettingsError(
                 f"an audit is answered by people, and {labeler} is a model: give another labeler"
             )
@@ -418,7 +417,7 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         values |= {"labels_now": wanted.now.labels, "audits_now": wanted.now.audits}
         values |= {"further_now": wanted.now.further} if wanted.now.further else {}
         values |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
-    if change.annotators and len(annotators_of(spec.settings.annotators)) == 1:
+    if change.annotators and "," not in spec.settings.annotators:
         values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
     checked, names = wanted.settings.flat(), _settings_of(spec, change)
     chosen = {name: checked[name] for name in names}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,17 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Word
 from stacksl.models.second_look import settled
 from stacksl.report.wording import unasked
+from stacksl.runs.items.stored import how_read
 from stacksl.runs.loop.progress import Report
 from stacksl.runs.session.assignment import (
     FILE,
     SheetAnswers,
     SheetLabeler,
-    annotators_of,
     open_rows,
 )
 from stacksl.runs.session.session import Session
 from stacksl.runs.settings.budget import promised_share
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import reopen, status_of
@@ -59,7 +60,7 @@ def people(folder: RunFolder) -> list[Annotator]:
     Raises:
         RunError: the run is not one that people answer.
     """
-    table = expect_people(folder)
+    settings = expect_people(folder)
     with Ledger.open(folder.database, readonly=True) as ledger:
         waiting = Counter(row.annotator for row, _ in open_rows(ledger))
         bought, standing, away = ledger.export(), ledger.standing, ledger.away
@@ -80,7 +81,7 @@ def people(folder: RunFolder) -> list[Annotator]:
             standing.get(name, ""),
             *((twice[name], wrong[name]) if twice[name] >= ENOUGH else ()),
         )
-        for name in annotators_of(table["annotators"])
+        for name in settings.people
     ]
 
 
@@ -113,8 +114,8 @@ def free_rows(
     with folder.locked(), Ledger.open(folder.database) as ledger:
         if free is True and not (named or keys) and folder.resolved().get("labeler") != FILE:
             return _free_questions(folder, ledger, drop, dry_run=dry_run)
-        table = expect_people(folder)
-        known, before = annotators_of(table["annotators"]), ledger.away
+        settings, table = expect_people(folder), folder.resolved()
+        known, before = settings.people, ledger.away
         _expect_annotators(named, known, back, before)
         if drop and not (away or set_aside or free or keys):
             raise RunError(
@@ -135,7 +136,7 @@ def free_rows(
                 " lists the sheets that have open rows"
             )
         looks = bool(table.get("further_now") or table.get("further_labels"))
-        _warn_of_few(folder, table, len({*known} - unavailable), looks)
+        _warn_of_few(folder, settings, len({*known} - unavailable), looks)
         if dry_run:
             return len(leases)
         with ledger.together():
@@ -174,11 +175,11 @@ def _expect_annotators(
         )
 
 
-def _warn_of_few(folder: RunFolder, table: Mapping[str, Any], left: int, looks: bool) -> None:
+def _warn_of_few(folder: RunFolder, settings: Settings, left: int, looks: bool) -> None:
     """Warn where too few annotators are `left` for second `looks`, or for one at the table."""
     if looks and left < 2 and folder.read_state()["state"] != "finished":
         warnings.warn(unasked(0, str(folder.path)), stacklevel=4)
-    if left == 2 and promised_share(table.get("stop_when")) is not None:
+    if left == 2 and promised_share(settings.stop_when) is not None:
         warnings.warn(
             "two annotators are left, and a look at the table needs three: a row on which two"
             " differ counts as wrong; add a person with `stacksl change"
@@ -286,19 +287,19 @@ def received(
     )
 
 
-def expect_people(folder: RunFolder) -> dict[str, Any]:
-    """What the run is made with, by name, where people answer it by file.
+def expect_people(folder: RunFolder) -> Settings:
+    """The settings of a run that people answer by file.
 
     Raises:
         RunError: another labeler answers.
     """
-    table = folder.resolved()
-    if table.get("labeler") != FILE:
+    settings = how_read(folder)
+    if not settings.people:
         raise RunError(
-            f"the labels of the run {folder.path} come from '{table.get('labeler')}', not from"
-            " people: runs with --labeler file are answered by file"
+            f"the labels of the run {folder.path} come from '{settings.labeler}', not from people:"
+            " runs with --labeler file are answered by file"
         )
-    return table
+    return settings
 
 
 # Corrections ------------------------------------------------------------------------------------

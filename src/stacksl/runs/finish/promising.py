@@ -45,7 +45,7 @@ from stacksl.runs.finish.answers import answers_by_item
 from stacksl.runs.items.roles import give_roles, next_terms
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import doubled_of, linear_trainer
-from stacksl.runs.session.assignment import FILE, annotators_of, free_people
+from stacksl.runs.session.assignment import free_people
 from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.terms import labels_per_item
@@ -118,7 +118,7 @@ class Drawn(NamedTuple):
 
 def doubted(settings: Settings) -> bool:
     """Whether people's errors are part of the promise: several people answer."""
-    return settings.labeler == FILE and len(annotators_of(settings.annotators)) > 1
+    return len(settings.people) > 1
 
 
 def last_drawn(ledger: LedgerReader) -> Drawn | None:
@@ -328,8 +328,7 @@ def expect_promise(settings: Settings) -> None:
     Raises:
         SettingsError: it cannot.
     """
-    people = annotators_of(settings.annotators)
-    if settings.labeler == FILE and len(people) == 2:
+    if len(settings.people) == 2:
         raise SettingsError(
             "stop_when with right=R expected one annotator, or three or more, and got two: a row on"
             " which two people differ stays open, and counts as wrong. Name a third annotator, or"

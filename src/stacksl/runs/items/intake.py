@@ -14,7 +14,7 @@ from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError, expect, expect_path
 from stacksl.runs.items.reading import Reading, given_classes, named_columns
-from stacksl.runs.settings.conflicts import conflicts
+from stacksl.runs.settings.conflicts import LOCAL, OPENAI, conflicts
 from stacksl.runs.settings.fields import Gate
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
@@ -234,7 +234,7 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
             wanted.lm.answer_format == "option" and resolved.origin["lm.pmi_context"] == "default"
         )
         return resolved.with_defaults(REFITTED_ONCE | (CHOSEN if chosen else {}), "file")
-    people = wanted.labeler == "file" or wanted.labeler.startswith(("openai:", "hf:"))
+    people = wanted.labeler_kind in ("file", OPENAI, LOCAL)
     quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
     if dataset.classes is None or not (people or quick):
         return resolved

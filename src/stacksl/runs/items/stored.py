@@ -177,7 +177,7 @@ def _candidates(record: ItemRecord, names: tuple[str, ...] | None) -> tuple[str,
 
 
 def how_read(folder: RunFolder) -> Settings:
-    """The settings of a run that say how a file is read."""
+    """The settings of a run but for those of its gate, without a look at its items."""
     table = folder.resolved()
     known = {name: table[name] for name in Settings.model_construct().flat() if name in table}
     return Settings.model_construct().replaced(known)

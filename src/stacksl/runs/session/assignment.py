@@ -167,7 +167,7 @@ class SheetLabeler:
         The leases are dealt in a random order, and keys, orders and annotators are drawn from the
         run's secret, so that neither tells which rows belong to the audit.
         """
-        annotators = annotators_of(self.settings.annotators)
+        annotators = self.settings.people
         present = [name for name in annotators if name not in self.away]
         load = Counter(dict.fromkeys(annotators, 0)) + Counter(h.annotator for h in waiting)
         had_rows = Counter(handed.annotator for handed in handed_rows)
@@ -207,7 +207,7 @@ class SheetLabeler:
         count = len(self.items[row].candidates)
         if self.classes is not None:
             return tuple(range(count))
-        who = annotators_of(self.settings.annotators).index(annotator)
+        who = self.settings.people.index(annotator)
         shuffled = generator(self._secret, "shown", who, row).permutation(count)
         return tuple(int(i) for i in shuffled)
 
@@ -278,7 +278,7 @@ class SheetLabeler:
         return replace(handed, order=(*handed.order, *added)) if added else handed
 
     def _path(self, sheet: int, annotator: str) -> Path:
-        alone = sheet <= self._alone or len(annotators_of(self.settings.annotators)) == 1
+        alone = sheet <= self._alone or len(self.settings.people) == 1
         stem = f"{sheet:04d}" if alone else f"{sheet:04d}-{annotator}"
         return self.folder / f"{stem}.{self.settings.sheets.format}"
 
@@ -309,15 +309,6 @@ def open_rows(ledger: LedgerReader) -> list[tuple[Handed, Purchase]]:
     return [(row, lease) for row, lease in pairs if lease is not None]
 
 
-def annotators_of(text: str) -> list[str]:
-    """The names in a list with commas between; the settings were checked when they were made.
-
-    >>> annotators_of("anna, ben")
-    ['anna', 'ben']
-    """
-    return [name.strip() for name in text.split(",")]
-
-
 def rows_had(ledger: LedgerReader) -> list[tuple[str, int, str]]:
     """Item, slot and annotator of each row that its annotator answered, or may still answer."""
     ended = {(r["item"], r["slot"]): r["labeler"] for r in ledger.export() if r["state"] != "open"}
@@ -332,11 +323,9 @@ def free_people(
 
     Whoever is here and never had an item may. A lease that nobody may have ends.
     """
-    handed, settings = ledger.private.handed(), spec.settings
-    handed_leases = {(row.item, row.slot, row.token) for row in handed}
+    handed_leases = {(row.item, row.slot, row.token) for row in ledger.private.handed()}
     asked = {(item, name) for item, _, name in rows_had(ledger)}
-    present = set(annotators_of(settings.annotators)) if settings.labeler == FILE else set()
-    present -= ledger.absent
+    present = set(spec.settings.people) - ledger.absent
     free = {item: sum((item, name) not in asked for name in present) for item in items}
     awaited = set()
     for lease in (look for look in ledger.second_looks() if look.item in free):

@@ -65,16 +65,6 @@ NO_AUDIT = (
 CALLS_A_LABEL = 2  # that its price is reserved for: one may be lost
 
 
-def asks_model(settings: Settings) -> bool:
-    """Whether a model on a server answers."""
-    return settings.labeler.partition(":")[0] == OPENAI
-
-
-def asks_local(settings: Settings) -> bool:
-    """Whether a language model in this process answers."""
-    return settings.labeler.partition(":")[0] == LOCAL
-
-
 def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
     """The settings of a run whose labels come from a model; others are unchanged.
 
@@ -85,9 +75,9 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
         SettingsError: the template cannot be used, or a label may cost more than its price.
     """
     settings = resolved.settings
-    if asks_local(settings):
+    if settings.labeler_kind == LOCAL:
         return resolved.with_defaults({"audit": 0}, "labeler")
-    if not asks_model(settings):
+    if settings.labeler_kind != OPENAI:
         return resolved
     layer: dict[str, Any] = {"audit": 0}
     prompts = questions(settings)
@@ -137,7 +127,7 @@ def expect_consent(spec: RunSpec) -> None:
         SettingsError: it may not; the sentence names what would be sent where.
     """
     allowed = spec.settings.server.allow_send and spec.resolved.origin["server.allow_send"]
-    if not asks_model(spec.settings) or allowed == "flag":
+    if spec.settings.labeler_kind != OPENAI or allowed == "flag":
         return
     count = spec.sources.available
     sent = f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"

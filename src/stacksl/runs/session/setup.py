@@ -46,19 +46,17 @@ from stacksl.runs.loop.progress import Progress, Report, silent
 from stacksl.runs.session.assignment import (
     FILE,
     SheetLabeler,
-    annotators_of,
     expect_free,
 )
 from stacksl.runs.session.language import language_model
 from stacksl.runs.session.model_labels import (
     LocalLabeler,
-    asks_local,
-    asks_model,
     chat_labeler,
     expect_local,
     shots_of,
 )
 from stacksl.runs.settings.budget import accuracy_mark, promised_share
+from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import MAP, SECRET, class_setting
@@ -73,8 +71,7 @@ def limits_of(spec: RunSpec, ledger: LedgerReader) -> PurchaseLimits:
         train //= LOOKS
     share = spec.audit / max(1, spec.audit + train)
     if overlap:
-        present = len(annotators_of(settings.annotators)) - len(ledger.absent)
-        overlap = overlap if settings.labeler == FILE and present > 1 else 0
+        overlap *= len(settings.people) - len(ledger.absent) > 1
     start = float(generator(settings.seed, "audit places").random())
     return PurchaseLimits(settings.open_questions, share, overlap, start)
 
@@ -230,9 +227,9 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
         expect_free(settings)
         for name in sources.given.names if sources.given else ():
             expect_unlike_answers(0, (name,))  # each sheet says what letters and numbers mean
-    if asks_local(settings):
+    if settings.labeler_kind == LOCAL:
         expect_local(settings)
-    elif settings.labeler != FILE and not asks_model(settings):
+    elif settings.labeler_kind not in (FILE, OPENAI):
         expect_classes(sources.pool, f"the data '{sources.pool.name}'")
         _registered(settings, sources)
 
@@ -241,9 +238,9 @@ def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples) -> Labeler:
     """The labeler that the settings name."""
     if spec.settings.labeler == FILE:
         return SheetLabeler(spec, ledger)
-    if asks_model(spec.settings):
+    if spec.settings.labeler_kind == OPENAI:
         return chat_labeler(spec, partial(shots_of, examples, spec.settings.server.shots), ledger)
-    if asks_local(spec.settings):
+    if spec.settings.labeler_kind == LOCAL:
         return LocalLabeler(spec)
     return _registered(spec.settings, spec.sources)
 

@@ -36,7 +36,7 @@ def unknown_names(settings: Settings) -> list[str]:
         ("gate", settings.gate.name, [*GATES, COVERAGE]),
         ("scorer", settings.scorer.name, SCORERS),
         ("features", settings.features.partition(":")[0], FEATURES),
-        ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file", OPENAI, LOCAL]),
+        ("labeler", settings.labeler_kind, [*LABELERS, "file", OPENAI, LOCAL]),
     ]
     faults = [
         f"unknown {kind} '{name}'{nearest(name, known) or ':'} known: {', '.join(sorted(known))}"
@@ -44,7 +44,7 @@ def unknown_names(settings: Settings) -> list[str]:
         for kind, name, known in named
         if name is not None and name not in known
     ]
-    by_token = settings.labeler.startswith(f"{OPENAI}:")  # the price of a label is then computed
+    by_token = settings.labeler_kind == OPENAI  # the price of a label is then computed
     try:
         parse_budget(settings.budget, MANY, settings.price or ("0.000001" if by_token else None))
     except SettingsError as fault:
@@ -66,7 +66,7 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
 
 def _without_owner(settings: Settings, explicit: set[str], people: bool) -> Iterator[str]:
     """A sentence for each group that was given without what it belongs to."""
-    kind = settings.labeler.partition(":")[0]
+    kind = settings.labeler_kind
     server = kind == OPENAI
     updates = settings.adapts or settings.scorer.name == "sgd"
     owners = {

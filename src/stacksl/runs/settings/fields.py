@@ -387,6 +387,17 @@ class Settings(Group):
         return any(value is not None for value in (self.lm.model, self.lm.adapt, self.lm.adapter))
 
     @property
+    def people(self) -> list[str]:
+        """The annotators, where people answer by file; else nobody."""
+        names = self.annotators.split(",") if self.labeler == "file" else []
+        return [name.strip() for name in names]
+
+    @property
+    def labeler_kind(self) -> str:
+        """Who answers: the name of the labeler without what follows a colon."""
+        return self.labeler.partition(":")[0]
+
+    @property
     def column(self) -> str | None:
         """The column of the data whose labels are judged: `model_labels` that are no place."""
         named = self.model_labels
