@@ -216,7 +216,7 @@ def test_a_change_that_people_could_not_answer_is_refused(tmp_path: Path) -> Non
     with pytest.raises(SettingsError, match="this run keeps none: .*--budget B with it"):
         two.change(stop_when="accuracy=0.8")
     two.change(stop_when="accuracy=0.8", budget=130)
-    assert int(two.folder.resolved()["further_now"]) > 0
+    assert two.folder.resolved()["budget_now"][3] > 0
 
 
 def test_a_model_made_again_is_looked_at_again_and_nothing_is_bought(tmp_path, early: Run) -> None:

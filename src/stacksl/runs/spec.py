@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -37,7 +37,7 @@ LIBRARIES = (
 
 @dataclass(frozen=True, slots=True)
 class RunBudget:
-    """The budget of a run after a change.
+    """The budget of a run as it is now, perhaps after a change.
 
     `labels` in all, `money` in micro-units (None where only labels count), and the labels of each
     audit in `audits`: a new audit is drawn where the last result was shown. `further` are kept for
@@ -123,6 +123,7 @@ class RunSpec:
         facts |= {"price_micro": self.budget.price, "money_micro": self.budget.money}
         facts["audit_labels"] = self.audit
         facts |= {"further_labels": self.further or None, "evaluates": self.evaluates}
+        facts["budget_now"] = astuple(self.terms)
         facts["columns"] = [list(pair) for pair in self.dataset.columns.items()]  # in their order
         facts |= versions(self.settings.plugins)
         origin = self.resolved.origin
@@ -152,10 +153,7 @@ class RunSpec:
             )
         origins = {name: setting.origin for name, setting in stored.items()}
         origin = {name: origins.get(name) or "default" for name in settings.flat()}
-        terms = None
-        if "labels_now" in table:
-            labels, further = int(table["labels_now"]), int(table.get("further_now", 0))
-            terms = RunBudget(labels, table.get("money_now"), tuple(table["audits_now"]), further)
+        labels, money, audits, further = table["budget_now"]
         return cls(
             folder,
             Resolved(settings, origin, table.get("preset")),
@@ -166,7 +164,7 @@ class RunSpec:
             int(table["audit_labels"]),
             int(table.get("further_labels", 0)),
             tuple(More(*file) for file in table.get("more", ())),
-            terms,
+            RunBudget(labels, money, tuple(audits), further),
         )
 
     def note(self, facts: Mapping[str, Any]) -> None:

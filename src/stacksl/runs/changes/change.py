@@ -7,7 +7,7 @@ follows from the ledger's rows when the run is resumed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -413,10 +413,8 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         values["files"] = {**spec.folder.resolved().get("files", {}), **stamps_of(added)}
     if change.classes:
         values["classes_began"] = len(wanted.sources.began or ())
-    if wanted.now is not None:
-        values |= {"labels_now": wanted.now.labels, "audits_now": wanted.now.audits}
-        values |= {"further_now": wanted.now.further} if wanted.now.further else {}
-        values |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
+    if wanted.terms != spec.terms:
+        values["budget_now"] = astuple(wanted.terms)
     if change.annotators and "," not in spec.settings.annotators:
         values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
     checked, names = wanted.settings.flat(), _settings_of(spec, change)

@@ -15,7 +15,7 @@ agreement with that person, as it is about agreement with a program that answers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -233,9 +233,6 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     if doubted(spec.settings):
         further = ledger.accounts.further + AGAIN * look.audit // 2
     now = replace(terms, audits=(*terms.audits, look.audit), further=further)
-    values = {"labels_now": now.labels, "audits_now": now.audits}
-    values |= {"further_now": further} if further else {}
-    values |= {} if now.money is None else {"money_now": now.money}
     wanted, drawn = replace(spec, now=now), last_drawn(ledger)
     frame = [item for item, answers in answers_by_item(spec, ledger).items() if len(answers) == 1]
     secret = int(spec.folder.resolved()[SECRET], 16)
@@ -243,7 +240,7 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     sample = [frame[place] for place in rng.permutation(len(frame))[: look.sample]]
     with ledger.together():
         payload = {"look": [look.audit, len(sample), len(frame)]}
-        ledger.change_settings({k: Setting(v) for k, v in values.items()}, payload)
+        ledger.change_settings({"budget_now": Setting(astuple(now))}, payload)
         next_terms(wanted, ledger, list(game.corpus.order), first=len(game.corpus.began))
         ledger.reserve(sample, "train")
     give_roles(wanted, game.corpus, ledger)

@@ -182,14 +182,14 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
     accounts, money, dropped = ledger.accounts, None, 0
     spent, left = accounts.spent, accounts.left
     if done is None:
-        planned = sum(table.get("audits_now", [table["audit_labels"]]))
+        planned = sum(table["budget_now"][2])
         dropped = min(left, max(0, planned - (spent - accounts.asked - accounts.further)))
         spent, left = spent + dropped, left - dropped
-    if "money_micro" in table:
+    if accounts.money is not None:
         money = {
-            "price": int(table["price_micro"]) / MICRO,
-            "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
-            "spent": (accounts.spent_money + dropped * int(table["price_micro"])) / MICRO,
+            "price": accounts.price / MICRO,
+            "budget": accounts.money / MICRO,
+            "spent": (accounts.spent_money + dropped * accounts.price) / MICRO,
         }
     looks = [row.seq for row in ledger.rows(only=("settings",)) if "look" in row.payload]
     later = ledger.rows(looks[0], only=("answered",)) if looks else ()
@@ -200,7 +200,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
     return {
         "out": len(out),
         "rounds": accounts.last_round if done or table["mode"] == "stream" else asked,
-        "budget": int(table.get("labels_now", table["labels"])),
+        "budget": accounts.budget,
         "asked": asked,
         "answered": sum(ledger.counts_by_kind().values()) if done is None else done.budget.answered,
         "spent": spent,
