@@ -14,7 +14,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
+from stacksl.ledger.store.rows import read_items, read_rejected
 from stacksl.ledger.store.schema import FORMAT, TEST
 from stacksl.ledger.store.settings import Setting
 
@@ -286,7 +286,7 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
     ],
 )
 def test_values_of_another_type_are_one_sentence(book, decision, path, table, change):
-    given = {"test": [ItemRecord("t", "x", 2)], "rejected": [RejectedRow(0, 1, None, "empty")]}
+    given = {"test": [ItemRecord("t", "x", 2)], "rejected": [(0, 1, None, "empty")]}
     ledger = book(settings={"seed": Setting(1)}, **given)
     ledger.forget("q9")
     ledger.post([decision(1)])

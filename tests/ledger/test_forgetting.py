@@ -15,7 +15,7 @@ from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
+from stacksl.ledger.store.rows import read_items, read_rejected
 from stacksl.ledger.store.schema import TEST as TEST_TABLE
 from stacksl.ledger.store.stored import read_requests, write_request
 
@@ -33,7 +33,7 @@ TEST = [
     ItemRecord("t2", PROMPT, 4, ["a", "b", "c", OPTION], 3),
     ItemRecord("t3", "kept test too", 4),
 ]
-REJECTED = [RejectedRow(0, 3, ID, "repeated id"), RejectedRow(0, 5, "kept-id", "empty")]
+REJECTED = [(0, 3, ID, "repeated id"), (0, 5, "kept-id", "empty")]
 
 
 def bytes_of(path: Path) -> bytes:
@@ -166,7 +166,7 @@ def test_the_data_is_whole_without_it(told, path):
         assert first == (ItemRecord(name, "", 4), True), "it keeps its place and K"
         assert [record for record, _ in others] == ITEMS[1:]
         assert stored(path, TEST_TABLE) == [TEST[0], None, TEST[2]]
-        assert read_rejected(store) == [REJECTED[0]._replace(id=None), REJECTED[1]]
+        assert read_rejected(store) == [(0, 3, None, "repeated id"), REJECTED[1]]
         requests = [row for _, row in read_requests(store)]
         about_it, shown, other = requests[:2], [], calls()[4:]
         for row in requests:

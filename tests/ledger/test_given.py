@@ -11,7 +11,7 @@ from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.rows import CLEARED, RejectedRow, read_rejected
+from stacksl.ledger.store.rows import CLEARED, read_rejected
 from stacksl.ledger.store.schema import ITEMS, TEST
 from stacksl.ledger.store.settings import Setting
 
@@ -33,8 +33,8 @@ GIVEN = {
         ItemRecord("t3", "test 3, with all there is", 4, ["a", "b", "c", "d"], 1, "e", 3, 2),
     ],
     "rejected": [
-        RejectedRow(0, 7, None, "an empty prompt"),
-        RejectedRow(1, 2, "q0", "repeated id"),
+        (0, 7, None, "an empty prompt"),
+        (1, 2, "q0", "repeated id"),
     ],
 }
 VALUES: dict[str, str] = {

@@ -10,7 +10,7 @@ from stacksl.ledger.events import Entry
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.rows import RejectedRow, read_rejected
+from stacksl.ledger.store.rows import read_rejected
 from stacksl.types import Label
 
 from ..saved_arrays import edit
@@ -69,7 +69,7 @@ def test_items_that_came_later_can_be_bought(book, decision, path, records):
         ItemRecord("n1", "A new one", 2, ["yes", "no"], 1, None, None, 1),
         ItemRecord("n2", "Another", 4, None, None, "perhaps", 3, 1),
     ]
-    assert ledger.add_items(more, [RejectedRow(1, 3, None, "an empty prompt")]) == 2
+    assert ledger.add_items(more, [(1, 3, None, "an empty prompt")]) == 2
     assert ledger.post([decision(1, item="n2")])[0].asked
     row, *_ = ledger.rows()
     assert (row.event, row.item, charge(row), set(row.payload)) == ("settings", None, 0, {"digest"})
@@ -77,7 +77,7 @@ def test_items_that_came_later_can_be_bought(book, decision, path, records):
     ledger.close()
     assert stored(path) == [*records, *more], "in order, with all that is said of them"
     with opened(path, readonly=True) as store:
-        assert read_rejected(store) == [RejectedRow(1, 3, None, "an empty prompt")]
+        assert read_rejected(store) == [(1, 3, None, "an empty prompt")]
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
         assert [p.item for p in again.open_purchases()] == ["n2"]
@@ -86,7 +86,7 @@ def test_items_that_came_later_can_be_bought(book, decision, path, records):
 def test_an_id_that_is_taken_adds_nothing(book, records, path):
     ledger = book()
     new = ItemRecord("n1", "new", 4)
-    rejected = [RejectedRow(1, 1, None, "empty")]
+    rejected = [(1, 1, None, "empty")]
     with pytest.raises(LedgerError, match="UNIQUE constraint failed: items.id") as caught:
         ledger.add_items([new, ItemRecord("q3", "a secret", 4)], rejected)
     assert "secret" not in str(caught.value)

@@ -15,7 +15,7 @@ from typing import Any
 from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.ledger.store.settings import Setting
-from stacksl.runs.items.sources import More, Sources
+from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import read_sources, stamps_of
 from stacksl.runs.settings.budget import Budget
 from stacksl.runs.settings.fields import Settings
@@ -62,9 +62,9 @@ class RunSpec:
     `data` and `test_source` say where the items are from: a path, `sample`, or nothing for items
     made in Python. `budget` (but for its price, the present one), `audit` (the labels that measure
     the final model) and `further` (those kept for a second look at it) are those at the start of
-    the run, `more` the files added since, and `now` the changed budget, if any. `stamps` are those
-    of the files of another run whose items are taken. `evaluates` is the way from this run's folder
-    to that of the run whose model's labels it audits, in a new one.
+    the run, and `now` the changed budget, if any. `stamps` are those of the files of another run
+    whose items are taken. `evaluates` is the way from this run's folder to that of the run whose
+    model's labels it audits, in a new one.
     """
 
     folder: RunFolder
@@ -75,7 +75,6 @@ class RunSpec:
     test_source: str | None
     audit: int = 0
     further: int = 0
-    more: tuple[More, ...] = ()
     now: RunBudget | None = None
     stamps: Mapping[str, list[Any]] | None = None
     evaluates: str | None = None
@@ -106,7 +105,7 @@ class RunSpec:
     def files(self) -> list[str]:
         """Where the items of each part are from; nothing for items made in Python."""
         owned = [] if self.settings.owned is None else [self.settings.owned]
-        return [self.data, *owned, *(file.path for file in self.more)]
+        return [self.data, *owned, *(part.path for part in self.sources.added)]
 
     def table(self) -> dict[str, Setting]:
         """All that the run is made with: settings, data, budget, columns, versions."""
@@ -163,7 +162,6 @@ class RunSpec:
             table.get("test"),
             int(table["audit_labels"]),
             int(table.get("further_labels", 0)),
-            tuple(More(*file) for file in table.get("more", ())),
             RunBudget(labels, money, tuple(audits), further),
         )
 

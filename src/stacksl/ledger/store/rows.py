@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.events import canonical, erased_name
@@ -39,13 +39,8 @@ _DAMAGED: Final = (
 )
 
 
-class RejectedRow(NamedTuple):
-    """A row of a file that could not be used: its number and id, and why."""
-
-    part: int
-    row: int
-    id: str | None
-    reason: str
+RejectedRow = tuple[int, int, str | None, str]
+"""A row of a file that could not be used: part, number and id, and why."""
 
 
 def write_items(store: Store, records: Iterable[ItemRecord], table: Table = ITEMS) -> int:
@@ -121,7 +116,7 @@ def _list_in(text: str) -> list[Any]:
 def read_rejected(store: Store) -> list[RejectedRow]:
     """The rows that could not be used, in order."""
     columns = ("part", "row", "id", "reason")
-    return [RejectedRow(*row) for row in store.select(REJECTED, columns, "ORDER BY place")]
+    return store.select(REJECTED, columns, "ORDER BY place")
 
 
 def erase_item(store: Store, surrogate: str) -> None:

@@ -34,7 +34,7 @@ from stacksl.runs.items.roles import (
     new_owned,
     next_terms,
 )
-from stacksl.runs.items.sources import More
+from stacksl.runs.items.sources import Kind
 from stacksl.runs.items.stored import records_of, rejected_of, stamps_of
 from stacksl.runs.session.assignment import FILE, SheetLabeler
 from stacksl.runs.session.language import expect_room
@@ -184,10 +184,10 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     if change.reopen:
         _expect_classes(spec)
     for path in change.items:
-        wanted = _with_file(wanted, More("pool", str(Path(path).resolve())))
+        wanted = _with_file(wanted, "pool", str(Path(path).resolve()))
     pool = len(wanted.dataset.items) - len(spec.dataset.items)
     for path in change.owned:
-        wanted = _with_file(wanted, More("owned", str(Path(path).resolve())))
+        wanted = _with_file(wanted, "owned", str(Path(path).resolve()))
     if change.budget is not None:
         wanted = replace(wanted, now=new_terms(wanted, ledger, change.budget, drop=change.drop))
         expect_items(wanted, ledger)
@@ -259,7 +259,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         dropped=len(ledger.open_purchases()) * change.drop,
         warnings=tuple(
             f"{data.name}: {sentence}"
-            for _, data in wanted.sources.parts[len(spec.sources.parts) :]
+            for _, data, _ in wanted.sources.parts[len(spec.sources.parts) :]
             for sentence in data.warnings
         ),
     )
@@ -268,26 +268,26 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
 # Files ----------------------------------------------------------------------------------------
 
 
-def _with_file(spec: RunSpec, file: More) -> RunSpec:
-    if file.path in (spec.data, spec.settings.owned, *(present.path for present in spec.more)):
+def _with_file(spec: RunSpec, kind: Kind, path: str) -> RunSpec:
+    if path in spec.files:
         raise RunError(
-            f"the run {spec.folder.path} has the file {Path(file.path).name} already, and reads a"
+            f"the run {spec.folder.path} has the file {Path(path).name} already, and reads a"
             " file once: give new items a file of their own"
         )
     sources, settings = spec.sources, spec.settings
-    if file.kind == "pool":
-        more = read_like(file.path, sources.pool, settings, "file of more items")
+    if kind == "pool":
+        more = read_like(path, sources.pool, settings, "file of more items")
         if shared := overlap(sources.dataset.items, more.items):
             rows = f"{shared:,} of {plural(len(more.items), 'row')}"
             known = f"{rows} have the text of an item of the run (each stays its own item)"
             more = replace(more, warnings=(*more.warnings, known))
-        sources = sources.with_items(more)
-    elif (owned := load_owned(file.path, sources.pool, settings)) is not None:
-        sources = sources.with_owned(owned)
+        sources = sources.with_items(more, path)
+    elif (owned := load_owned(path, sources.pool, settings)) is not None:
+        sources = sources.with_owned(owned, path)
     by_settings = settings.labeler != FILE and "labeler" not in spec.folder.read_state()
-    if file.kind == "pool" and by_settings:
+    if kind == "pool" and by_settings:
         check_labeler(settings, sources)
-    return replace(spec, sources=sources, more=(*spec.more, file))
+    return replace(spec, sources=sources)
 
 
 # Classes --------------------------------------------------------------------------------------
@@ -407,10 +407,11 @@ def _expect_training(spec: RunSpec, change: Change) -> None:
 
 def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None:
     values: dict[str, Any] = {}
-    if wanted.more:
-        values["more"] = [(file.kind, file.path) for file in wanted.more]
-        added = (file.path for file in wanted.more[len(spec.more) :])
-        values["files"] = {**spec.folder.resolved().get("files", {}), **stamps_of(added)}
+    added = wanted.sources.parts[len(spec.sources.parts) :]
+    if added:
+        values["more"] = [(part.kind, part.path) for part in wanted.sources.added]
+        stamps = stamps_of(part.path for part in added)
+        values["files"] = {**spec.folder.resolved().get("files", {}), **stamps}
     if change.classes:
         values["classes_began"] = len(wanted.sources.began or ())
     if wanted.terms != spec.terms:
@@ -431,7 +432,7 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         changes[CLASSES] = class_setting(classes)
     if change.annotators:
         report["joined"] = ledger.codes_of(change.annotators)
-    for kind, data in wanted.sources.parts[len(spec.sources.parts) :]:
+    for kind, data, _ in added:
         report[kind] = report.get(kind, 0) + len(data.items)
     if change.labeler is not None:
         report["labeler"] = change.labeler

@@ -28,19 +28,18 @@ ROW = re.compile(r"row-\d+")  # the id of an item without one in its file
 OWNED = "owned/"  # prefix of the ids of owned items
 
 
-@dataclass(frozen=True, slots=True)
-class More:
-    """A file added to a run after it began: `pool` (items to choose from) or `owned`."""
-
-    kind: Literal["pool", "owned"]
-    path: str
+Kind = Literal["pool", "owned"]
 
 
 class Part(NamedTuple):
-    """The items of one of a run's files, to choose from (`pool`) or with `owned` labels."""
+    """The items of one of a run's files, to choose from (`pool`) or with `owned` labels.
 
-    kind: Literal["pool", "owned"]
+    `path` is of a file that was added after the run began.
+    """
+
+    kind: Kind
     data: Dataset
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Sources:
         sources = sources if owned is None else sources.with_owned(owned)
         return replace(sources, start=len(sources.parts))
 
-    def with_owned(self, owned: Dataset) -> Sources:
+    def with_owned(self, owned: Dataset, path: str = "") -> Sources:
         """These sources and a file of owned items."""
         number, classes = self._count("owned"), self.pool.classes
         before = OWNED if number == 0 else f"{OWNED}{number + 1}/"
@@ -92,9 +91,9 @@ class Sources:
         )
         labels = {before + name: index for name, index in owned.answers.items()}
         data = replace(owned, items=items, answers=labels, unknown={}, classes=classes)
-        return replace(self, parts=(*self.parts, Part("owned", data)))
+        return replace(self, parts=(*self.parts, Part("owned", data, path)))
 
-    def with_items(self, more: Dataset) -> Sources:
+    def with_items(self, more: Dataset, path: str) -> Sources:
         """These sources and a file of more items to choose from.
 
         Raises:
@@ -114,7 +113,7 @@ class Sources:
                 f"{more.name} has {plural(len(taken), 'id')} that the run has already, the first of"
                 f" item {taken[0]}: give new items ids of their own"
             )
-        return replace(self, parts=(*self.parts, Part("pool", more)))
+        return replace(self, parts=(*self.parts, Part("pool", more, path)))
 
     def _count(self, kind: str) -> int:
         return sum(part.kind == kind for part in self.parts)
@@ -127,7 +126,7 @@ class Sources:
         examples = (*before.examples, *((),) * len(added)) if before.examples else ()
         return replace(
             self,
-            parts=tuple(Part(kind, _wider(data, names)) for kind, data in self.parts),
+            parts=tuple(part._replace(data=_wider(part.data, names)) for part in self.parts),
             test=None if self.test is None else _wider(self.test, names),
             given=Classes(names, descriptions, examples),
             began=self.began or before.names,
@@ -137,11 +136,16 @@ class Sources:
         """The usable items of the start of the run, for another one."""
         parts = (
             Part(kind, replace(data, items=tuple(i for i in data.items if i.id in self.usable)))
-            for kind, data in self.parts[: self.start]
+            for kind, data, _ in self.parts[: self.start]
         )
         labels = enumerate(self.model_labels[: self.first])
         kept_labels = tuple(label for row, label in labels if row not in self.erased)
         return Sources(tuple(parts), self.test, self.given, self.start, model_labels=kept_labels)
+
+    @property
+    def added(self) -> tuple[Part, ...]:
+        """The files that were added after the run began."""
+        return self.parts[self.start :]
 
     @property
     def pool(self) -> Dataset:

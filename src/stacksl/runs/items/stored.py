@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import file_digest
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from stacksl.data import Dataset
 from stacksl.data.dataset import Rejected
@@ -24,7 +24,7 @@ from stacksl.ledger.store.rows import (
     read_rejected,
 )
 from stacksl.ledger.store.schema import TEST
-from stacksl.runs.items.sources import More, Part, Sources
+from stacksl.runs.items.sources import Kind, Part, Sources
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
@@ -57,7 +57,7 @@ def records_of_test(sources: Sources) -> list[ItemRecord]:
 def rejected_of(sources: Sources, first: int = 0) -> list[RejectedRow]:
     """The rows that could not be used of the parts from number `first` on."""
     return [
-        RejectedRow(number, row.row, row.id and _plain(row.id), _plain(row.reason))
+        (number, row.row, row.id and _plain(row.id), _plain(row.reason))
         for number in range(first, len(sources.parts))
         for row in sources.parts[number].data.rejected
     ]
@@ -94,11 +94,11 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         rejected = read_rejected(store)
         test = [row for rows in read_items(store, TEST) for row, erased in rows if not erased]
         rows_by_part, erased, labels = _items(store, names)
-    owned: list[Literal["owned"]] = [] if settings.owned is None else ["owned"]
-    added = (More(*file).kind for file in table.get("more", ()))
-    kinds: list[Literal["pool", "owned"]] = ["pool", *owned, *added]
+    files: list[tuple[Kind, str]] = [("pool", "")]
+    files += [] if settings.owned is None else [("owned", "")]
+    files += (added := table.get("more", []))
     parts = []
-    for number, kind in enumerate(kinds):
+    for number, (kind, path) in enumerate(files):
         items, answers, unknown = rows_by_part[number]
         data = Dataset(
             name=str(table["data_name"]),
@@ -107,12 +107,10 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
             answers=answers,
             classes=names,
             columns=dict(table["columns"]),
-            rejected=tuple(
-                Rejected(row.row, row.id, row.reason) for row in rejected if row.part == number
-            ),
+            rejected=tuple(Rejected(*row[1:]) for row in rejected if row[0] == number),
             unknown=unknown,
         )
-        parts.append(Part(kind, data))
+        parts.append(Part(kind, data, path))
     held, began = None, table.get("classes_began")
     if "test_name" in table:
         tested = tuple(Item(row.id, row.prompt, _candidates(row, names)) for row in test)
@@ -122,7 +120,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         tuple(parts),
         held,
         classes,
-        len(kinds) - len(table.get("more", ())),
+        len(files) - len(added),
         frozenset(erased),
         frozenset(table.get(EXCLUDED, ())),
         frozenset(table.get(EXCLUDED_AT_FIRST, ())),
