@@ -87,7 +87,7 @@ def test_a_group_that_later_answers_dissolve_is_not_proposed_any_more(
     with Session.open(RunSpec.open(waiting.folder)) as opened:
         for expected in ([group], []):
             assert opened.play() == "waiting"
-            assert waiting.status()["proposed"] == opened.proposed == expected
+            assert waiting.status()["proposed"] == opened.facts["proposed"] == expected
 
 
 def test_what_is_proposed_on_the_way_tells_nobody_what_a_row_was_for(tmp_path, monkeypatch) -> None:

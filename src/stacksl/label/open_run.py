@@ -48,7 +48,6 @@ class Person:
 
     Attributes:
         open, answered, skipped: rows; `answered` counts all purposes together.
-        cost: of the accepted answers, in micro-units.
         standing: `idle`, `away`, `set aside` or empty.
     """
 
@@ -56,7 +55,6 @@ class Person:
     open: int = 0
     answered: int = 0
     skipped: int = 0
-    cost: int = 0
     standing: str = ""
 
 
@@ -69,9 +67,8 @@ class View:
         rows: the open rows of each annotator, oldest sheet first, else by their random keys, so
             that the order says nothing of the reason for a row.
         people: the annotators, in the order of the settings.
-        money: the most micro-units; None where labels have no price.
-        proposed: groups of rows that look alike and like no class.
-        unimproved: that labels have not improved on class names, if so.
+        money: the most micro-units; None where labels have no price. `price`: of a label.
+        facts: what else is told of the run, see `Session`.
         sentence: why the run failed.
         changed: whether answers were corrected after the end, which no report knows yet.
     """
@@ -82,9 +79,9 @@ class View:
     answered: int = 0
     budget: int = 0
     money: int | None = None
+    price: int = 0
     differing: tuple[Differing, ...] = ()
-    proposed: Sequence[Mapping[str, Any]] = ()
-    unimproved: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
     classes: Classes | None = None
     sentence: str | None = None
     changed: bool = False
@@ -97,13 +94,10 @@ class View:
 def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
     """A run that had finished before the page was opened, with its annotators."""
     with Ledger.open(folder.database, readonly=True) as ledger:
-        bought, accounts = ledger.export(), ledger.accounts
-    people = []
-    for name in names:
-        prices = [int(str(row["price"])) for row in bought if row["labeler"] == name]
-        people.append(Person(name, answered=len(prices), cost=sum(prices)))
-    answered = sum(person.answered for person in people)
-    return View("finished", {}, tuple(people), answered, accounts.budget, accounts.money)
+        answered, terms = Counter(row["labeler"] for row in ledger.export()), ledger.accounts
+    people = tuple(Person(name, answered=answered[name]) for name in names)
+    total = sum(person.answered for person in people)
+    return View("finished", {}, people, total, terms.budget, terms.money, terms.price)
 
 
 # The session --------------------------------------------------------------------------------------
@@ -317,6 +311,7 @@ class OpenRun:
         """The run as it is now."""
         rows: dict[str, list[SheetRow]] = {}
         earlier, self._questions = self._questions, {}
+        facts = self.session.facts
         for row in sorted(self.labeler.rows, key=lambda row: (row.sheet, row.key)):
             asked = earlier.get(row.key) or self.labeler.question(row)
             self._questions[row.key] = asked
@@ -327,14 +322,13 @@ class OpenRun:
             answered=sum(self._answered.values()),
             budget=self.ledger.accounts.budget,
             money=self.ledger.accounts.money,
-            differing=self.session.differing,
-            proposed=self.session.proposed,
-            unimproved=self.session.unimproved,
+            price=self.ledger.accounts.price,
+            differing=tuple(Differing(**each) for each in facts.get("differing", ())),
+            facts=facts,
             classes=self.labeler.classes,
         )
 
     def _people(self, rows: Callable[[str], int]) -> tuple[Person, ...]:
-        priced = self.ledger.accounts.money is not None
         idle, set_aside = self._idle or frozenset(), self.ledger.set_aside
         states = {"set aside": set_aside, "away": self.away, "idle": idle}
         return tuple(
@@ -343,7 +337,6 @@ class OpenRun:
                 rows(name),
                 self._answered[name],
                 self._skipped[name],
-                self._answered[name] * self.session.spec.budget.price if priced else 0,
                 next((state for state, names in states.items() if name in names), ""),
             )
             for name in self.seen

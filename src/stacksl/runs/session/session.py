@@ -25,7 +25,6 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.store.stored import Saved
 from stacksl.models.audit import Audit
-from stacksl.report.quality import Differing
 from stacksl.report.wording import MICRO, plural
 from stacksl.runs.changes.added_classes import learn_named
 from stacksl.runs.finish.adapters import AdapterEnding
@@ -88,9 +87,7 @@ class Session(Game):
         record: writes the state; None once the run has finished or failed.
         receipts: of the answers that had arrived when `play` began.
         forecaster: of the accuracy, once it is played.
-        differing: annotators who answer in another way than the others, once it was played.
-        proposed: groups of rows that look alike and like no class, once it was played.
-        unimproved: a sentence where labels have not improved on class names; else empty.
+        facts: what is kept with the state of the run, see `Record`.
     """
 
     spec: RunSpec
@@ -99,9 +96,7 @@ class Session(Game):
     record: Record | None = None
     receipts: list[Receipt] = field(default_factory=list)
     forecaster: Forecaster = field(init=False)
-    differing: tuple[Differing, ...] = ()
-    proposed: list[dict[str, Any]] = field(default_factory=list)
-    unimproved: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
     _seen: int = 0  # labels of which it is counted whether the model was `_right` before
     _right: int = 0
     _counted: int = 0
@@ -171,7 +166,7 @@ class Session(Game):
         if labeler is None and "labeler" in record.facts:  # a Python object, and all was answered
             labeler = OracleLabeler({}, {})
         session.labeler = labeler or labeler_of(spec, ledger, session.examples)
-        session.record = record
+        session.record, session.facts = record, record.facts
         return session
 
     @classmethod
@@ -237,12 +232,13 @@ class Session(Game):
         return state
 
     def _played(self, record: Record) -> State:
-        """The state that the run comes to; its facts are noted in `record`."""
+        """The state that the run comes to; warnings go to the `record`."""
         promised = promised_share(self.spec.settings.stop_when) is not None
         while self._rounds():
             waits = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
             ended = not waits and not self._pauses
-            self._note_facts(record, waits, ended=ended)
+            record.warn(getattr(self.labeler, "warnings", ()))
+            self._note_facts(waits, ended=ended)
             if waits:
                 # It names the ledger's last row, so that `verify` detects rows that are missing.
                 self.save()
@@ -250,8 +246,8 @@ class Session(Game):
             learn_named(self.spec, self, audit=True)
             self.trainer.finish()
             if ended:  # now, as the final model's folds say what labels improve
-                self._note_names(record, ended=True)
-            state = self._promised(record) if promised else self._audited(record)
+                self._note_names(ended=True)
+            state = self._promised() if promised else self._audited()
             if state is not None:
                 return state
         return "stopped"
@@ -262,7 +258,7 @@ class Session(Game):
         accounts = self.ledger.accounts
         return look_due(self.spec, accounts) and accounts.reached is None
 
-    def _audited(self, record: Record) -> State | None:
+    def _audited(self) -> State | None:
         """Judge the model by the audit, and end; None once a look is noted: the run goes on."""
         audit, due = measured(self.spec, self), list[str]()
         mark, accounts = accuracy_mark(self.spec.settings.stop_when), self.ledger.accounts
@@ -274,21 +270,21 @@ class Session(Game):
             accuracy, _ = self._judged(audit, look)
             far_below = accuracy < mark - NEAR
         if audit is not None and self.spec.terms.further and not far_below:
-            due, audit = second_look(self._ending, audit, record.facts, look)
+            due, audit = second_look(self._ending, audit, self.facts, look)
         if audit is None or not look:
-            return self._ended(record, audit, due)
+            return self._ended(audit, due)
         if audit.waits:
-            return self._ask_further(record, due)
+            return self._ask_further(due)
         if accounts.reached is not None:  # by the model that there is now
-            return self._ended(record, audit, due, look)
+            return self._ended(audit, due, look)
         _, low = self._judged(audit, look)
         shows = mark is not None and low >= mark  # it may have been changed after an earlier look
         self.ledger.note_look(len(self.examples.bought), reached=shows)
         return None
 
-    def _promised(self, record: Record) -> State | None:
+    def _promised(self) -> State | None:
         """Draw a look at the table, or judge it, and end; None where buying goes on after it."""
-        record.facts.pop(SHORT, None)  # a look is drawn now, or the end says why none is
+        self.facts.pop(SHORT, None)  # a look is drawn now, or the end says why none is
         look, due = open_look(self.ledger), list[str]()
         wanted = None if self.ledger.accounts.reached else self.forecaster.look
         if look is None and wanted is not None:
@@ -299,16 +295,16 @@ class Session(Game):
         if audit is not None and doubted(self.spec.settings):
             number = 0 if look is None else look.number
             every = last_drawn(self.ledger) is not None  # an earlier audit has its own second look
-            due, audit = second_look(self._ending, audit, record.facts, number, every=every)
+            due, audit = second_look(self._ending, audit, self.facts, number, every=every)
         if look is None:
-            record.facts["stopped"] = promise_of(self.spec, self)
-            return self._ended(record, audit, due)
+            self.facts["stopped"] = promise_of(self.spec, self)
+            return self._ended(audit, due)
         ending = self._ending
         assert audit is not None
         assert isinstance(ending, HeadEnding)
         unsettled_items = unsettled(self.spec, self) if doubted(self.spec.settings) else []
         if unsettled_items or audit.waits:
-            return self._ask_further(record, due, unsettled_items)
+            return self._ask_further(due, unsettled_items)
         verdict = judged(self.spec, self, audit, ending.delivered(audit.rows), look)
         self.ledger.note_look(len(self.examples.bought), **verdict)
         return None
@@ -321,37 +317,32 @@ class Session(Game):
         facts, _ = judged_audit(self._ending, audit, look)
         return facts.accuracy or 0.0, facts.interval[0] if facts.measures == "accuracy" else 0.0
 
-    def _note_facts(self, record: Record, waits: int, *, ended: bool) -> None:
+    def _note_facts(self, waits: int, *, ended: bool) -> None:
         """Note what `status` tells of the run, which has `ended` or has answers to wait for."""
-        record.facts.pop("sheets", None)  # of an earlier wait
+        self.facts.pop("sheets", None)  # of an earlier wait
         if waits:
-            self._note_waits(record)
-        record.warn(getattr(self.labeler, "warnings", ()))
-        record.facts["plan"] = self.forecaster.facts(ended=ended)
+            self._note_waits()
+        self.facts["plan"] = self.forecaster.facts(ended=ended)
         if not ended:
-            self._note_names(record, ended=False)
-        record.facts["stopped"] = self.forecaster.stopped or last_look(self.spec, self.ledger)
+            self._note_names(ended=False)
+        self.facts["stopped"] = self.forecaster.stopped or last_look(self.spec, self.ledger)
         if self.spec.settings.labeler == FILE:
             if waits and self.enough() and open_look(self.ledger) is None:
-                record.facts["stopped"] = f"{record.facts['stopped']} {PAUSED}".lstrip()
-            self.differing = differing(self, AT_ONCE if waits else 1)
-            record.facts["differing"] = [asdict(annotator) for annotator in self.differing]
+                self.facts["stopped"] = f"{self.facts['stopped']} {PAUSED}".lstrip()
+            named = differing(self, AT_ONCE if waits else 1)
+            self.facts["differing"] = [asdict(annotator) for annotator in named]
         began = len(self.spec.sources.began or self.spec.dataset.classes or ())
-        self.proposed = proposed(self, AT_ONCE if waits else 1, began)
-        record.facts["proposed"] = self.proposed
+        self.facts["proposed"] = proposed(self, AT_ONCE if waits else 1, began)
 
-    def _note_names(self, record: Record, *, ended: bool) -> None:
+    def _note_names(self, *, ended: bool) -> None:
         """Note whether the labels have improved on the class names."""
-        over_names = self.forecaster.over_names(record.facts.get("over_names", {}), ended=ended)
-        record.facts["over_names"] = over_names
-        self.unimproved = over_names.get("sentence", "")
+        before = self.facts.get("over_names", {})
+        self.facts["over_names"] = self.forecaster.over_names(before, ended=ended)
 
-    def _ended(
-        self, record: Record, audit: Audit | None, due: Sequence[str], look: int = 0
-    ) -> State:
+    def _ended(self, audit: Audit | None, due: Sequence[str], look: int = 0) -> State:
         """Make the model and the report; the state is `waiting` where a second look waits."""
         if look and self.ledger.accounts.reached:
-            record.facts["stopped"] = (
+            self.facts["stopped"] = (
                 f"Buying stopped after {len(self.examples.bought):,} training labels by stop_when"
                 f" {self.spec.settings.stop_when}: look {look} at the audit shows that accuracy."
             )
@@ -359,21 +350,21 @@ class Session(Game):
         if not (looks and report_stands(self.spec, self.ledger)):
             self.ledger.show_audit()
             self.save()
-            finish(self._ending, record.facts, audit, look)
+            finish(self._ending, self.facts, audit, look)
         if looks:
-            record.facts.pop("finished", None)  # the report's; the run goes on
-            return self._ask_further(record, due)
+            self.facts.pop("finished", None)  # the report's; the run goes on
+            return self._ask_further(due)
         self.save()  # after the rows of what was made
         return "finished"
 
-    def _ask_further(self, record: Record, due: Sequence[str], train: Sequence[str] = ()) -> State:
+    def _ask_further(self, due: Sequence[str], train: Sequence[str] = ()) -> State:
         """Ask one more person of each audited item that is `due`, and of others, and wait."""
         with self.ledger.together():
             self.ledger.reserve(due, "further")
             self.ledger.reserve(train, "train")
         self.labeler.ask(self.requests())
-        self._note_waits(record)
-        record.facts["stopped"] = last_look(self.spec, self.ledger) or record.facts["stopped"]
+        self._note_waits()
+        self.facts["stopped"] = last_look(self.spec, self.ledger) or self.facts["stopped"]
         self.save()
         return "waiting"
 
@@ -384,12 +375,12 @@ class Session(Game):
         ending_type = AdapterEnding if self.spec.settings.adapts else HeadEnding
         return ending_type(self.spec, self, self.features, self.report)
 
-    def _note_waits(self, record: Record) -> None:
+    def _note_waits(self) -> None:
         """Hand out what is to be answered, and note where it waits."""
         waits = len(self.ledger.open_purchases())
         name = CLOSED if self.labeler.name == FILE else self.labeler.name
         pending = self.labeler.pending() or [Pending(name, waits)]
-        record.facts["sheets"] = [
+        self.facts["sheets"] = [
             {"file": wait.place, "open": wait.open} | ({"why": wait.why} if wait.why else {})
             for wait in pending
         ]
