@@ -19,7 +19,6 @@ from stacksl.ledger.purchases import (
     Head,
     Purchase,
     Purpose,
-    Word,
 )
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.names import Items, PrivateTables
@@ -234,6 +233,16 @@ class LedgerReader:
             )
         return rows
 
+    def accepted(self, *purposes: Purpose) -> list[dict[str, object]]:
+        """The rows of `export` with an answer of nobody who is set aside, for `purposes` or all."""
+        set_aside = self.set_aside
+        return [
+            row
+            for row in self.export()
+            if row["state"] == "answered" and row["labeler"] not in set_aside
+            if not purposes or row["purpose"] in purposes
+        ]
+
     def bought(self, purpose: Purpose | None = None) -> list[str]:
         """The items bought for one purpose or for all, in the order of the first lease."""
         purchases = self.accounts.purchases.items()
@@ -268,7 +277,7 @@ class LedgerReader:
 
     def texts(self) -> list[Answer]:
         """The answers and corrections with a right text or a note."""
-        answers = self._answers(("answered", "late", "corrected"), with_texts=True)
+        answers = self._answers(("answered", "late", "corrected"))
         return [a for _, a in answers if a.text is not None or a.note is not None]
 
     def uncharged(self) -> tuple[list[Answer], list[Answer]]:
@@ -279,7 +288,7 @@ class LedgerReader:
         """
         disputed: dict[tuple[object, ...], Answer] = {}
         late: dict[tuple[object, ...], Answer] = {}
-        for row, answer in self._answers(("late",), with_texts=True):
+        for row, answer in self._answers(("late",)):
             now, key = self._state(row), (answer.item, answer.slot, answer.labeler, answer.word)
             if now is None or now.stage != "answered" or now.labeler != row.code:
                 late.setdefault(key, answer)
@@ -297,23 +306,25 @@ class LedgerReader:
         return agreed_answers
 
     def audited_by_all(self, *, now: bool = False) -> dict[str, list[Answer]]:
-        """The answers to each item of the audit, by one person each, in the order of arrival.
+        """The answers to each item of the audit, by one person each, by slot, without free texts.
 
         As corrected before the audit was first shown, without those set aside before. With `now`
         later corrections count as well. None of these counts until there is an answer `again`.
         """
         answers: dict[str, list[Answer]] = {}
-        for row, answer in self._answers(with_texts=True):
-            state = self._state(row)
-            if row.event != "answered" or row.purpose != "audit" or state is None:
+        for (surrogate, slot), state in self.accounts.purchases.items():
+            if state.purpose != "audit" or state.stage != "answered":
                 continue
             is_aside = self.accounts.is_aside(state)
             word = state.measured if state.shown and not now else None if is_aside else state.word
             if word is not None:
-                given = answers.setdefault(answer.item, [])
+                item, who = str(self.items.identities[surrogate].id), str(self._name(state.labeler))
+                given = answers.setdefault(item, [])
                 if state.again:
                     given[:] = [before for before in given if before.said != "none"]
-                given.append(_as(answer, word))
+                lease, index = (item, slot, state.token), word if isinstance(word, int) else None
+                said = cast("AnswerKind", word if index is None else "label")
+                given.append(Answer(*lease, index, who, state.price, said))
         return answers
 
     def second_looks(self) -> list[Purchase]:
@@ -358,8 +369,8 @@ class LedgerReader:
         """
         set_aside = self.set_aside
         by_question: dict[tuple[str, int], list[Answer]] = {}
-        for row, answer in self._answers():
-            if row.event == "answered" and row.purpose == "train":
+        for row, answer in self._answers(("answered",)):
+            if row.purpose == "train":
                 state = self._state(row)
                 key = (answer.item, 0 if state is None else state.classes_added)
                 by_question.setdefault(key, []).append(answer)
@@ -370,11 +381,9 @@ class LedgerReader:
                 pairs[item] = one, others[0]
         return [*pairs.values()]
 
-    def _answers(
-        self, events: Sequence[str] = ("answered", "late"), *, with_texts: bool = False
-    ) -> Iterator[tuple[Row, Answer]]:
+    def _answers(self, events: Sequence[str]) -> Iterator[tuple[Row, Answer]]:
         """Every row of one of the `events` with its answer, in order."""
-        words = self.private.texts() if with_texts else {}
+        words = self.private.texts()
         for row in self.rows(only=events):
             if row.item is None:
                 continue
@@ -439,15 +448,6 @@ class LedgerReader:
 
     def flush(self) -> None:
         """Commit the pending entries, where a ledger can have any."""
-
-
-def _as(answer: Answer, word: Word) -> Answer:
-    """The answer with another content, unless it has it already."""
-    if answer.word == word:
-        return answer
-    if isinstance(word, int):
-        return replace(answer, index=word, said="label", text=None)
-    return replace(answer, index=None, said=cast("AnswerKind", word), text=None)
 
 
 # Rows that are made again ------------------------------------------------------------------------

@@ -36,10 +36,10 @@ def answers_by_item(
     rows = [] if until is None else ledger.rows(until, only=("reserved",))
     later, answers = {(row.item, row.slot) for row in rows}, Answers()
     purchases, keys = ledger.accounts.purchases, ledger.items.named()
-    for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
-        counts = row["state"] == "answered" and row["labeler"] not in ledger.set_aside
-        counts &= (row["item"], row["slot"]) not in later
-        if counts and row["purpose"] in purposes and row["item"] in spec.sources.usable:
+    accepted = ledger.accepted(*purposes)
+    for row in sorted(accepted, key=lambda row: (str(row["item"]), int(str(row["slot"])))):
+        counts = (row["item"], row["slot"]) not in later
+        if counts and row["item"] in spec.sources.usable:
             item, index = str(row["item"]), row["answer"]
             given = answers.setdefault(item, [])
             if purchases[keys[item], int(str(row["slot"]))].again:

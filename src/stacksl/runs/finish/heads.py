@@ -274,14 +274,7 @@ def unnamed(ledger: LedgerReader) -> list[str]:
 
     Answers that are set aside do not count.
     """
-    set_aside = ledger.set_aside
-    answered = [
-        row
-        for row in ledger.export()
-        if row["state"] == "answered"
-        and row["purpose"] == "train"
-        and row["labeler"] not in set_aside
-    ]
+    answered = ledger.accepted("train")
     named = {row["item"] for row in answered if row["said"] == "label"}
     answered_none = dict.fromkeys(str(row["item"]) for row in answered if row["said"] == "none")
     return [item for item in answered_none if item not in named]

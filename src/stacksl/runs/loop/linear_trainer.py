@@ -374,14 +374,8 @@ class LinearTrainer:
     def unnamed(self) -> frozenset[int]:
         """Rows of items answered with no candidate: no label is spread to them."""
         row = self.examples.corpus.row
-        answered = [answer for answer in self.ledger.export() if answer["state"] == "answered"]
-        set_aside = self.ledger.set_aside
-        unnamed = [
-            answer
-            for answer in answered
-            if answer["said"] != "label" and answer["labeler"] not in set_aside
-        ]
-        return frozenset(row[str(answer["item"])] for answer in unnamed)
+        answers = self.ledger.accepted()
+        return frozenset(row[str(each["item"])] for each in answers if each["said"] != "label")
 
     def _final_source(self) -> Source:
         return self.source(self.unnamed())
