@@ -272,6 +272,7 @@ def chain(path: Path) -> list[dict[str, Any]]:
             if "arrays" in stored:
                 continue
             payload = {k: v for k, v in row.payload.items() if k not in salted}
+            payload.get("trained", {}).pop("seconds", None)
             payload |= {table: [*digests] for table, digests in stored.items()}
             found.append(
                 {

@@ -85,7 +85,8 @@ def losses_by(model: Path, corpus: Corpus) -> dict[tuple[str, str], float]:
 
 
 def told(row: Row) -> dict[str, Any]:
-    """The content of a row without salted hashes: of its item, and of the settings."""
+    """The content of a row without times and salted hashes: of its item, and of the settings."""
+    row.payload.get("trained", {}).pop("seconds", None)
     return {name: each for name, each in row.payload.items() if name not in ("item", "digest")}
 
 

@@ -24,7 +24,7 @@ from stacksl.report import facts as f
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import count, duration, memory
-from stacksl.runs.loop.adapters import Refitted, history
+from stacksl.runs.loop.adapters import refits_of
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.progress import Progress, Report
@@ -48,7 +48,7 @@ class AdapterEnding:
         if test is None:
             trainer.adapters.take(trainer.refits)
             return Tested()
-        labels = [0, *(refit.labels for refit in self._history())]
+        labels = [0, *(refit["labels"] for refit in refits_of(self.game.ledger))]
         curve: list[CurvePoint] = []
         for number, learned in enumerate(labels):
             trainer.adapters.take(number)
@@ -99,25 +99,25 @@ class AdapterEnding:
             refits=tuple(
                 copied(
                     f.AdapterRefit,
-                    SimpleNamespace(**refit.trained),
-                    number=refit.number,
-                    labels=refit.labels,
+                    SimpleNamespace(**refit["trained"]),
+                    number=refit["adapter"],
+                    labels=refit["labels"],
                 )
-                for refit in self._history()
+                for refit in refits_of(self.game.ledger)
             ),
         )
 
     @property
     def refitted(self) -> Refit:
         """How the final model was made."""
-        refits = self._history()
+        refits = refits_of(self.game.ledger)
         if not refits:
             reason = "There was no refit, since no label was learned: the final model is the base."
             return Refit(reason, False)
-        last = refits[-1]
-        labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
+        number, learned = refits[-1]["adapter"], refits[-1]["labels"]
+        labels = f"all {learned:,} labels bought" if learned > 1 else "the one label bought"
         return Refit(
-            f"The final model is the language model with the adapter of refit {last.number},"
+            f"The final model is the language model with the adapter of refit {number},"
             f" trained from the initial adapter on {labels}.",
             True,
         )
@@ -133,9 +133,6 @@ class AdapterEnding:
         """Write the last adapter into `model/`; `facts` are for its card."""
         self.model.save(self.spec.folder.model, facts, self.spec.test)
 
-    def _history(self) -> list[Refitted]:
-        return history(self.spec.folder.adapters, self.trainer.refits)
-
     def _effort(self, device: str, state: Mapping[str, Any]) -> dict[str, str]:
         """The memory and the time that it took; on a GPU, the memory of its tensors there."""
         if device.startswith("cuda"):
@@ -143,7 +140,7 @@ class AdapterEnding:
         else:  # macOS counts bytes, Linux KiB
             unit = 1 if sys.platform == "darwin" else 1024
             where, peak = "of the process", getrusage(RUSAGE_SELF).ru_maxrss * unit
-        training = sum(refit.trained["seconds"] for refit in self._history())
+        training = sum(refit["trained"]["seconds"] for refit in refits_of(self.game.ledger))
         rows = {f"Peak memory {where}": memory(peak), "Training, all refits": duration(training)}
         seconds = _seconds(state)
         return rows | ({} if seconds is None else {"The run, start to end": duration(seconds)})

@@ -1,19 +1,18 @@
-"""The adapters of a run on disk, one for each refit.
+"""The adapters of a run on disk, one for each refit: `adapters/NN`.
 
-Refit NN has two paths in `adapters/`: `NN`, the adapter, and `NN.json`, written last, the record of
-what it was trained on. A refit that was interrupted is made again from its start.
+The row of a refit in the ledger has the digest of its weights, what it was trained on and how. A
+refit that was interrupted before that row is made again from its start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from stacksl.errors import RunError
-from stacksl.files import formats
-from stacksl.files.atomic import make_private, write_atomic
+from stacksl.files.atomic import make_private
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.settings import Lesson
@@ -21,21 +20,6 @@ from stacksl.lm.training.adapters import fingerprint_of
 from stacksl.runs.storage.folder import RunFolder
 
 OnProgress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Refitted:
-    """The record of one refit: its number, its labels and statistics of its training.
-
-    `labels_hash` is of the labels in their order: the adapter of an interrupted refit is used only
-    if it was trained on the same labels.
-    """
-
-    number: int
-    labels: int
-    labels_hash: str
-    fingerprint: str
-    trained: Mapping[str, Any]
 
 
 class Adapters:
@@ -55,6 +39,7 @@ class Adapters:
         self.folder = run.adapters
         self._run, self._model, self._ledger = run, model, ledger
         self._current = 0  # the initial adapter
+        self._made: dict[int, str] = {}  # the weights that were trained now
         self.way: Mapping[str, Any] | None = None
         if (way := way_chosen(ledger)) is not None:
             self.adopt(way)
@@ -79,8 +64,8 @@ class Adapters:
         return self._model
 
     def has(self, number: int) -> bool:
-        """Whether the adapter of refit `number` is on disk, with its record."""
-        return _place(self.folder, number).is_dir() and read_record(self.folder, number) is not None
+        """Whether the adapter of refit `number` is on disk."""
+        return _place(self.folder, number).is_dir()
 
     def take(self, number: int) -> None:
         """Load the adapter of refit `number`, with its temperature; 0 is the initial one."""
@@ -88,56 +73,38 @@ class Adapters:
             return
         self._current = -1  # none, until the adapter is verified
         if number:
-            place = _place(self.folder, number)
-            if self.model.take(place) != history(self.folder, number)[-1].fingerprint:
+            place, refit = _place(self.folder, number), refits_of(self._ledger)[number - 1]
+            if self.model.take(place) != self._made.get(number, refit["weights"]):
                 raise _other(place)
+            self.model.rescale(float(refit["temperature"]))
         else:
             self.model.reset()
-        refits = (row.payload for row in self._ledger.rows(only=("refit",)))
-        refit = next((refit for refit in refits if refit.get("adapter") == number), None)
-        self.model.rescale(float(refit["temperature"]) if number and refit else None)
+            self.model.rescale(None)
         self._current = number
 
     def refit(
         self,
         number: int,
         labels: int,
-        labels_hash: str,
         examples: Sequence[Lesson],
         temperature: float,
         on_progress: OnProgress,
-    ) -> Refitted:
-        """Train refit `number`, unless it was trained on these labels already: `take` loads it."""
-        before = read_record(self.folder, number)
-        if before is not None and before.labels_hash == labels_hash and self.has(number):
-            return before
-        if self._model is None:
-            raise _missing(self.folder, number)
+    ) -> dict[str, object]:
+        """Train refit `number`; its weights and statistics of its training."""
         self.model.rescale(temperature)
         place = _place(self.folder, number)
         make_private(self.folder)
         self._current = -1  # none, until training has finished
         trained = self.model.refit(examples, labels, on_progress)
-        fingerprint = self.model.save(place)
+        self._made[number] = self.model.save(place)
         self._current = number
-        record = Refitted(number, labels, labels_hash, fingerprint, asdict(trained))
-        write_atomic(place.with_suffix(".json"), formats.to_json(asdict(record)))
-        return record
+        return {"weights": self._made[number], "trained": asdict(trained)}
 
 
-def history(folder: Path, count: int) -> list[Refitted]:
-    """The records of the first `count` refits.
-
-    Raises:
-        RunError: one of them is missing.
-    """
-    records = []
-    for number in range(1, count + 1):
-        record = read_record(folder, number)
-        if record is None:
-            raise _missing(folder, number)
-        records.append(record)
-    return records
+def refits_of(ledger: LedgerReader) -> list[Mapping[str, Any]]:
+    """What the ledger has of each refit that ended, in order."""
+    rows = ledger.rows(only=("refit",))
+    return [row.payload for row in rows if "adapter" in row.payload]
 
 
 def expect_adapters(run: RunFolder, ledger: LedgerReader) -> None:
@@ -146,9 +113,9 @@ def expect_adapters(run: RunFolder, ledger: LedgerReader) -> None:
     Raises:
         RunError: one cannot be read, or has other weights.
     """
-    for row in ledger.rows(only=("refit",)):
-        place = _place(run.adapters, int(row.payload.get("adapter") or 0))
-        if place.is_dir() and fingerprint_of(place) != row.payload["weights"]:
+    for refit in refits_of(ledger):
+        place = _place(run.adapters, int(refit["adapter"]))
+        if place.is_dir() and fingerprint_of(place) != refit["weights"]:
             raise _other(place)
 
 
@@ -157,30 +124,6 @@ def _other(place: Path) -> RunError:
         f"the adapter in {place} has other weights than its refit left: restore the folder from a"
         " copy, or delete it and `stacksl resume` makes it again"
     )
-
-
-def _missing(folder: Path, number: int) -> RunError:
-    return RunError(
-        f"the record {_place(folder, number).with_suffix('.json')} of a refit that the ledger"
-        " names is missing, or is of other labels: restore it from a copy"
-    )
-
-
-def read_record(folder: Path, number: int) -> Refitted | None:
-    """The record of refit `number`; None where there is none yet.
-
-    Raises:
-        RunError: it cannot be read.
-    """
-    path = _place(folder, number).with_suffix(".json")
-    if not path.is_file():
-        return None
-    try:
-        return Refitted(**formats.from_json(path.read_bytes()))
-    except (OSError, ValueError, TypeError) as fault:
-        raise RunError(
-            f"the record {path} of a refit cannot be read ({fault}): restore it from a copy"
-        ) from fault
 
 
 def adapter_of(epoch: int, ledger: LedgerReader) -> int:

@@ -30,12 +30,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.lm.settings import Lesson
-from stacksl.runs.loop.adapters import (
-    Adapters,
-    Refitted,
-    adapter_of,
-    read_record,
-)
+from stacksl.runs.loop.adapters import Adapters, adapter_of, refits_of
 from stacksl.runs.loop.game import ATTENDED, BEGINS, Background, Examples
 from stacksl.runs.loop.near_duplicates import NearDuplicates
 from stacksl.runs.loop.progress import Progress, Report
@@ -164,8 +159,8 @@ class LanguageTrainer:
             self._choose()
         elif self.draws:  # there is nothing to choose by
             self.adapters.model.adopt(self.adapters.model.way)
-        last = read_record(self.adapters.folder, self.refits) if self.refits else None
-        changed = last is None or last.labels_hash != labels_hash(self.examples)
+        learned = labels_hash(self.examples)
+        changed = not self.refits or refits_of(self.ledger)[-1]["learned"] != learned
         if self.examples.bought and changed:
             self._refit_adapter()
         self.adapters.take(self.refits)
@@ -184,17 +179,17 @@ class LanguageTrainer:
     def make_missing(self) -> list[str]:
         """Train again the adapters that are missing, on the labels of their refits.
 
-        With erased items these labels are not known any more, and `Adapters.take` says that an
-        adapter is missing.
+        With erased items these labels are not known any more, and an adapter that is missing cannot
+        be loaded.
         """
         sentences = []
-        for row in self.ledger.rows(only=("refit",)) if not self.spec.sources.erased else ():
-            number, count = row.payload.get("adapter"), int(row.payload["labels"])
-            if number is None or self.adapters.has(number):
+        for refit in refits_of(self.ledger) if not self.spec.sources.erased else ():
+            number, count = int(refit["adapter"]), int(refit["labels"])
+            if self.adapters.has(number):
                 continue
             examples = replace(self.examples, bought=self.examples.bought[:count])
-            adapter, _ = self._train(number, examples)
-            suffix = "" if adapter.fingerprint == row.payload["weights"] else ", with other weights"
+            trained = self._train(number, examples, self._scale(examples))
+            suffix = "" if trained["weights"] == refit["weights"] else ", with other weights"
             sentences.append(
                 f"the adapter of refit {number} was missing and was trained again{suffix}"
             )
@@ -223,27 +218,33 @@ class LanguageTrainer:
         It learns the labels that were learned when its refit began; others may have arrived since.
         """
         number, examples = self.refits + 1, self._begun or self._begin_refit()
-        adapter, temperature = self._train(number, examples)
-        self.refits, self.trained_on, self._begun = number, len(examples.bought), None
+        before, scale = self._made_before(), self._scale(examples)
         detail: dict[str, object] = {"tune": False, "adapter": number}
-        detail |= {"weights": adapter.fingerprint, "temperature": temperature}
+        detail |= {"temperature": scale * self.adapters.initial, "learned": labels_hash(examples)}
+        if before is None:
+            detail |= self._train(number, examples, scale)
+        else:
+            detail |= {name: before[name] for name in ("weights", "trained")}
+        self.refits, self.trained_on, self._begun = number, len(examples.bought), None
         self.ledger.note_refit(self.trained_on, detail)
 
-    def _train(self, number: int, examples: Examples) -> tuple[Refitted, float]:
-        """The adapter of refit `number` on the labels of `examples`, and its temperature."""
-        labels, fixed = len(examples.bought), self.spec.settings.lm.temperature is not None
-        # the base model's scores decide, since an adapter was trained on these labels
-        scale = 1.0  # a multiple of the temperature in the scores
-        if not fixed:
-            scores = [np.array(self._base[row].offset) for row, _, _ in examples.bought]
-            scale = fitted_temperature(scores, [label for _, label, _ in examples.bought], 1.0)
-        temperature = scale * self.adapters.initial
-        scaled = self._lessons(examples, scale)
-        learned, report = labels_hash(examples), self._reporting("refit")
-        adapter = self.background(
-            lambda: self.adapters.refit(number, labels, learned, scaled, temperature, report)
+    def _scale(self, examples: Examples) -> float:
+        """The temperature of a refit on the labels of `examples`, a multiple of that in the scores.
+
+        The base model's scores decide, since an adapter was trained on these labels.
+        """
+        if self.spec.settings.lm.temperature is not None:
+            return 1.0
+        scores = [np.array(self._base[row].offset) for row, _, _ in examples.bought]
+        return fitted_temperature(scores, [label for _, label, _ in examples.bought], 1.0)
+
+    def _train(self, number: int, examples: Examples, scale: float) -> dict[str, object]:
+        """Train the adapter of refit `number`; what the ledger is to have of it."""
+        labels, temperature = len(examples.bought), scale * self.adapters.initial
+        scaled, report = self._lessons(examples, scale), self._reporting("refit")
+        return self.background(
+            lambda: self.adapters.refit(number, labels, scaled, temperature, report)
         )
-        return adapter, temperature
 
     def _begin_refit(self) -> Examples:
         """The labels learned by now, on which the refit is made; those learned later are not in it.
@@ -291,7 +292,7 @@ class LanguageTrainer:
         self._begin(fingerprint, {})
 
     def _made_before(self) -> Mapping[str, Any] | None:
-        """What the ledger recorded of the epoch that begins, if it was made before."""
+        """What the ledger recorded of the refit or epoch that is made, if it was made before."""
         recorded = self.ledger.recorded
         row = None if recorded is None else recorded.next
         return None if row is None else row.payload
