@@ -19,7 +19,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import verify
-from ..saved_arrays import latest_in
+from ..saved_arrays import latest_in, set_of
 from .changing_cases import purchases, unnamed
 from .conftest import CLASSES, Finished
 from .people_cases import (
@@ -90,7 +90,7 @@ def test_answers_that_name_the_class_are_learned_for_nothing(made: Run) -> None:
     found = made.change(classes=NEW)
     after = made.status()
     assert found == expected
-    assert (found.classes, found.price, found.cost_again) == (3, None, None)
+    assert (found.classes, found.cost_again) == (3, "")
     assert 0 < found.mapped < none
     assert found.mapped + len(found.again) == none
     assert told(made, lambda ledger: len(ledger.accounts.learned_labels)) == learned + found.mapped
@@ -245,7 +245,7 @@ def test_a_finished_run_of_a_label_column_takes_a_class_on(classes: Finished, tm
     made = Run(tmp_path / "run")
     found = made.change(classes="dawn")
     assert (found.classes, found.mapped) == (4, 0)
-    assert (found.again, found.price, found.left) == ((), None, 0)
+    assert (found.again, found.left) == ((), 0)
     assert made.status()["state"] == "finished"
     assert made.model.classes == (*CLASSES, "dawn")
     test, answers = classes.test
@@ -295,7 +295,8 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(
         pairs.run.change(classes=NEW)
     shutil.copytree(pairs.run.path, tmp_path / "lm")
     adapted = Run(tmp_path / "lm")
-    adapted.folder.change_settings({"lm.model": "sample", "lm.adapt": "lora"})
+    set_of(adapted.path, "lm.model", "sample")
+    set_of(adapted.path, "lm.adapt", "lora")
     with pytest.raises(RunError, match="language model's features"):
         adapted.change(classes=NEW)
 

@@ -222,8 +222,7 @@ def _bought(offered: Outcome, changes: dict[str, Any]) -> list[str]:
 
 
 def _again(outcome: Outcome) -> str:
-    cost = "" if outcome.cost_again is None else f" for {money(outcome.cost_again)}"
-    return f"{plural(len(outcome.again), 'more label')}{cost}"
+    return f"{plural(len(outcome.again), 'more label')}{outcome.cost_again}"
 
 
 def _facts(outcome: Outcome, reopen: bool) -> dict[str, Any]:

@@ -157,8 +157,8 @@ def _planned(spec: RunSpec) -> str:
         judged += ", and the most doubtful ones are asked about"
     if promised is None and spec.evaluates is None:
         judged += "; --stop-when right=97% in place of --audit promises that share of the table"
-    price = "" if cost is None else f" for {money(further * spec.budget.price)}"
-    second = f"{plural(further, 'label')}{price} at most, to ask further people about audited items"
+    second = plural(further, "label") + spec.budget.cost_of(further)
+    second += " at most, to ask further people about audited items"
     if spec.settings.annotators.count(",") == 1:  # what they differ on stays open
         second += "; with two people the interval is about twice as wide as with three"
     return facts(

@@ -95,8 +95,7 @@ class Outcome:
         items, owned: how many items to choose from and how many owned items were added.
         mapped: answers whose right text names a class that is added: its labels, and free.
         again: the other items that were answered with none of the classes, also those of the audit.
-            With `reopen` one more label of each is bought.
-        price: micro-units of one label; None where the run has no price.
+            With `reopen` one more label of each is bought, at `cost_again` in words.
         left: labels that can be bought to train on under the new budget.
         outdated: who has an open sheet without the added classes, and its path.
         dropped: open questions that are withdrawn for good.
@@ -114,17 +113,12 @@ class Outcome:
     classes: int | None
     mapped: int
     again: tuple[str, ...]
-    price: int | None
+    cost_again: str
     left: int
     annotators: tuple[str, ...]
     outdated: tuple[tuple[str, str], ...]
     dropped: int
     warnings: tuple[str, ...]
-
-    @property
-    def cost_again(self) -> int | None:
-        """Micro-units of one more label of each item in `again`."""
-        return None if self.price is None else self.price * len(self.again)
 
 
 def change_run(
@@ -233,7 +227,8 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         measures = f"{short}. {left}" if short else left
     hits = answers_that_name(ledger, added_classes(wanted))
     named, known = {answer.item for _, answer in hits}, len(spec.dataset.classes or ())
-    again = answered_none(wanted, ledger, adding=bool(change.classes))
+    unnamed = answered_none(wanted, ledger, adding=bool(change.classes))
+    again = tuple(item for item in unnamed if item not in named)
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)
     sheets: dict[Path, list[Handed]] = {}
@@ -251,8 +246,8 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         owned=len(wanted.dataset.items) - len(spec.dataset.items) - pool,
         classes=None if wanted.dataset.classes is None else len(wanted.dataset.classes),
         mapped=sum((answer.index or 0) >= known for _, answer in hits),
-        again=tuple(item for item in again if item not in named),
-        price=None if spec.budget.money is None else spec.budget.price,
+        again=again,
+        cost_again=spec.budget.cost_of(len(again)),
         left=left_to_train(wanted, ledger),
         annotators=tuple(wanted.settings.people),
         outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),

@@ -48,7 +48,7 @@ def expected_promise(spec: RunSpec) -> str:
     """The range of labels that a promise takes, their price, and how sure that is; else empty."""
     if (share := promised_share(spec.settings.stop_when)) is None:
         return ""
-    rows, price = len(spec.sources.pool.items), spec.budget.price
+    rows = len(spec.sources.pool.items)
     promise = f"a promise that {percent(share)} of {plural(rows, 'row')} are right probably takes"
     if not (named := first_budgets(spec, share, rows, None)):
         return f"{promise} more labels than a budget may have: ask for a lower share"
@@ -60,7 +60,7 @@ def expected_promise(spec: RunSpec) -> str:
         f"{promise} {_range_of(spec, named)}, depending on how often the model errs. In"
         f" simulations on public sets fewer than half of the runs took no more than {least:,}"
         f"{sure}; labels that the promise does not need are not bought. One answer to each row"
-        f" takes {rows:,}{f' for {money(rows * price)}' * (spec.budget.money is not None)}"
+        f" takes {rows:,}{spec.budget.cost_of(rows)}"
     )
 
 
@@ -168,8 +168,7 @@ def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     most = largest_below(share, fits)
     rule = f"`stacksl change RUN --stop-when right={100 * (most or 0):.0f}%`"
     lower = f" A lower share may be promised: {rule}." if most else ""
-    price = spec.budget.price if spec.budget.money is not None else 0
-    cost = f"{count(table.people)} more labels{f' for {money(table.people * price)}' * bool(price)}"
+    cost = f"{count(table.people)} more labels{spec.budget.cost_of(table.people)}"
     return (
         f"{percent(share)} is probably not reachable with one answer per row: people seem to err in"
         f" about {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
@@ -204,7 +203,6 @@ def _next_budget(
     """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
     accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
     most = labels_per_item(spec.settings) * table.rows
-    price = spec.budget.price if spec.budget.money is not None else 0
     few = " With this budget no lower share can be promised either." * (not before)
     shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
     if len(linear_trainer(game).stages) < 3:
@@ -222,9 +220,6 @@ def _next_budget(
     def look_at(wanted: float, more: int = more) -> Look | None:
         return next_look(spec, game, more, reach=True, share=wanted)
 
-    def cost(labels: int) -> str:
-        return f" for {money(labels * price)}" * bool(price)
-
     asked, spent = look_at(share), ", and what earlier looks cost is spent" * bool(before)
     rest = None
     if accounts.left and unpayable(spec, game):
@@ -235,7 +230,7 @@ def _next_budget(
         cheaper = look_at(rest, 0) if rest else None
         if rest and cheaper and (asked is None or cheaper.labels < asked.labels):
             call = change_call("RUN", {"stop_when": f"right={100 * rest:.0f}%"}, **own)
-            some = f"{count(cheaper.labels)} of these{cost(cheaper.labels)}"
+            some = f"{count(cheaper.labels)} of these{spec.budget.cost_of(cheaper.labels)}"
             kept += f" A look at {100 * rest:.0f}% takes about {some}{spent}: `{call}`."
     kept += few * (not rest)
     payable = share if asked else largest_below(share, look_at, shown)
@@ -255,8 +250,8 @@ def _next_budget(
         added = labels - accounts.left
         return (
             f"{kept}{what} `{change_call('RUN', wanted, **own)}`, which adds"
-            f" {plural(added, 'label')}{cost(added)}{to}. Such a look shows its share in about"
-            f" {'2 of 3' if look.sample else '4 of 5'} cases."
+            f" {plural(added, 'label')}{spec.budget.cost_of(added)}{to}. Such a look shows its"
+            f" share in about {'2 of 3' if look.sample else '4 of 5'} cases."
         )
     return (
         f"{kept} Too few rows are left to pay for {'another' if before else 'a'} look: the table"
@@ -317,8 +312,8 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
     slots = [ledger.accounts.slots(ledger.items.surrogates[item]) for item in audited]
     once = [of_row[0][1] for of_row in slots if len(of_row) == 1]
     later = sum(not first.dropped and first.word not in UNSETTLED for first in once)
-    price = f" for {money(later * spec.budget.price)}" * (spec.budget.money is not None)
-    more = f", and at least {count(later)} more{price} will be asked for after them" * bool(later)
+    more = f", and at least {count(later)} more{spec.budget.cost_of(later)} will be asked for after"
+    more = f"{more} them" * bool(later)
     return f"{begun}. Each row needs the same answer from two people: {answers}{more}."
 
 

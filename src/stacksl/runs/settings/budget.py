@@ -35,6 +35,10 @@ class Budget:
         """What all labels cost, in micro-units; None without a price."""
         return self.labels * self.price if self.money is not None else None
 
+    def cost_of(self, labels: int) -> str:
+        """The words on what so many labels cost, after their number; empty without a price."""
+        return f" for {money(labels * self.price)}" if self.money is not None and self.price else ""
+
 
 def micro_units(amount: Decimal | float | str) -> int:
     """`amount` of money as integer micro-units.
