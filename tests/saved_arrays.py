@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.store.settings import Setting
 from stacksl.ledger.store.stored import Saved
 
 
@@ -29,6 +31,12 @@ def damage(run: Path) -> None:
     """Flip one bit of the saved arrays."""
     data = latest_in(run).data
     edit(run, "UPDATE arrays SET data = ?", flipped(data, len(data) // 2))
+
+
+def set_of(run: Path, name: str, value: Any) -> None:
+    """Set one of the settings of a run."""
+    with Ledger.open(run / "run.db") as ledger:
+        ledger.change_settings({name: Setting(value)})
 
 
 def flipped(data: bytes, place: int) -> bytes:

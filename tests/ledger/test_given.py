@@ -219,7 +219,7 @@ def test_a_test_row_of_the_same_prompt_is_forgotten_with_its_item(ledger, path) 
     ledger.forget("q2")
     assert given_in(path)[:2] == [[*RECORDS[:2], None, RECORDS[3]], GIVEN["test"][1:]]
     ledger.forget("q0")
-    assert given_in(path)[2] == [GIVEN["rejected"][0], GIVEN["rejected"][1]._replace(id=None)]
+    assert given_in(path)[2] == [GIVEN["rejected"][0], (1, 2, None, "repeated id")]
     ledger.verify({"a file": ledger.head})
 
 

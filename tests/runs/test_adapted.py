@@ -19,6 +19,7 @@ from stacksl.report import Facts
 
 from ..ledgers import bought
 from ..report.test_html import read
+from ..saved_arrays import set_of
 from .changing_cases import audits
 from .lm_cases import QUICK, Corpus, Refusing, questions, tiny_model, told_labels
 from .people_cases import facts_of
@@ -205,7 +206,7 @@ def test_a_resumed_run_takes_the_recorded_number_of_threads_or_says_so(
         run(*questions(20), out=tmp_path / "run", labeler=Refusing(questions(20), 2), **given)
     made = Run.open(tmp_path / "run")
     assert "lm_threads" in made.folder.resolved()
-    made.folder.change_settings({"lm_threads": 3})
+    set_of(made.path, "lm_threads", 3)
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     monkeypatch.setattr(torch, "get_num_threads", lambda: [1, *asked * possible][-1])

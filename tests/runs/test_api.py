@@ -19,6 +19,7 @@ from stacksl.labelers.registry import FunctionLabeler
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import rows_of
+from ..saved_arrays import set_of
 from .conftest import CLASSES, class_items, pair_items
 from .people_cases import facts_of
 
@@ -265,7 +266,7 @@ def test_a_gate_that_never_opens_is_told_before_round_1(tmp_path, monkeypatch) -
 
 def test_a_library_that_changed_is_told(classes, spoil) -> None:
     again = spoil(classes)
-    again.folder.change_settings({"version_numpy": "1.0"})
+    set_of(again.path, "version_numpy", "1.0")
     again.resume()
     said = [w for w in again.status()["warnings"] if "numpy 1.0" in w]
     assert len(said) == 1

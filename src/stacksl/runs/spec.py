@@ -6,7 +6,7 @@ The run's database has every setting with its origin, the place of the data, and
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +14,7 @@ from typing import Any
 
 from stacksl.data import Dataset
 from stacksl.errors import RunError
+from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import read_sources, stamps_of
@@ -165,11 +166,17 @@ class RunSpec:
             RunBudget(labels, money, tuple(audits), further),
         )
 
-    def note(self, facts: Mapping[str, Any]) -> None:
-        """Add `facts` on how the run computes to its settings; known ones are not changed."""
+    def note(self, facts: Mapping[str, Any], renewed: Sequence[str] = ()) -> None:
+        """Add `facts` on how the run computes to its settings; known ones change if `renewed`."""
         known = self.folder.resolved()
-        if new := {name: value for name, value in facts.items() if name not in known}:
-            self.folder.change_settings(new)
+        new = {
+            name: Setting(value)
+            for name, value in facts.items()
+            if name not in known or (name in renewed and known[name] != value)
+        }
+        if new:
+            with Ledger.open(self.folder.database) as ledger:
+                ledger.change_settings(new)
 
     def changed_versions(self) -> list[str]:
         """A warning for each library whose version differs from that at the start of the run."""

@@ -24,7 +24,7 @@ from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
-from ...saved_arrays import edit
+from ...saved_arrays import edit, set_of
 from . import chat_server
 from .chat_server import Handler, letter_of, right, serving, wanted_of
 from .reply_cases import CLASSES, LETTERS, OPTIONS, TEXTS
@@ -88,7 +88,7 @@ def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
         assert call(command(tmp_path, server.url, "--allow-send")) == 0
     folder = RunFolder(tmp_path / "run")
     assert folder.resolved()["label_template_text"] == DEFAULT
-    folder.change_settings({"server.url": "http://127.0.0.1:1/v1"})
+    set_of(folder.path, "server.url", "http://127.0.0.1:1/v1")
     with pytest.raises(SettingsError, match="what was allowed"):
         stacksl.Run.open(folder.path).resume()
 

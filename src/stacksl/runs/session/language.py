@@ -63,9 +63,7 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
         for name, now in facts.items()
         if (what := COMPUTED.get(name)) is not None and table.get(name, now) != now
     ]
-    spec.note(facts)
-    if table.get(WEIGHTS, facts[WEIGHTS]) != facts[WEIGHTS]:  # the same bytes, written again
-        spec.folder.change_settings({WEIGHTS: facts[WEIGHTS]})
+    spec.note(facts, renewed=[WEIGHTS])  # the same bytes may have been written again
     return changed
 
 

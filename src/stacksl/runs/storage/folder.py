@@ -11,7 +11,7 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -285,15 +285,6 @@ class RunFolder:
         known = self.settings()
         named = {"data", "test", "preset"} | (set() if "lm.model" in known else {"features"})
         return {k: s.value for k, s in known.items() if k in named or s.origin in CHOSEN}
-
-    def change_settings(self, values: Mapping[str, Any]) -> None:
-        """Set what the run is made with, as a row of its ledger.
-
-        Raises:
-            LedgerError: the database cannot be written.
-        """
-        with Ledger.open(self.database) as ledger:
-            ledger.change_settings({name: Setting(v) for name, v in values.items()})
 
     def classes(self) -> Classes | None:
         """The classes that were given to the run, then those added since; None without any."""
