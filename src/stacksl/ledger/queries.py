@@ -123,11 +123,8 @@ class LedgerReader:
 
     def open_purchases(self) -> list[Purchase]:
         """All unanswered leases of every purpose, in the order of leasing."""
-        purchases = []
-        for key in self.accounts.open:
-            if (item := self.items.identities[key[0]].id) is not None:
-                purchases.append(self._purchase(key, item))
-        return purchases
+        identities, open_now = self.items.identities, self.accounts.open
+        return [self._purchase(key, str(identities[key[0]].id)) for key in open_now]
 
     def _purchase(self, key: Key, item: str) -> Purchase:
         state = self.accounts.purchases[key]
@@ -385,14 +382,13 @@ class LedgerReader:
         """Every row of one of the `events` with its answer, in order."""
         words = self.private.texts()
         for row in self.rows(only=events):
-            if row.item is None:
-                continue
             data, index = row.payload, row.payload.get("index")
             kind = cast("AnswerKind", data.get("said", "label"))
             text, note = words.get(str(data.get("words")), (None, None))
             token = int(data.get("given", row.token or 0))
             who, price = str(row.labeler), row.price or 0
-            yield row, Answer(row.item, row.slot or 0, token, index, who, price, kind, text, note)
+            lease = str(row.item), row.slot or 0, token
+            yield row, Answer(*lease, index, who, price, kind, text, note)
 
     def _state(self, row: Row) -> State | None:
         return self.accounts.purchases.get((str(row.surrogate), row.slot or 0))

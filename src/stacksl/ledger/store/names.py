@@ -185,10 +185,9 @@ class PrivateTables:
         rows = self._store.select(HANDED, (), f"{which[0]} ORDER BY place", *which[1:])
         handed = []
         for _, _, key, surrogate, slot, token, person, sheet, order_json in rows:
-            item = self._items.identities[surrogate].id
-            if item is not None:
-                who, order = self.names.get(person, person), _order(key, order_json)
-                handed.append(Handed(key, item, slot, token, who, sheet, order))
+            item = str(self._items.identities[surrogate].id)
+            who, order = self.names.get(person, person), _order(key, order_json)
+            handed.append(Handed(key, item, slot, token, who, sheet, order))
         return handed
 
     def check(self, item: str, words: str, seq: int) -> None:
