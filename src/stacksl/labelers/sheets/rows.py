@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stacksl.ledger.purchases import AnswerKind
 
@@ -75,15 +75,8 @@ class Fault:
         return f"{file} {place}: {self.sentence}"
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """The content of one file of answers.
-
-    Attributes:
-        replies: answers understood, in the order of the file, one a key.
-        faults: cells not understood, in the order of the file.
-        empty: how many keys in the file have no answer.
-    """
+class Sheet(NamedTuple):
+    """A file of answers: those understood, one a key, other cells, and how many keys are empty."""
 
     replies: tuple[Reply, ...]
     faults: tuple[Fault, ...]

@@ -10,8 +10,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from stacksl.core.rng import generator
 from stacksl.errors import DataError
@@ -32,15 +33,8 @@ LISTS = re.compile(r"classes(-of-\d+)?\.csv").fullmatch
 SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx)").fullmatch
 
 
-@dataclass(frozen=True, slots=True)
-class SheetAnswers:
-    """The answers read from filled-in sheets.
-
-    Attributes:
-        answers: one for each row whose answer is complete and readable.
-        faults: a line for each cell that could not be read.
-        empty: rows still without an answer.
-    """
+class SheetAnswers(NamedTuple):
+    """Answers in sheets, a line for each cell that cannot be read, and the number of empty rows."""
 
     answers: tuple[Answer, ...]
     faults: tuple[str, ...]

@@ -179,13 +179,9 @@ def keep_rows(spec: RunSpec, rows: object) -> None:
     Raises:
         FeatureError: they are not finite numbers of that shape.
     """
-    items = spec.dataset.items
-    ids = [item.id for item in items]
-    features = GivenFeatures(len(spec.dataset.classes or ())).with_rows(ids, rows)
-    features.fit(items)
-    make_private(spec.folder.features)
-    arrays.save(spec.folder.path / MAP, features.state())
-    save_block(spec.folder.features, transformed(features, items), features.fingerprint, ids)
+    ids = [item.id for item in spec.dataset.items]
+    given = GivenFeatures(len(spec.dataset.classes or ())).with_rows(ids, rows)
+    features_of(spec, given, silent)
     release_rows(rows)  # from here on the run reads its own
 
 

@@ -365,23 +365,18 @@ class Record:
             answerer = before.get("labeler")
         else:
             answerer = expect_labeler(spec.folder, labeler)
-        facts: dict[str, Any] = {
-            "created": before.get("created", now()),
-            "interruptions": list(before.get("interruptions", [])),
-            "warnings": list(before.get("warnings", [])),
-            "over_names": before.get("over_names", {}),
-        }
+        facts: dict[str, Any] = {"created": now(), "interruptions": [], "warnings": []}
+        kept = [*facts, "over_names", "shown", "judged", SHORT, EXPECTED]
+        kept += ["finished"] * (before["state"] == "finished")  # made again as it was
+        facts |= {name: before[name] for name in kept if name in before}
         if answerer is not None:
             facts["labeler"] = answerer
-        kept = "shown", "judged", SHORT, EXPECTED
-        facts |= {name: before[name] for name in kept if name in before}
-        if before["state"] == "finished" and "finished" in before:  # made again as it was
-            facts["finished"] = before["finished"]
         record = cls(spec.folder, facts, before)
         cut = before["state"] in ("interrupted", "stopped", "failed", "running")
         if "created" in before and cut and not before.get("reopened"):
             was = "interrupted" if before["state"] == "running" else before["state"]
-            facts["interruptions"].append(f"resumed {now()} after it was {was}")
+            again = f"resumed {now()} after it was {was}"
+            facts["interruptions"] = [*facts["interruptions"], again]
             record.warn(spec.changed_versions())
         record.write("running")
         return record
