@@ -153,6 +153,9 @@ def test_what_would_change_the_model_is_refused(tmp_path: Path, promised: Run) -
         made.change(owned=str(owned))
     with pytest.raises(SettingsError, match="which nobody checks"):
         prepare(ITEMS, ANSWERS, settings={**PLAN, "budget": "200", "owned": str(owned)})
+    made.change(owned=str(owned), stop_when="gain=0.01/100", later=True)
+    with pytest.raises(SettingsError, match="which nobody checks"):
+        made.change(stop_when="right=70%", later=True)
 
 
 def test_rows_called_ambiguous_or_dropped_count_as_wrong(tmp_path: Path) -> None:

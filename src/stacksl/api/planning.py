@@ -494,7 +494,7 @@ def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[in
             f"sheets.overlap is how many rows two annotators answer, got {settings.sheets.overlap}"
             f" where {2 * most} labels train: give at most --overlap {most}, or a larger budget"
         )
-    expect_stop_rule(settings, sources.pool, audit, further)
+    expect_stop_rule(settings, sources, audit, further)
     return audit, further
 
 

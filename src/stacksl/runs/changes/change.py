@@ -185,16 +185,12 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     if change.budget is not None:
         wanted = replace(wanted, now=new_terms(wanted, ledger, change.budget, drop=change.drop))
         expect_items(wanted, ledger)
-    if change.owned and promised_share(wanted.settings.stop_when) is not None:
-        raise SettingsError(
-            "stop_when with right=R does not go with labels that you have, which nobody checks:"
-            " leave --owned out, or give another --stop-when with it"
-        )
-    if change.stop_when is not None or accuracy_mark(wanted.settings.stop_when) is not None:
+    promised = promised_share(wanted.settings.stop_when) is not None
+    looks = accuracy_mark(wanted.settings.stop_when) is not None
+    if change.stop_when is not None or looks or (promised and change.owned):
         terms = wanted.terms
         audit = next((size for size in reversed(terms.audits) if size), 0)
-        expect_stop_rule(wanted.settings, wanted.dataset, audit, terms.further)
-    promised = promised_share(wanted.settings.stop_when) is not None
+        expect_stop_rule(wanted.settings, wanted.sources, audit, terms.further)
     if promised and last_drawn(ledger) is not None and open_look(ledger) is None:
         # a look that was judged keeps no labels for further answers
         wanted = replace(wanted, now=replace(wanted.terms, further=ledger.accounts.further))

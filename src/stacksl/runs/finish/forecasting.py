@@ -30,6 +30,7 @@ from stacksl.runs.finish.promising import (
     unpayable,
     unreachable,
 )
+from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
@@ -203,7 +204,7 @@ def known_of(settings: Settings, data: Dataset) -> Growth | None:
     return None if unknown else GROWTH
 
 
-def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int) -> None:
+def expect_stop_rule(settings: Settings, sources: Sources, audit: int, further: int) -> None:
     """Check that a run can keep its stop rule, if any.
 
     Raises:
@@ -211,8 +212,8 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
     """
     (kind, mark, _), column = stop_rule(settings.stop_when), settings.column is not None
     if kind == "right":
-        expect_promise(settings)
-        if data.classes is None:
+        expect_promise(settings, owned=bool(sources.owned))
+        if sources.pool.classes is None:
             raise SettingsError(
                 "stop_when with right=R is for items that share their classes, and these have"
                 " options of their own: give only a budget"
@@ -239,7 +240,7 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
             "stop_when with a time is for the file's own answers or a model's, since a run of"
             " people waits between commands: give a budget"
         )
-    if kind == "gain" and known_of(settings, data) is None:
+    if kind == "gain" and known_of(settings, sources.pool) is None:
         raise SettingsError(
             "stop_when needs a forecast, which only runs have that train a linear model for fixed"
             " classes, and not those that judge a column of labels: give a budget"

@@ -319,8 +319,8 @@ def judged(
     }
 
 
-def expect_promise(settings: Settings) -> None:
-    """Check that a run can keep the rule.
+def expect_promise(settings: Settings, *, owned: bool) -> None:
+    """Check that a run can keep the rule, which may have `owned` labels.
 
     Raises:
         SettingsError: it cannot.
@@ -336,7 +336,7 @@ def expect_promise(settings: Settings) -> None:
         "a language model": settings.adapts,
         "refit=false": not settings.refit,
         "class_names=false": not settings.class_names and settings.column is None,
-        "labels that you have (--owned), which nobody checks": settings.owned is not None,
+        "labels that you have (--owned), which nobody checks": owned,
     }
     if named := [name for name, clash in clashes.items() if clash]:
         raise SettingsError(
