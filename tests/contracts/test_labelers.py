@@ -49,7 +49,9 @@ def test_an_item_it_does_not_know_is_one_sentence(labeler):
 @pytest.mark.parametrize("name", sorted(LABELERS))
 def test_missing_answers_are_counted_with_the_way_out(name):
     some = {item: index for item, index in GOLD.items() if item not in ("q3", "q5")}
-    with pytest.raises(LabelerError, match=r"none to 2 of 2000 items .*'q3'.*: let people answer"):
+    with pytest.raises(
+        LabelerError, match=r"none for 2 of 2,000 items .*'q3'.*: let people answer"
+    ):
         LABELERS[name](None, some, SIZES, 0)
 
 

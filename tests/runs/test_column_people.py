@@ -14,7 +14,7 @@ import pytest
 from stacksl.api.labeling import label_own
 from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import _labels
-from stacksl.models.metrics import wilson
+from stacksl.models.metrics import Z, wilson
 from stacksl.models.second_look import looked, looked_at_some, of_class, split
 from stacksl.report.quality import SecondLook
 from stacksl.report.sentences import column_words, commands
@@ -229,12 +229,13 @@ def test_some_rows_of_a_second_look_are_judged_like_all() -> None:
     }
     rows = split(items, predicted, {item: given[:1] for item, given in answers.items()}, ())
     whole = looked(rows, predicted, answers, judged=predicted)
-    assert looked_at_some(items, None, rows, predicted, answers, None, predicted) == whole
-    some = looked_at_some(items[6:], None, rows, predicted, answers, None, predicted)
+    labels = {item: np.array([0.0, 1.0]) for item in items}
+    assert looked_at_some(labels, None, rows, answers, Z, predicted) == whole
+    some = looked_at_some(dict([*labels.items()][6:]), None, rows, answers, Z, predicted)
     assert some is not None
     assert (some.n, some.differing, some.accuracy[0]) == (34, 0, 1.0)
-    few = [*items[:6], *rows[0][-20:]]
-    assert not looked_at_some(few, None, rows, predicted, answers, None, predicted), "no sample"
+    few = {item: labels[item] for item in (*items[:6], *rows[0][-20:])}
+    assert not looked_at_some(few, None, rows, answers, Z, predicted), "no sample"
 
 
 def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> None:

@@ -33,7 +33,7 @@ def test_what_limits_a_share_most_is_named(
     of_people = left_wrong(differ, sample, FRAME, PEOPLE) if sample else 0
     left = left_wrong(wrong, audit, rows, MODEL) + of_people + unclear
     names = ("wrong", "audit", "rows", "differ", "sample", "drawn", "left", "of")
-    look = dict(zip(names, (*found, 1, left, 900), strict=True))
+    look = dict(zip(names, (*found, 1, left, 900), strict=True)) | {"after": 0}
     drawn = SimpleNamespace(payload={"look": [audit, sample, FRAME]})
     ledger: Any = SimpleNamespace(rows=lambda only: [drawn])
     said = _limit(ledger, look, "the model")

@@ -129,7 +129,12 @@ def _lines_of_workbook(place: Path) -> Iterable[_Line]:
     with reading_workbook(place):
         book = load_workbook(place, keep_links=False)
     filled = [sheet.title for sheet in book.worksheets if sheet.max_row > 1]
-    title = filled[0] if len(filled) == 1 and TOPICS not in book.sheetnames else TOPICS
+    title = TOPICS if TOPICS in book.sheetnames else "".join(filled)
+    if title not in book.sheetnames:
+        raise DataError(
+            f"{place} should have the classes in a sheet '{TOPICS}', or in its only one with rows,"
+            f" but has {', '.join(map(repr, filled)) or 'no rows'}: rename the sheet of the classes"
+        )
     (_, header), *rows = table_of_sheet(place, title) or [(0, [])]
     head = [" ".join(cell.split()).casefold() for cell in header]
     column = next((name for name in _NAMES if name in head), None)
