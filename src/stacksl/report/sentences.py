@@ -62,16 +62,16 @@ def bought(facts: Facts) -> str:
     }
     named = [f"{count(n)} {what}" for what, n in parts.items() if n]
     sentence += f": {'; '.join(named)}" if len(named) > 1 else ""
-    return f"{sentence}. {unspent(facts, facts.run)}".rstrip()
+    return f"{sentence}. {unspent(facts)}".rstrip()
 
 
-def unspent(facts: Facts, run: str) -> str:
-    """That a second look left labels, and what spends them; empty if it left none."""
+def unspent(facts: Facts, run: str = "") -> str:
+    """That a second look left labels, and what spends them in `run`; empty if it left none."""
     if not facts.budget.unused or facts.stopped:  # which says why buying ended
         return ""
     call = change_call(run, {"budget": facts.budget.labels}, python=facts.method.python)
     free = _free(facts) > 0 and not _setting(facts, "stop_when").startswith("accuracy")
-    more = f": `{call}` asks about more rows" * free
+    more = f": `{call}` asks about more rows" * bool(run and free)
     return f"The second look left {plural(facts.budget.unused, 'label')} unspent{more}."
 
 
