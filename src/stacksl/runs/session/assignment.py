@@ -58,7 +58,7 @@ class SheetLabeler:
         self.items, self.classes = spec.dataset.items, spec.sources.classes
         self.row = {item.id: index for index, item in enumerate(self.items)}
         table = spec.folder.resolved()
-        self.away = ledger.absent
+        self.people, self.away = spec.settings.people, ledger.absent
         # the number of the last sheet written while there was one annotator
         self._alone = int(table.get("sheets_alone", 0))
         self._secret = int(table[SECRET], 16)
@@ -161,7 +161,7 @@ class SheetLabeler:
         The leases are dealt in a random order, and keys, orders and annotators are drawn from the
         run's secret, so that neither tells which rows belong to the audit.
         """
-        annotators = self.settings.people
+        annotators = self.people
         present = [name for name in annotators if name not in self.away]
         load = Counter(dict.fromkeys(annotators, 0)) + Counter(h.annotator for h in waiting)
         had_rows = Counter(handed.annotator for handed in handed_rows)
@@ -201,7 +201,7 @@ class SheetLabeler:
         count = len(self.items[row].candidates)
         if self.classes is not None:
             return tuple(range(count))
-        who = self.settings.people.index(annotator)
+        who = self.people.index(annotator)
         shuffled = generator(self._secret, "shown", who, row).permutation(count)
         return tuple(int(i) for i in shuffled)
 
@@ -272,7 +272,7 @@ class SheetLabeler:
         return replace(handed, order=(*handed.order, *added)) if added else handed
 
     def _path(self, sheet: int, annotator: str) -> Path:
-        alone = sheet <= self._alone or len(self.settings.people) == 1
+        alone = sheet <= self._alone or len(self.people) == 1
         stem = f"{sheet:04d}" if alone else f"{sheet:04d}-{annotator}"
         return self.folder / f"{stem}.{self.settings.sheets.format}"
 
