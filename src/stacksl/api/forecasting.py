@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.report.wording import MICRO
-from stacksl.runs.settings.budget import promised_share
+from stacksl.runs.settings.budget import stop_rule
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -39,7 +39,7 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     forecast = _forecast(0, options, most, price, known.first)
     forecast["rests_on"] = (
         f"runs on {known.sources} public sets, measured beforehand; no label of yours"
-        f"{ALONE * (promised_share(spec.settings.stop_when) is not None)}"
+        f"{ALONE * (spec.settings.promised_share is not None)}"
     )
     return forecast
 
@@ -65,7 +65,7 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
             f"{noted['labels']:,} training labels, of which the model had {100 * right:.0f}% right"
             " before each was bought; they are harder than the rest, so this is carried over to all"
             " items by the model's own probabilities"
-            f"{ALONE * (promised_share(table.get('stop_when')) is not None)}"
+            f"{ALONE * (stop_rule(table.get('stop_when'))[0] == 'right')}"
         )
         if none and none >= 0.05 * noted["answers"]:
             forecast["rests_on"] += (

@@ -290,7 +290,7 @@ def threshold_of(run: Run, right: float | str) -> float:
         RunError: nothing shows it.
     """
     from stacksl.models.own_items import fewest
-    from stacksl.runs.settings.budget import promised_share, right_share
+    from stacksl.runs.settings.budget import right_share, stop_rule
 
     wanted, facts = right_share(str(right)), shown_facts(run.folder)
     if facts is None or facts.own is None:
@@ -298,7 +298,7 @@ def threshold_of(run: Run, right: float | str) -> float:
             f"expected a finished run of a linear model to label rows so well, got {run.path}:"
             " leave --right out"
         )
-    if promised_share(run.folder.resolved().get("stop_when")) is not None:
+    if stop_rule(run.folder.resolved().get("stop_when"))[0] == "right":
         raise RunError(
             f"the audit of {run.path} was drawn from the rows that its model labels, which are not"
             " like new ones: give --right to a run whose audit was drawn first"

@@ -34,7 +34,7 @@ from stacksl.runs.items.reading import (
 )
 from stacksl.runs.items.sources import QUESTIONS, SAMPLE, STDIN, Sources, load, of_stdin
 from stacksl.runs.items.stored import stamps_of
-from stacksl.runs.settings.budget import Budget, parse_budget, promised_share
+from stacksl.runs.settings.budget import Budget, parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.settings.terms import further_labels, labels_per_item
@@ -199,7 +199,7 @@ def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Reso
         make_features(resolved.settings.features, classes=sources.pool.classes)
     resolved = with_model_labels(resolved, sources.dataset.items)
     judges = resolved.settings.column is not None
-    judges &= promised_share(resolved.settings.stop_when) is None  # else a table is bought
+    judges &= resolved.settings.promised_share is None  # else a table is bought
     if judges and resolved.origin["budget"] == "default":
         asked, rows = resolved.settings.audit, sources.available
         audit = min(200 if asked is None else asked, rows - 1)
@@ -472,7 +472,7 @@ def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[in
     from stacksl.runs.finish.forecasting import expect_stop_rule
 
     asked_for = settings.audit
-    if promised_share(settings.stop_when) is not None:
+    if settings.promised_share is not None:
         if asked_for:
             raise SettingsError(
                 "stop_when with right=R draws audits of its own, got an audit of"

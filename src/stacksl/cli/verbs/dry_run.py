@@ -139,10 +139,9 @@ def _request(spec: RunSpec) -> dict[str, Any] | None:
 def _planned(spec: RunSpec) -> str:
     """What would be bought and measured, and at what price."""
     from stacksl.runs.finish.promise_sentences import expected_promise
-    from stacksl.runs.settings.budget import promised_share
 
     test, owned, further = _test(spec), len(spec.sources.owned), spec.further
-    promised, overlap = promised_share(spec.settings.stop_when), spec.settings.sheets.overlap
+    promised, overlap = spec.settings.promised_share, spec.settings.sheets.overlap
     rows = len(spec.sources.pool.items)
     labels = f"{count(spec.budget.labels)} at most"
     if excluded := sum(row < rows for row in spec.sources.excluded):

@@ -13,7 +13,6 @@ from stacksl.data.values import normal
 from stacksl.ledger.purchases import Answer
 from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.loop.game import Game
-from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 
 
@@ -44,7 +43,7 @@ def answered_none(spec: RunSpec, ledger: LedgerReader, *, adding: bool = False) 
     Items that are not usable, that are open, or that were asked again since the last class was
     added, are left out; with `adding` a class that is still to be added counts as the last one.
     """
-    promised = promised_share(spec.settings.stop_when) is not None
+    promised = spec.settings.promised_share is not None
     purposes = ("train",) if promised else ("train", "audit")
     last_row: dict[str | None, int] = {}  # of each item's last lease; of the last class, under None
     for row in ledger.rows(only=("reserved", "class_added")):

@@ -40,7 +40,7 @@ from stacksl.runs.session.assignment import FILE, SheetLabeler
 from stacksl.runs.session.language import expect_room
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
-from stacksl.runs.settings.budget import accuracy_mark, promised_share, raised_budget
+from stacksl.runs.settings.budget import raised_budget
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI, conflicts, unknown_names
 from stacksl.runs.settings.resolve import unknown_setting, validated
 from stacksl.runs.settings.terms import (
@@ -185,8 +185,8 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     if change.budget is not None:
         wanted = replace(wanted, now=new_terms(wanted, ledger, change.budget, drop=change.drop))
         expect_items(wanted, ledger)
-    promised = promised_share(wanted.settings.stop_when) is not None
-    looks = accuracy_mark(wanted.settings.stop_when) is not None
+    promised = wanted.settings.promised_share is not None
+    looks = wanted.settings.accuracy_mark is not None
     if change.stop_when is not None or looks or (promised and change.owned):
         terms = wanted.terms
         audit = next((size for size in reversed(terms.audits) if size), 0)
@@ -215,10 +215,10 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     before, terms = spec.terms, wanted.terms
     measures = None if change.budget is None else what_measures(terms, before)
     none_yet = last_drawn(ledger) is None
-    if promised_share(spec.settings.stop_when) is not None:  # else it has an estimate of its own
+    if spec.settings.promised_share is not None:  # else it has an estimate of its own
         none_yet &= ledger.accounts.asked < 3 * step_of(spec.sources.available)
     short = before_a_look(wanted, terms.labels, ledger.accounts) if none_yet else ""
-    if promised_share(wanted.settings.stop_when) is not None:
+    if wanted.settings.promised_share is not None:
         left = looks_left(wanted, ledger)
         measures = f"{short}. {left}" if short else left
     hits = answers_that_name(ledger, added_classes(wanted))

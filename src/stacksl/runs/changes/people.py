@@ -28,7 +28,6 @@ from stacksl.runs.session.assignment import (
     open_rows,
 )
 from stacksl.runs.session.session import Session
-from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -179,7 +178,7 @@ def _warn_of_few(folder: RunFolder, settings: Settings, left: int, looks: bool) 
     """Warn where too few annotators are `left` for second `looks`, or for one at the table."""
     if looks and left < 2 and folder.read_state()["state"] != "finished":
         warnings.warn(unasked(0, str(folder.path)), stacklevel=4)
-    if left == 2 and promised_share(settings.stop_when) is not None:
+    if left == 2 and settings.promised_share is not None:
         warnings.warn(
             "two annotators are left, and a look at the table needs three: a row on which two"
             " differ counts as wrong; add a person with `stacksl change"

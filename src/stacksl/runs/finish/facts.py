@@ -34,7 +34,6 @@ from stacksl.runs.finish.heads import HeadEnding, unasked, words_on_threshold
 from stacksl.runs.finish.own_items import more_labels, own_items, roles, uses
 from stacksl.runs.loop.game import Examples, Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
-from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec, versions
 from stacksl.runs.storage.status import present_warnings
 from stacksl.types import copied
@@ -141,7 +140,7 @@ def _budget(spec: RunSpec, game: Game, audit: AuditResult | None) -> f.Budget:
         further=ledger.accounts.further,
         released=sum(1 for _ in ledger.rows(only=("released",))),
     )
-    over = promised_share(spec.settings.stop_when) is None and not (audit and audit.waits)
+    over = spec.settings.promised_share is None and not (audit and audit.waits)
     unused = over * min(ledger.accounts.left, spec.terms.further - ledger.accounts.further)
     return replace(budget, unused=unused, **uses(game))
 
@@ -236,7 +235,7 @@ def table_fact(
     ids, after = game.corpus.ids, audit.classes_after
     pool = [ids[row] for rows in sources.segments for row in rows]
     model = len(sources.usable.keys() - answers - {*pool[len(pool) - audit.rows_after :]})
-    elsewhere = promised_share(spec.settings.stop_when) is not None  # the promise says it
+    elsewhere = spec.settings.promised_share is not None  # the promise says it
     if column is not None:
         elsewhere |= column.audit is None or column.unasked != model
         audit = column.audit or audit

@@ -37,7 +37,6 @@ from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress
 from stacksl.runs.session.assignment import free_people
-from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import (
     FACTS,
@@ -73,7 +72,7 @@ def finish(
     if isinstance(ending, HeadEnding) and spec.settings.column is not None:
         sample = audit or Audit((), {})
         labels, reference = ending.of_column(sample.rows), ending.column_reference(sample)
-        if promised_share(spec.settings.stop_when) is not None:  # as in the second look
+        if spec.settings.promised_share is not None:  # as in the second look
             ids = (game.corpus.ids[row] for row in sample.rows)
             labels = dict(zip(ids, ending.delivered(sample.rows), strict=True))
         tested = replace(tested, column=judge_audit(labels, sample.answers, reference, **options))
@@ -234,7 +233,7 @@ def second_look(
     first, first_now = ({i: of_all[0] for i, of_all in given.items()} for given in (answers, now))
     if due or awaited:  # the first answers measure agreement until all are in
         return due, replace(audit, answers=first, now=first, waits=True)
-    left *= promised_share(spec.settings.stop_when) is None  # what a promise has judged stands
+    left *= spec.settings.promised_share is None  # what a promise has judged stands
     nobody = len(next_rows(rows, answers, dict.fromkeys(free, 1) | dropped, left))
     begins = any(len(of_all) > 1 for of_all in answers.values())
     if not begins and (look or not nobody):

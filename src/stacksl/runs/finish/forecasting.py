@@ -34,7 +34,7 @@ from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
-from stacksl.runs.settings.budget import accuracy_mark, stop_rule
+from stacksl.runs.settings.budget import stop_rule
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 
@@ -191,7 +191,7 @@ def look_due(spec: RunSpec, accounts: Accounts) -> bool:
 
     One is due where a quarter more was asked for, or the model is another without a further label.
     """
-    if accuracy_mark(spec.settings.stop_when) is None:
+    if spec.settings.accuracy_mark is None:
         return False
     asked, before, train = accounts.asked, accounts.looked_at, max(1, spec.terms.train)
     again = accounts.looks > 0 and accounts.reached is None and asked <= before

@@ -20,7 +20,6 @@ from stacksl.runs.finish.answers import EVERY, answers_by_item, in_table
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
-from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 
 WANTED = (0.8, 0.9, 0.95, 0.97, 0.99)  # accuracies
@@ -58,7 +57,7 @@ def own_items(
         said = answers_by_item(spec, game.ledger, EVERY).values()
         human = np.array([at for _, at in map(in_table, said) if at is not None], dtype=np.int64)
         totals = class_totals(human, labels, gold, predicted, classes)
-        promised = promised_share(spec.settings.stop_when) is not None
+        promised = spec.settings.promised_share is not None
         if source == "audit" and len(rows) and not promised:
             learned = [row for row, _, _ in game.examples.bought]
             bought = np.array([np.max(policy) for policy in policies(learned)] if learned else [])

@@ -37,7 +37,6 @@ from stacksl.runs.finish.promising import (
 )
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import doubled_of, linear_trainer
-from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.settings.terms import labels_per_item
 from stacksl.runs.spec import RunSpec
 
@@ -46,7 +45,7 @@ UNSETTLED = "ambiguous", "broken"  # first answers after which nobody else is as
 
 def expected_promise(spec: RunSpec) -> str:
     """The range of labels that a promise takes, their price, and how sure that is; else empty."""
-    if (share := promised_share(spec.settings.stop_when)) is None:
+    if (share := spec.settings.promised_share) is None:
         return ""
     rows = len(spec.sources.pool.items)
     promise = f"a promise that {percent(share)} of {plural(rows, 'row')} are right probably takes"
@@ -73,7 +72,7 @@ def _range_of(spec: RunSpec, named: Sequence[int]) -> str:
 
 def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) -> str:
     """A warning where a budget of so many labels may end before a look can be paid; else empty."""
-    if (share := promised_share(spec.settings.stop_when)) is None:
+    if (share := spec.settings.promised_share) is None:
         return ""
     rows = len(spec.sources.pool.items)
 
@@ -121,7 +120,7 @@ def looks_left(spec: RunSpec, ledger: LedgerReader) -> str:
 
 def promise_of(spec: RunSpec, game: Game) -> str:
     """The sentence of the report on what is promised, or why nothing is."""
-    share, table = promised_share(spec.settings.stop_when), Table.of(spec, game)
+    share, table = spec.settings.promised_share, Table.of(spec, game)
     assert share is not None
     if not table.model + table.dropped:
         return (

@@ -46,7 +46,6 @@ from stacksl.runs.items.roles import give_roles, next_terms
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import doubled_of, linear_trainer
 from stacksl.runs.session.assignment import free_people
-from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.terms import labels_per_item
 from stacksl.runs.spec import RunSpec
@@ -87,7 +86,7 @@ class Table:
         named = {str(row["item"]) for row in counted if row["said"] in ("label", "none")}
         waits = {str(row["item"]) for row in counted if row["state"] == "open"}
         bought = set(ledger.bought())
-        model, share = len(game.corpus.unbought(bought)), promised_share(spec.settings.stop_when)
+        model, share = len(game.corpus.unbought(bought)), spec.settings.promised_share
         assert share is not None
         allowed = allowed_wrong(share, model + len(usable & bought))
         dropped, unlabeled = usable & bought - people, people - named - waits
@@ -150,7 +149,7 @@ def looks(ledger: LedgerReader) -> list[Mapping[str, Any]]:
 
 def looked_enough(spec: RunSpec, ledger: LedgerReader) -> bool:
     """Whether no look is drawn: the share is promised, a look is open, or none is left."""
-    if promised_share(spec.settings.stop_when) is None:
+    if spec.settings.promised_share is None:
         return False
     drawn = last_drawn(ledger)
     used_up = drawn is not None and drawn.number >= LOOKS
@@ -205,7 +204,7 @@ def first_budgets(spec: RunSpec, share: float, rows: int, of: Accounts | None) -
 
 def expected_labels(spec: RunSpec) -> list[int]:
     """The ends of the labels that the promise of a run probably takes in all; or none."""
-    if (share := promised_share(spec.settings.stop_when)) is None:
+    if (share := spec.settings.promised_share) is None:
         return []
     return [spec.audit + n for n in first_budgets(spec, share, len(spec.sources.pool.items), None)]
 

@@ -18,7 +18,6 @@ from stacksl.models.audit import Audit, draw
 from stacksl.models.metrics import reference_size
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
-from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 
 
@@ -54,7 +53,7 @@ def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
     count, settings = len(spec.sources.pool.items), spec.settings
     if not drawn or settings.mode != "pool" or settings.adapts or not settings.refit:
         return []
-    if promised_share(settings.stop_when) is not None:  # every row is part of the table
+    if settings.promised_share is not None:  # every row is part of the table
         return []
     if settings.column is not None:  # every row has such a probability
         return []
@@ -97,7 +96,7 @@ def give_roles(spec: RunSpec, corpus: Corpus, ledger: LedgerReader) -> None:
     corpus.assign(Role.DUPLICATE, spec.sources.excluded - corpus.outside_pool())
     corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
     corpus.assign(Role.AUDIT, audit_rows(corpus, ledger))
-    if promised_share(spec.settings.stop_when) is not None:
+    if spec.settings.promised_share is not None:
         later = ledger.bought("audit")[len(corpus.drawn) :]
         corpus.looked_at = frozenset(corpus.row[item] for item in later)
     corpus.assign(Role.ERASED, spec.sources.erased)

@@ -57,7 +57,7 @@ from stacksl.runs.session.setup import (
     limits_of,
     trainer_of,
 )
-from stacksl.runs.settings.budget import accuracy_mark, promised_share, stop_rule
+from stacksl.runs.settings.budget import stop_rule
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import (
     MAP,
@@ -233,7 +233,7 @@ class Session(Game):
 
     def _played(self, record: Record) -> State:
         """The state that the run comes to; warnings go to the `record`."""
-        promised = promised_share(self.spec.settings.stop_when) is not None
+        promised = self.spec.settings.promised_share is not None
         while self._rounds():
             waits = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
             ended = not waits and not self._pauses
@@ -261,7 +261,7 @@ class Session(Game):
     def _audited(self) -> State | None:
         """Judge the model by the audit, and end; None once a look is noted: the run goes on."""
         audit, due = measured(self.spec, self), list[str]()
-        mark, accounts = accuracy_mark(self.spec.settings.stop_when), self.ledger.accounts
+        mark, accounts = self.spec.settings.accuracy_mark, self.ledger.accounts
         look = 0  # of a run that does not look on its way
         if mark is not None or accounts.looks:
             look = accounts.looks + 1 if accounts.reached is None else accounts.looks
@@ -529,7 +529,7 @@ def train_on_audit(spec: RunSpec) -> int:
     Raises:
         RunError: the run has not finished, or has no audit or no final head.
     """
-    if promised_share(spec.settings.stop_when) is not None:
+    if spec.settings.promised_share is not None:
         raise RunError(
             f"the run {spec.folder.path} promises how many rows of its table are right, and another"
             " model would need a look of its own: export the table, or change --stop-when first"

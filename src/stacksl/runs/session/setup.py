@@ -55,7 +55,6 @@ from stacksl.runs.session.model_labels import (
     expect_local,
     shots_of,
 )
-from stacksl.runs.settings.budget import accuracy_mark, promised_share
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
@@ -67,7 +66,7 @@ def limits_of(spec: RunSpec, ledger: LedgerReader) -> PurchaseLimits:
     """How many purchases of a run may be open at a time."""
     settings, overlap = spec.settings, spec.settings.sheets.overlap
     train = spec.budget.labels - spec.audit - spec.further
-    if accuracy_mark(settings.stop_when) is not None:  # all of the audit before a look
+    if settings.accuracy_mark is not None:  # all of the audit before a look
         train //= LOOKS
     share = spec.audit / max(1, spec.audit + train)
     if overlap:
@@ -108,7 +107,7 @@ def trainer_of(
         graph_file=None if features is None else spec.folder.features / GRAPH,
         model_labels=None if column else labels,
         column=labels if column else None,
-        by_final=promised_share(settings.stop_when) is not None and (names is not None or column),
+        by_final=settings.promised_share is not None and (names is not None or column),
         erring=doubted(settings),
     )
 

@@ -145,18 +145,6 @@ def right_share(text: str) -> float:
     raise SettingsError(f"expected a share of at most 99% such as --right 95%, got '{text}'")
 
 
-def accuracy_mark(text: str | None) -> float | None:
-    """The accuracy that is to be shown before a run stops; None for a rule of another kind."""
-    kind, value, _ = stop_rule(text)
-    return value if kind == "accuracy" else None
-
-
-def promised_share(text: str | None) -> float | None:
-    """The share of the table's rows that is to be right; None for a rule of another kind."""
-    kind, value, _ = stop_rule(text)
-    return value if kind == "right" else None
-
-
 def refit_shares(text: str) -> tuple[float, ...]:
     """The shares of the budget that `text` lists, rising.
 

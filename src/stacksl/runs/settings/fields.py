@@ -403,6 +403,22 @@ class Settings(Group):
         named = self.model_labels
         return None if named is None or Path(named).is_absolute() else named
 
+    @property
+    def accuracy_mark(self) -> float | None:
+        """The accuracy that is to be shown before the run stops; None for another rule."""
+        return self._stops_at("accuracy")
+
+    @property
+    def promised_share(self) -> float | None:
+        """The share of the table's rows that is to be right; None for another rule."""
+        return self._stops_at("right")
+
+    def _stops_at(self, rule: str) -> float | None:
+        from stacksl.runs.settings.budget import stop_rule
+
+        kind, value, _ = stop_rule(self.stop_when)
+        return value if kind == rule else None
+
     def flat(self) -> dict[str, Any]:
         """Every setting by its dotted name, in their order."""
         values: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report.wording import plural
 from stacksl.runs.items.roles import corpus_of
-from stacksl.runs.settings.budget import accuracy_mark, parse_budget, promised_share, stop_rule
+from stacksl.runs.settings.budget import parse_budget, stop_rule
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunBudget, RunSpec
 from stacksl.runs.storage.folder import shown_facts
@@ -48,7 +48,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
     used = ledger.accounts.further - drop * sum(w.purpose == "audit" and w.slot > 0 for w in waits)
     further = further_labels(spec.settings, wanted.labels, sum(audits))
-    if promised_share(spec.settings.stop_when) is not None:
+    if spec.settings.promised_share is not None:
         further = max(further, spec.terms.further)  # of a look that may be under way
     facts = shown_facts(spec.folder)
     judged = facts and (facts.column.audit if facts.column else facts.audit)
@@ -65,7 +65,7 @@ def labels_per_item(settings: Settings) -> int:
     So it is in a promise about a table, and where labels of a column are judged.
     """
     people = settings.labeler == "file" and "," in settings.annotators
-    checked = promised_share(settings.stop_when) is not None or settings.column is not None
+    checked = settings.promised_share is not None or settings.column is not None
     return 2 if people and checked else 1
 
 
@@ -81,7 +81,7 @@ def further_labels(settings: Settings, labels: int, audit: int) -> int:
         most = second_look.reserved(audit, 10 * audit)
         return min(most, labels - audit) if people and wanted is not False else 0
     if wanted is None:
-        wanted = labels >= second_look.SMALLEST or accuracy_mark(settings.stop_when) is not None
+        wanted = labels >= second_look.SMALLEST or settings.accuracy_mark is not None
     most = max(0, labels - audit - 1)  # one label trains
     return min(most, second_look.reserved(audit, labels)) if people and wanted else 0
 
@@ -152,7 +152,7 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
     if last_shown is not None:  # as far as they come to what was shown
         sums = zip(spec.terms.audits, accumulate(spec.terms.audits), strict=True)
         sizes = tuple(size for size, total in sums if total <= last_shown["audited"] + lost)
-    if promised_share(spec.settings.stop_when) is not None:  # it draws audits of its own
+    if spec.settings.promised_share is not None:  # it draws audits of its own
         return spec.terms.audits
     wanted = spec.settings.audit
     if wanted == 0 or (wanted is None and spec.test is not None):

@@ -25,7 +25,7 @@ from stacksl.report.quality import AuditResult
 from stacksl.report.sentences import column_words, compared, in_counts, in_table, settled_by
 from stacksl.report.wording import MICRO, count, money, of_run, plural
 from stacksl.runs.items.stored import differing
-from stacksl.runs.settings.budget import promised_share
+from stacksl.runs.settings.budget import stop_rule
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import (
     DATABASE,
@@ -165,7 +165,7 @@ def random_audit(folder: RunFolder) -> tuple[str, AuditResult, Callable[[int], s
     The looks of a promise are none: their rows are those left after the doubtful ones were bought.
     """
     facts, rule = shown_facts(folder), folder.resolved().get("stop_when")
-    audit = facts.audit if facts and promised_share(rule) is None else None
+    audit = facts.audit if facts and stop_rule(rule)[0] != "right" else None
     if facts is None or audit is None or not audit.counted()[1]:
         return None
     what = "answers of the final model to" if facts.column else "rows of"
