@@ -67,11 +67,11 @@ class Run:
         self.rank = rng.random(n)  # difficulty
         self.slip = rng.integers(1, CLASSES, n)
         self.left = reserved(n, 10 * n)
-        self.answers: dict[int, list[tuple[str, int]]] = {}
+        self.answers: dict[int, list[int]] = {}
         if people:
             said, _ = self.model(accuracies[-1])
             self.told = answered(rng, said, 1 - accuracies[-1]).tolist()
-            self.answers = {row: [("label", self.told[row][0])] for row in range(n)}
+            self.answers = {row: [self.told[row][0]] for row in range(n)}
 
     def model(self, accuracy: float) -> tuple[Array, Powers]:
         """The answers of a model to the audit, where 0 is right, and its probabilities of them."""
@@ -90,7 +90,7 @@ class Run:
             right = (said == 0).astype(float)
             return powered(right, np.ones(self.n, dtype=bool), powers, z_of_look(look))[1]
         predicted = dict(enumerate(said.tolist()))
-        agreed = np.mean([self.answers[row][0][1] == said[row] for row in range(self.n)])
+        agreed = np.mean([self.answers[row][0] == said[row] for row in range(self.n)])
         if agreed < MARK - NEAR:
             return 0.0
         while True:
@@ -101,7 +101,7 @@ class Run:
                 break
             self.left -= len(due)
             for row in due:
-                self.answers[row].append(("label", self.told[row][len(self.answers[row])]))
+                self.answers[row].append(self.told[row][len(self.answers[row])])
         return looked(rows, predicted, self.answers, powers, z_of_look(look)).accuracy[1]
 
 

@@ -285,7 +285,7 @@ def second_look(
     n, crew = given.shape
     order, told = list(range(n)), given.tolist()
     predicted = dict(enumerate(said.tolist()))
-    answers = {row: [("label", told[row][0])] for row in order}
+    answers = {row: [told[row][0]] for row in order}
     begun: set[int] = set()
     left = kept
     while True:
@@ -297,7 +297,7 @@ def second_look(
         left -= len(due)
         begun |= set(due)
         for row in due:
-            answers[row].append(("label", told[row][len(answers[row])]))
+            answers[row].append(told[row][len(answers[row])])
     return looked(rows, predicted, answers, powers).accuracy[1:], kept - left
 
 

@@ -41,9 +41,10 @@ import stacksl
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
+from stacksl.ledger.purchases import counted
 from stacksl.models import watching
 from stacksl.models.metrics import wilson
-from stacksl.models.second_look import Verdict, looked, next_rows, settled, split
+from stacksl.models.second_look import looked, next_rows, split
 from stacksl.report.quality import AuditResult
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.settings.resolve import resolve
@@ -312,12 +313,12 @@ def judged(rng: np.random.Generator, rows: int, accuracy: float, people: People)
     other = (truth + rng.integers(1, CLASSES, size=rows)) % CLASSES
     said = np.where(right, truth, other).tolist()
 
-    def answer(row: int) -> Verdict:
+    def answer(row: int) -> int:
         if rng.random() >= people.err * (1 if right[row] else people.times):
-            return "label", int(truth[row])
+            return int(truth[row])
         if not right[row] and rng.random() < people.along:
-            return "label", said[row]
-        return "label", int(truth[row] + rng.integers(1, CLASSES)) % CLASSES
+            return int(said[row])
+        return int(truth[row] + rng.integers(1, CLASSES)) % CLASSES
 
     answers, predicted = {row: [answer(row)] for row in range(rows)}, dict(enumerate(said))
     parts, left = split(rng.permutation(rows).tolist(), predicted, answers, ()), people.again * rows
@@ -329,7 +330,7 @@ def judged(rng: np.random.Generator, rows: int, accuracy: float, people: People)
             answers[row].append(answer(row))
     look = looked(parts, predicted, answers)
     counts = AuditResult(rows, 0, 0, 0, None, 0.0, 1.0, 0.0, 1.0, second=look).counted()
-    stand = ((settled(given) or given[0])[1] == said[row] for row, given in answers.items())
+    stand = (counted(given) == said[row] for row, given in answers.items())
     return counts[0], counts[2], sum(stand)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
 from stacksl.errors import SettingsError
+from stacksl.ledger.purchases import Word
 from stacksl.models.audit import Audit, Audited, audit_size, draw, expected_width, judge_audit
 from stacksl.models.evaluation import Tested
 from stacksl.runs.finish.facts import calibration
@@ -96,10 +97,10 @@ def policies(*choices: int) -> dict[str, np.ndarray]:
 
 def test_none_of_these_is_wrong_and_the_unclear_are_a_range() -> None:
     answers = {
-        "item-0": ("label", 0),
-        "item-1": ("none", None),
-        "item-2": ("ambiguous", None),
-        "item-3": ("broken", None),
+        "item-0": 0,
+        "item-1": "none",
+        "item-2": "ambiguous",
+        "item-3": "broken",
     }
     found = judge_audit(policies(0, 1, 2, 0, 1), answers)
     assert (found.n, found.correct, found.none_of_these, found.unknown) == (5, 1, 1, 3)
@@ -111,7 +112,7 @@ def test_none_of_these_is_wrong_and_the_unclear_are_a_range() -> None:
 
 
 def test_calibration_counts_none_of_these_as_a_sure_mistake() -> None:
-    answers = {"item-0": ("label", 0), "item-1": ("none", None), "item-2": ("ambiguous", None)}
+    answers = {"item-0": 0, "item-1": "none", "item-2": "ambiguous"}
     found = judge_audit(policies(0, 1, 2), answers)
     assert calibration(Tested(audited=found), set()).error == pytest.approx(0.2)
 
@@ -128,19 +129,18 @@ def test_an_audit_without_an_answer_knows_nothing() -> None:
 
 @given(st.lists(st.sampled_from(["right", "wrong", "none", "ambiguous", "missing"]), min_size=1))
 def test_the_interval_holds_whatever_the_unclear_answers_would_have_been(kinds: list[str]) -> None:
-    answers: dict[str, tuple[str, int | None]] = {}
+    answers: dict[str, Word] = {}
     for at, kind in enumerate(kinds):
         if kind in ("right", "wrong"):
-            answers[f"item-{at}"] = ("label", 0 if kind == "right" else 1)
+            answers[f"item-{at}"] = 0 if kind == "right" else 1
         elif kind != "missing":
-            answers[f"item-{at}"] = (kind, None)
+            answers[f"item-{at}"] = kind
     asked = policies(*[0] * len(kinds))
     found = judge_audit(asked, answers)
     for rest in (0, 1):
-        all_known = {item: answers.get(item, ("label", rest)) for item in asked}
+        all_known = {item: answers.get(item, rest) for item in asked}
         all_known = {
-            item: ("label", rest) if said == "ambiguous" else (said, index)
-            for item, (said, index) in all_known.items()
+            item: rest if said == "ambiguous" else said for item, said in all_known.items()
         }
         whole: Audited = judge_audit(asked, all_known)
         assert found.interval[0] <= whole.interval[0] + 1e-12
@@ -150,10 +150,10 @@ def test_the_interval_holds_whatever_the_unclear_answers_would_have_been(kinds: 
 
 def test_only_named_candidates_are_labels_of_an_audit() -> None:
     ids = [f"item-{n}" for n in range(5)]
-    said: dict[str, tuple[str, int | None]] = {
-        "item-4": ("label", 1),
-        "item-2": ("none", None),
-        "item-0": ("label", 0),
-        "item-1": ("label", 2),
+    said: dict[str, Word] = {
+        "item-4": 1,
+        "item-2": "none",
+        "item-0": 0,
+        "item-1": 2,
     }
     assert Audit((4, 0, 3, 2), said).labels(ids) == [(4, 1), (0, 0)]

@@ -233,7 +233,7 @@ def test_answers_of_the_audit_are_mapped_and_not_learned(tmp_path: Path) -> None
     made = started(tmp_path, audit=12, open_questions=38)
     before = made.status()["answered"]
     found = made.change(classes=NEW)
-    words = [each.word for each in told(made, lambda led: led.audited()).values()]
+    words = [*told(made, lambda led: led.audited()).values()]
     assert words.count(2) > 0
     assert made.status()["answered"] == before + found.mapped - words.count(2)
     assert made.status()["state"] == "finished"
@@ -389,7 +389,7 @@ def test_audited_rows_are_asked_again_like_the_others(tmp_path: Path, people: st
     high = made.status()["audit"]
     assert (high["none_before"], high["classes_after"]) == (0, 0)
     assert high["correct"] > low["correct"]
-    words = {item: each.word for item, each in told(made, lambda led: led.audited()).items()}
+    words = told(made, lambda led: led.audited())
     assert {words[item] for item in missed} == {2}, "the later answer counts"
     assert told_of(made) == learned + len(again) - len(missed), "and is never learned"
     assert wrong not in (made.path / "report.html").read_text()

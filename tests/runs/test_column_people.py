@@ -223,7 +223,7 @@ def test_the_labels_left_are_judged_by_the_second_look_of_audited_rows_like_them
 def test_some_rows_of_a_second_look_are_judged_like_all() -> None:
     items = [f"r{n}" for n in range(40)]
     predicted = dict.fromkeys(items, 1)
-    right, other = ("label", 1), ("label", 0)
+    right, other = 1, 0
     answers = {item: [right, right] for item in items} | {
         item: [other, other] for item in items[:6]
     }
@@ -231,7 +231,8 @@ def test_some_rows_of_a_second_look_are_judged_like_all() -> None:
     whole = looked(rows, predicted, answers, judged=predicted)
     labels = {item: np.array([0.0, 1.0]) for item in items}
     assert looked_at_some(labels, None, rows, answers, Z, predicted) == whole
-    some = looked_at_some(dict([*labels.items()][6:]), None, rows, answers, Z, predicted)
+    part = {item: labels[item] for item in items[6:]}
+    some = looked_at_some(part, None, rows, answers, Z, predicted)
     assert some is not None
     assert (some.n, some.differing, some.accuracy[0]) == (34, 0, 1.0)
     few = {item: labels[item] for item in (*items[:6], *rows[0][-20:])}
@@ -239,14 +240,14 @@ def test_some_rows_of_a_second_look_are_judged_like_all() -> None:
 
 
 def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> None:
-    right, other = ("label", 1), ("label", 0)
+    right, other = 1, 0
     found = SecondLook(40, 30, 10, 1, 1, 10, 2, 6, 2)
     rows = [[right]] * 10 + [[right, right]] * 4 + [[other], [other, other], []]
     assert of_class(1, rows, found)[:2] == (14, 2)
     low, high = of_class(1, rows, found)[2:]
     assert low == pytest.approx(wilson(14 - 10 * 0.2, 17)[0])
     assert high == pytest.approx(wilson(16 - 10 * 0.1, 17)[1])
-    assert of_class(1, [[right], [other], [("broken", None)]], None)[:2] == (1, 1)
+    assert of_class(1, [[right], [other], ["broken"]], None)[:2] == (1, 1)
 
 
 def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(

@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import binomtest
 
 from stacksl.data import Dataset
+from stacksl.ledger.purchases import Word
 from stacksl.models.audit import Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.report.quality import SecondLook
-from stacksl.runs.finish.answers import Answers
 from stacksl.runs.finish.facts import calibration, class_rows, confusion_rows, open_rows, source
 from stacksl.runs.loop.game import Examples
 
@@ -28,11 +28,11 @@ EXAMPLES = cast("Examples", SimpleNamespace(bought=[(0, 1, 0), (1, 1, -1)]))
 
 def audited() -> Audited:
     """Gold 0, 0, 1 and none of these, of which the model says 0, 1, 1, 2."""
-    answers: dict[str, tuple[str, int | None]] = {
-        "item-0": ("label", 0),
-        "item-1": ("label", 0),
-        "item-2": ("label", 1),
-        "item-3": ("none", None),
+    answers: dict[str, Word] = {
+        "item-0": 0,
+        "item-1": 0,
+        "item-2": 1,
+        "item-3": "none",
     }
     return judge_audit(policies(0, 1, 1, 2), answers)
 
@@ -77,8 +77,8 @@ def test_a_row_on_which_no_two_people_agree_tells_nothing_of_the_model() -> None
 
 def test_an_audited_row_that_a_second_look_could_not_ask_about_again_is_open() -> None:
     """Item 1 differs from the model and has one answer; item 0 agrees with it."""
-    said: Answers = {f"item-{n}": [("label", 0)] for n in range(2)}
-    said |= {"item-2": [("label", 1)] * 2}
+    said: dict[str, list[Word]] = {f"item-{n}": [0] for n in range(2)}
+    said |= {"item-2": [1] * 2}
     assert open_rows(said, audited()) == set(), "first answers count without a second look"
     assert open_rows(said, replace(audited(), second=cast("SecondLook", object()))) == {"item-1"}
-    assert open_rows({"item-9": [("label", 0), ("label", 1)]}, None) == {"item-9"}
+    assert open_rows({"item-9": [0, 1]}, None) == {"item-9"}

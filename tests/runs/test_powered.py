@@ -75,13 +75,11 @@ def test_rows_without_a_clear_answer_widen_it_at_both_ends() -> None:
     }
     reference = model(300, 4)[1]
     choices = {item: int(np.argmax(policy)) for item, policy in policies.items()}
-    said = {n: ("label", c if right[int(n)] else 1 - c) for n, c in choices.items()}
+    said = {n: c if right[int(n)] else 1 - c for n, c in choices.items()}
     known = judge_audit(policies, said, reference)
     assert known.reference == 300
     assert known.interval[0] < known.accuracy < known.interval[1]
-    fewer = judge_audit(
-        policies, {**said, "5": ("broken", None), "6": ("ambiguous", None)}, reference
-    )
+    fewer = judge_audit(policies, {**said, "5": "broken", "6": "ambiguous"}, reference)
     assert fewer.unknown == 2
     assert fewer.interval[0] < known.interval[0] + 0.01
     assert fewer.interval[1] > known.interval[1] - 0.01
@@ -94,7 +92,7 @@ def test_the_second_look_corrects_the_powered_estimate() -> None:
     reference = model(400, 6)[1]
     items = [str(n) for n in range(80)]
     predicted = dict.fromkeys(items, 0)
-    first = {item: [("label", 0 if right[int(item)] else 1)] for item in items}
+    first = {item: [0 if right[int(item)] else 1] for item in items}
     agreeing = [item for item in items if right[int(item)]]
     differing = [item for item in items if not right[int(item)]]
     sampled = agreeing[:12]
@@ -103,7 +101,7 @@ def test_the_second_look_corrects_the_powered_estimate() -> None:
     powers = Powers(sure, reference)
     found = looked((agreeing, sampled, differing), predicted, answers, powers)
     assert found.accuracy == pytest.approx(powered(right, np.ones(80, bool), powers))
-    wrong = {sampled[0]: [("label", 0), ("label", 1), ("label", 1)]}
+    wrong = {sampled[0]: [0, 1, 1]}
     lower = looked((agreeing, sampled, differing), predicted, {**answers, **wrong}, powers)
     assert lower.accuracy[0] == pytest.approx(found.accuracy[0] - len(agreeing) / 80 / 12)
     plain = looked((agreeing, sampled, differing), predicted, answers)

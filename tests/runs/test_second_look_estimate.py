@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stacksl.ledger.purchases import settled
 from stacksl.models.metrics import wilson
 from stacksl.models.second_look import (
     corrected,
@@ -17,13 +18,12 @@ from stacksl.models.second_look import (
     looked,
     next_rows,
     reserved,
-    settled,
     split,
 )
 from stacksl.report.quality import SecondLook
 
-A, B, C, D = (("label", index) for index in range(4))
-NONE, TORN = ("none", None), ("ambiguous", None)
+A, B, C, D = range(4)
+NONE, TORN = "none", "ambiguous"
 
 
 @pytest.mark.parametrize(

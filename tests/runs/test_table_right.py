@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.ledger.purchases import counted
 from stacksl.models.audit import right_in_table, stand_for_left
 from stacksl.models.metrics import wilson
-from stacksl.models.second_look import looked, settled, split
+from stacksl.models.second_look import looked, split
 from stacksl.report import render
 from stacksl.report.quality import TableRight
 from stacksl.report.sentences import in_table, outcome
@@ -119,17 +120,17 @@ def second_looked(rng: np.random.Generator, errors: float) -> tuple[float, float
     ]
     names, answers = [str(row) for row in range(100)], {}
     predicted = {name: int(model[int(name)]) for name in names}
-    first: Any = {name: [("label", said[int(name)][0])] for name in names}
+    first: Any = {name: [said[int(name)][0]] for name in names}
     rows = split(names, predicted, first, ())
     again = {*rows[1], *rows[2]}
     for name in names:
-        given = [("label", index) for index in said[int(name)]]
+        given = said[int(name)]
         agreed = 2 if given[0] == given[1] else 3
         answers[name] = given[:agreed] if name in again else given[:1]
     look = looked(rows, predicted, answers)
-    labels = [settled(answers[name]) or answers[name][0] for name in names]
-    labels += [("label", said[row][0]) for row in range(100, 300)]
-    right = sum(label == ("label", t) for label, t in zip(labels, truth, strict=False))
+    labels = [counted(answers[name]) for name in names]
+    labels += [said[row][0] for row in range(100, 300)]
+    right = sum(label == t for label, t in zip(labels, truth, strict=False))
     share = (right + np.sum(~miss[300:])) / 600
     mended = sum(label != answers[name][0] for name, label in zip(names, labels, strict=False))
     found = tuple(max(0.0, rate - mended / 300) for rate in look.errors or (0.0, 0.0, 0.0))

@@ -15,8 +15,9 @@ import numpy as np
 from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_table
 from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.features.given import GIVEN
+from stacksl.ledger.purchases import counted
 from stacksl.report.wording import MICRO
-from stacksl.runs.finish.answers import EVERY, answers_by_item, in_table
+from stacksl.runs.finish.answers import EVERY, answers_by_item
 from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
@@ -246,9 +247,9 @@ def human_labels(run: Run, spec: RunSpec, *, now: bool = True) -> dict[str, dict
         until = None if now else ledger.place(anchors(run.folder)[FACTS])
         said = answers_by_item(spec, ledger, EVERY, until)
     for id, given in said.items():
-        kind, index = in_table(given)
-        label = None if index is None else items[id].candidates[index]
-        source = "human" if index is not None else f"human: {kind}"
+        word = counted(given)
+        label = items[id].candidates[word] if isinstance(word, int) else None
+        source = f"human: {word}" if label is None else "human"
         labels[id] = {"label": label, "confidence": None, "source": source}
     return labels
 

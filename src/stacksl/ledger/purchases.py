@@ -155,6 +155,16 @@ class Head(NamedTuple):
     hash: str
 
 
+def settled(words: Sequence[Word]) -> Word | None:
+    """What two people said, of one answer each in their order; None while no two agree."""
+    return next((word for at, word in enumerate(words) if word in words[:at]), None)
+
+
+def counted(words: Sequence[Word]) -> Word:
+    """The answer that counts: what two people said, else the first."""
+    return words[0] if (agreed := settled(words)) is None else agreed
+
+
 def whole(value: object, what: str) -> int:
     """`value` as a plain integer; 0.9 is not 0, and 2.0 is not 2.
 

@@ -19,6 +19,8 @@ from stacksl.ledger.purchases import (
     Head,
     Purchase,
     Purpose,
+    Word,
+    counted,
 )
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.names import Items, PrivateTables
@@ -293,14 +295,10 @@ class LedgerReader:
                 disputed.setdefault(key, answer)
         return [*disputed.values()], [*late.values()]
 
-    def audited(self, *, now: bool = False) -> dict[str, Answer]:
+    def audited(self, *, now: bool = False) -> dict[str, Word]:
         """What two people said of each item of the audit, else the first; see `audited_by_all`."""
-        agreed_answers = {}
-        for item, answers in self.audited_by_all(now=now).items():
-            words = [answer.word for answer in answers]
-            agreed = (answer for at, answer in enumerate(answers) if answer.word in words[:at])
-            agreed_answers[item] = next(agreed, answers[0])
-        return agreed_answers
+        answers = self.audited_by_all(now=now).items()
+        return {item: counted([one.word for one in of_all]) for item, of_all in answers}
 
     def audited_by_all(self, *, now: bool = False) -> dict[str, list[Answer]]:
         """The answers to each item of the audit, by one person each, by slot, without free texts.

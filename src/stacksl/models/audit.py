@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
+from stacksl.ledger.purchases import Word
 from stacksl.models.metrics import Powers, Z, moments, rows_of, wilson, z_of_look
-from stacksl.models.second_look import Verdict
+from stacksl.models.second_look import UNCLEAR
 from stacksl.report.quality import SecondLook
 from stacksl.report.wording import plural
 
 SMALLEST = 80  # labels of a budget below which an audit would cost more than it is worth
 RESERVED = "labels are kept for an audit"
-_CLEAR = ("label", "none")
 Estimate = tuple[float, float, float]  # with the ends of its 95% interval
 NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
 
@@ -41,10 +41,10 @@ class Audit:
     """
 
     rows: tuple[int, ...]
-    answers: Mapping[str, Verdict]
+    answers: Mapping[str, Word]
     passed_over: float = 0.0
     number: int = 1
-    now: Mapping[str, Verdict] = field(default_factory=dict)
+    now: Mapping[str, Word] = field(default_factory=dict)
     second: SecondLook | None = None
     second_now: SecondLook | None = None
     second_left: SecondLook | None = None
@@ -53,13 +53,13 @@ class Audit:
     @property
     def revised(self) -> int:
         """How many answers were corrected or set aside since it was shown."""
-        return sum(self.now.get(item) != verdict for item, verdict in self.answers.items())
+        return sum(self.now.get(item) != word for item, word in self.answers.items())
 
     def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """(row, candidate) of the items answered with a candidate; `ids` are those of all rows."""
         known = self.now or self.answers
-        pairs = [(row, known.get(ids[row], ("missing", None))[1]) for row in self.rows]
-        return [(row, index) for row, index in pairs if index is not None]
+        pairs = [(row, known.get(ids[row])) for row in self.rows]
+        return [(row, word) for row, word in pairs if isinstance(word, int)]
 
 
 def default_size(budget: int) -> int:
@@ -278,7 +278,7 @@ def stand_for_left(audited: Array, left: Array) -> NDArray[np.bool_]:
 
 def judge_audit(
     policies: Mapping[str, Array],
-    answers: Mapping[str, Verdict],
+    answers: Mapping[str, Word],
     reference: Array | None = None,
     **fields: Any,
 ) -> Audited:
@@ -287,20 +287,20 @@ def judge_audit(
     An item without an answer is unanswered. `reference` has the model's probabilities of its own
     answers to rows set aside; for `fields` see `Audited`.
     """
-    rows = []
+    rows, unclear = [], (*UNCLEAR, None)
     none = unknown = 0
     for item, policy in policies.items():
-        word, index = answers.get(item, ("missing", None))
-        if word not in _CLEAR:
+        word = answers.get(item)
+        if word in unclear:
             unknown += 1
             continue
         none += word == "none"
-        right = NO_ANSWER if word == "none" or index is None else index
+        right = word if isinstance(word, int) else NO_ANSWER
         rows.append((right, int(np.argmax(policy)), float(np.max(policy)), item))
     gold, predicted = (np.array([row[at] for row in rows], dtype=np.int64) for at in (0, 1))
     if reference is not None and len(policies):
         sure = np.array([float(np.max(policy)) for policy in policies.values()])
-        clear = np.array([answers.get(item, ("missing",))[0] in _CLEAR for item in policies])
+        clear = np.array([answers.get(item) not in unclear for item in policies])
         hits = np.zeros(len(policies))
         hits[clear] = gold == predicted
         z = z_of_look(fields.get("look", 0))

@@ -14,27 +14,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from stacksl.core.blocks import Array
+from stacksl.ledger.purchases import Word, settled
 from stacksl.models.metrics import Powers, Z, moments, rows_of, wilson
 from stacksl.report.quality import SecondLook
-
-Said = TypeVar("Said")
-Verdict = tuple[str, int | None]
-"""The kind of an answer (`label`, `none`, `ambiguous`, `broken`), and its candidate."""
 
 Moments = tuple[float, float]
 """An estimate and its variance."""
 
-Answers = Mapping[str, Sequence[Verdict]]
+Answers = Mapping[str, Sequence[Word]]
 """What was said of each item, by one person each, in order."""
 
 Rows = tuple[list[str], list[str], list[str]]
 """Those of an audit that agree with the model, those sampled of them, and those that differ."""
 
+UNCLEAR = ("ambiguous", "broken")  # answers that name neither a candidate nor none of them
 MOST = 4  # answers to a row, the first included
 FEWEST = 10  # rows that agree and are asked again, of as many as there are
 SMALLEST = 150  # labels of a budget below which there is no second look unless it is asked for
@@ -48,11 +45,6 @@ def reserved(audit: int, labels: int) -> int:
     (20, 15, 30)
     """
     return min(-(-2 * audit // 5), 15 * labels // 100)
-
-
-def settled(answers: Sequence[Said]) -> Said | None:
-    """What two people said, of one answer each in their order; None while no two agree."""
-    return next((verdict for at, verdict in enumerate(answers) if verdict in answers[:at]), None)
 
 
 def split(
@@ -70,14 +62,14 @@ def split(
     agree are the sample with `every`.
     """
     first = {item: answers[item][0] for item in order if answers.get(item)}
-    agreeing = [item for item, verdict in first.items() if verdict == ("label", predicted[item])]
+    agreeing = [item for item, word in first.items() if word == predicted[item]]
     wanted = min(len(agreeing), max(FEWEST, -(-len(agreeing) // 5)))
     wanted = len(agreeing) if every else wanted
     sampled = [item for item in agreeing if item in begun][:wanted]
     if 2 * len(sampled) < wanted:
         sampled = agreeing[:wanted]
-    named = [item for item, (word, _) in first.items() if word in ("label", "none")]
-    return agreeing, sampled, [item for item in named if first[item] != ("label", predicted[item])]
+    differing = [item for item in first if first[item] not in (predicted[item], *UNCLEAR)]
+    return agreeing, sampled, differing
 
 
 def next_rows(
@@ -144,7 +136,7 @@ def looked(
     )
     right, low, high = estimated(look, look.first_right, unasked=once)
     whose = {item: _right(predicted[item], answers[item]) for part in rows for item in part}
-    agree = {item: answers[item][0] == ("label", predicted[item]) for item in rows[0]}
+    agree = {item: answers[item][0] == predicted[item] for item in rows[0]}
     again = Counter((whose[item], agree[item]) for item in rows[1])
     now = replace(look, wrong=again["other", True], sampled_open=again["open", True])
     differing = Counter(whose[item] for item in rows[2])
@@ -189,7 +181,7 @@ def looked_at_some(
 
 
 def of_class(
-    label: int, given: Sequence[Sequence[Verdict]], look: SecondLook | None
+    label: int, given: Sequence[Sequence[Word]], look: SecondLook | None
 ) -> tuple[int, int, float, float]:
     """How many rows labeled so are right and open, and the 95% interval of the right share.
 
@@ -199,10 +191,10 @@ def of_class(
     kinds, once, wrong, most = Counter[str](), 0, 0.0, 0.0
     if look is not None and look.sampled:
         wrong, most = (n / look.sampled for n in (look.wrong, look.wrong + look.sampled_open))
-    for verdicts in given:
-        alone = verdicts[:1] if look is None or verdicts == [("label", label)] else []
+    for words in given:
+        alone = words[:1] if look is None or words == [label] else []
         once += bool(alone)
-        kinds[_right(label, [*alone, *alone] or verdicts)] += 1
+        kinds[_right(label, [*alone, *alone] or words)] += 1
     right, still = kinds["model"], kinds["open"]
     low, _ = wilson(right - once * most, len(given))
     return right, still, low, wilson(right + still - once * wrong, len(given))[1]
@@ -241,14 +233,14 @@ def _moments(
     )
 
 
-def _right(predicted: int, answers: Sequence[Verdict]) -> str:
+def _right(predicted: int, answers: Sequence[Word]) -> str:
     """Whose answer two people gave: the `model`'s, the `first` one's, an `other`; else `open`."""
-    verdict = settled(answers)
-    if verdict is None or verdict[0] not in ("label", "none"):
+    word = settled(answers)
+    if word is None or word in UNCLEAR:
         return "open"
-    if verdict == ("label", predicted):
+    if word == predicted:
         return "model"
-    return "first" if verdict == answers[0] else "other"
+    return "first" if word == answers[0] else "other"
 
 
 def estimated(

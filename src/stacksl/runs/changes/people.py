@@ -16,8 +16,7 @@ from stacksl.errors import RunError
 from stacksl.labelers.sheets.cells import sign
 from stacksl.labelers.sheets.rows import clean_key, has_form
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Word
-from stacksl.models.second_look import settled
+from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Word, settled
 from stacksl.report.wording import unasked
 from stacksl.runs.items.stored import how_read
 from stacksl.runs.loop.progress import Report

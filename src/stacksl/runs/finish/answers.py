@@ -10,15 +10,13 @@ from typing import get_args
 from stacksl.ledger.accounts import DROPPED
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Purpose
+from stacksl.ledger.purchases import Purpose, Word
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.metrics import agreement_of
-from stacksl.models.second_look import Verdict, settled
 from stacksl.report.quality import Asking, Cost, RunChange
 from stacksl.runs.loop.game import Examples
 from stacksl.runs.spec import RunSpec
 
-Answers = dict[str, list[Verdict]]
 EVERY: tuple[Purpose, ...] = get_args(Purpose)
 
 
@@ -27,30 +25,25 @@ def answers_by_item(
     ledger: LedgerReader,
     purposes: Sequence[Purpose] = ("train",),
     until: int | None = None,
-) -> Answers:
+) -> dict[str, list[Word]]:
     """The answers that count now to each usable item, by one person each, by slot.
 
     Those to questions that were asked after row `until` of the chain are left out, and so is "none
     of these" where the item was asked about again, and answered, after a class was added.
     """
     rows = [] if until is None else ledger.rows(until, only=("reserved",))
-    later, answers = {(row.item, row.slot) for row in rows}, Answers()
+    later, answers = {(row.item, row.slot) for row in rows}, dict[str, list[Word]]()
     purchases, keys = ledger.accounts.purchases, ledger.items.named()
     accepted = ledger.accepted(*purposes)
     for row in sorted(accepted, key=lambda row: (str(row["item"]), int(str(row["slot"])))):
-        counts = (row["item"], row["slot"]) not in later
-        if counts and row["item"] in spec.sources.usable:
-            item, index = str(row["item"]), row["answer"]
+        item, slot = str(row["item"]), int(str(row["slot"]))
+        state = purchases[keys[item], slot]
+        if (item, slot) not in later and item in spec.sources.usable and state.word is not None:
             given = answers.setdefault(item, [])
-            if purchases[keys[item], int(str(row["slot"]))].again:
-                given[:] = [answer for answer in given if answer[0] != "none"]
-            given.append((str(row["said"]), index if isinstance(index, int) else None))
+            if state.again:
+                given[:] = [word for word in given if word != "none"]
+            given.append(state.word)
     return answers
-
-
-def in_table(answers: Sequence[Verdict]) -> Verdict:
-    """What the table has of an item with these answers: what two people said, else the first."""
-    return settled(answers) or answers[0]
 
 
 def owned_labels(examples: Examples) -> int:

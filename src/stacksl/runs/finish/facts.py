@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from stacksl.data import Dataset
+from stacksl.ledger.purchases import Word, counted, settled
 from stacksl.models.audit import Audited, right_in_table
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import calibration_error, confusions, wilson
-from stacksl.models.second_look import Answers, Verdict, of_class, settled
+from stacksl.models.second_look import UNCLEAR, Answers, of_class
 from stacksl.report import facts as f
 from stacksl.report.quality import (
     AuditResult,
@@ -29,7 +30,7 @@ from stacksl.report.quality import (
 )
 from stacksl.runs.changes.added_classes import answered_none
 from stacksl.runs.finish.adapters import AdapterEnding
-from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of, in_table
+from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of
 from stacksl.runs.finish.heads import HeadEnding, unasked, words_on_threshold
 from stacksl.runs.finish.own_items import more_labels, own_items, roles, uses
 from stacksl.runs.loop.game import Examples, Game
@@ -55,7 +56,7 @@ def facts_of(
         after, classes = game.ledger.added(drawn)
         items = len(spec.dataset.items) - len(spec.sources.excluded | spec.sources.erased)
         size, known = len(spec.dataset.classes or ()), game.ledger.audited()
-        classes = len({*range(size - classes, size)} - {given.index for given in known.values()})
+        classes = len({*range(size - classes, size)} - {*known.values()})
         audit = replace(audit, rows=items, rows_after=after, classes_after=classes)
         again = {*answered_none(spec, game.ledger)}.intersection(tested.audited.items)
         audit = replace(audit, none_before=len(again))
@@ -245,11 +246,11 @@ def table_fact(
         share, ends, n, of_left = left.accuracy, left.interval, left.n, left.accuracy
     if elsewhere or share is None or after or not model:
         return None
-    people = sum(in_table(given)[1] is not None for given in answers.values())
+    people = sum(isinstance(counted(given), int) for given in answers.values())
     rate, least, most = None, 0.0, 0.0
     if (second := audit.second) and second.errors and audit.measures == "accuracy":
         # of first answers, of which those are mended that two others overruled
-        mended = sum(in_table(given) != given[0] for given in answers.values()) / max(1, people)
+        mended = sum(counted(given) != given[0] for given in answers.values()) / max(1, people)
         rate, least, most = (max(0.0, end - mended) for end in second.errors)
     right = right_in_table(people, model, (share, *ends), (rate or 0.0, least, most), n)
     return TableRight(people, model, *right, rate, of_left)
@@ -263,18 +264,18 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
     names = spec.dataset.classes or ()
     assert doubt is not None
     asked = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
-    given: dict[int, list[list[Verdict]]] = {at: [] for at, _ in enumerate(names)}
+    given: dict[int, list[list[Word]]] = {at: [] for at, _ in enumerate(names)}
     answers, items = game.ledger.audited_by_all(), game.ledger.bought("audit")
     for item in items[len(items) - size :]:
         if (row := game.corpus.row[item]) < len(labels) and labels[row] >= 0:
             own = answers.get(item, []) if item in spec.sources.usable else []
-            given[labels[row]].append([(answer.said, answer.index) for answer in own])
+            given[labels[row]].append([answer.word for answer in own])
     second = audited.second
     left = unasked(spec, game)
     had = {game.corpus.ids[row]: label for row, label in enumerate(labels) if label >= 0}
     said = answers_by_item(spec, game.ledger, EVERY)
-    table = ((item, *in_table(said[item])) for item in said.keys() & had.keys())
-    changed = {item: word for item, word, at in table if (word, at) != ("label", had[item])}
+    table = {item: counted(said[item]) for item in said.keys() & had.keys()}
+    changed = {item: word for item, word in table.items() if word != had[item]}
     return ColumnFacts(
         name=str(spec.settings.column),
         labeled=sum(label >= 0 for label in spec.sources.model_labels),
@@ -287,7 +288,7 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
             ColumnClass(names[at], len(rows), *of_class(at, rows, second))
             for at, rows in given.items()
         ),
-        mended=sum(changed[item] in ("label", "none") for item in changed.keys() - disputed),
+        mended=sum(changed[item] not in UNCLEAR for item in changed.keys() - disputed),
     )
 
 

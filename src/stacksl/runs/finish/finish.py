@@ -18,10 +18,10 @@ from stacksl.core.rng import generator
 from stacksl.files.atomic import write_atomic
 from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Word
 from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.metrics import Powers, largest, z_of_look
 from stacksl.models.second_look import (
-    Verdict,
     looked,
     looked_at_some,
     next_rows,
@@ -255,10 +255,10 @@ def second_look(
     return due, replace(audit, second=second, second_now=later, second_left=of_left)
 
 
-def _answers_to(items: Set[str], ledger: Ledger, *, now: bool) -> dict[str, list[Verdict]]:
+def _answers_to(items: Set[str], ledger: Ledger, *, now: bool) -> dict[str, list[Word]]:
     """What each person said of each of the items; with `now` as corrected since it was shown."""
     return {
-        item: [(answer.said, answer.index) for answer in of_all]
+        item: [answer.word for answer in of_all]
         for item, of_all in ledger.audited_by_all(now=now).items()
         if item in items
     }

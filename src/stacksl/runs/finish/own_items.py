@@ -12,11 +12,12 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import counted
 from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labeled_share, table_choices
 from stacksl.report.quality import ClassTotal, Gain, Named, OwnItems
-from stacksl.runs.finish.answers import EVERY, answers_by_item, in_table
+from stacksl.runs.finish.answers import EVERY, answers_by_item
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
@@ -55,7 +56,7 @@ def own_items(
     choices: tuple[tuple[float, int], ...] = ()
     if all(item.candidates == classes for item in corpus.items):
         said = answers_by_item(spec, game.ledger, EVERY).values()
-        human = np.array([at for _, at in map(in_table, said) if at is not None], dtype=np.int64)
+        human = np.array([w for w in map(counted, said) if isinstance(w, int)], dtype=np.int64)
         totals = class_totals(human, labels, gold, predicted, classes)
         promised = spec.settings.promised_share is not None
         if source == "audit" and len(rows) and not promised:

@@ -22,6 +22,7 @@ from stacksl.models.promise import (
     allowed_wrong,
     left_wrong,
 )
+from stacksl.models.second_look import UNCLEAR
 from stacksl.report.wording import change_call, count, money, percent, plural
 from stacksl.runs.finish.promising import (
     Table,
@@ -39,8 +40,6 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import doubled_of, linear_trainer
 from stacksl.runs.settings.terms import labels_per_item
 from stacksl.runs.spec import RunSpec
-
-UNSETTLED = "ambiguous", "broken"  # first answers after which nobody else is asked about a row
 
 
 def expected_promise(spec: RunSpec) -> str:
@@ -310,7 +309,7 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
     audited = {row.item for row in since if row.purpose == "audit" and row.item is not None}
     slots = [ledger.accounts.slots(ledger.items.surrogates[item]) for item in audited]
     once = [of_row[0][1] for of_row in slots if len(of_row) == 1]
-    later = sum(not first.dropped and first.word not in UNSETTLED for first in once)
+    later = sum(not first.dropped and first.word not in UNCLEAR for first in once)
     more = f", and at least {count(later)} more{spec.budget.cost_of(later)} will be asked for after"
     more = f"{more} them" * bool(later)
     return f"{begun}. Each row needs the same answer from two people: {answers}{more}."

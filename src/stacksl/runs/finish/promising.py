@@ -24,6 +24,7 @@ from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
 from stacksl.ledger.accounts import Accounts
+from stacksl.ledger.purchases import settled
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import Setting
 from stacksl.models.audit import Audit
@@ -40,7 +41,7 @@ from stacksl.models.promise import (
     look_now,
     step_of,
 )
-from stacksl.models.second_look import MOST, settled
+from stacksl.models.second_look import MOST
 from stacksl.runs.finish.answers import answers_by_item
 from stacksl.runs.items.roles import give_roles, next_terms
 from stacksl.runs.loop.game import Game
@@ -283,7 +284,7 @@ def judged(
     """
     ids = [game.corpus.ids[row] for row in audit.rows]
     wrong = sum(
-        audit.answers.get(item) != ("label", int(np.argmax(policy)))
+        audit.answers.get(item) != int(np.argmax(policy))
         for item, policy in zip(ids, policies, strict=True)
     )
     table, divided, differ, sample, people_wrong = Table.of(spec, game), 0, 0, 0, 0

@@ -13,6 +13,7 @@ import numpy as np
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Word
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audit, draw
 from stacksl.models.metrics import reference_size
@@ -203,12 +204,9 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
         return None
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
 
-    def answers(*, now: bool) -> dict[str, tuple[str, int | None]]:
-        return {
-            item: (answer.said, answer.index)
-            for item, answer in game.ledger.audited(now=now).items()
-            if item in spec.sources.usable
-        }
+    def answers(*, now: bool) -> dict[str, Word]:
+        known = game.ledger.audited(now=now).items()
+        return {item: word for item, word in known if item in spec.sources.usable}
 
     passed_over = 0.0  # the first audit was drawn before any purchase
     if number > 1:

@@ -20,10 +20,10 @@ from stacksl.core.scorers import Head, Scorer, restore_head, widened
 from stacksl.data.values import normal
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import settled
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.models.promise import Doubled, Stage, calibrated_wrong, step_of
-from stacksl.models.second_look import settled
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.covering import EVERY, SHARE, StreamCoverage
 from stacksl.runs.loop.game import ATTENDED, Background, Examples, Game
