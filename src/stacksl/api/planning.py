@@ -165,18 +165,18 @@ def prepare(
     _expect_playable(resolved.settings, sources, labeler)
     model_labels, unlike = _model_labels(resolved.settings, sources, labeled)
     sources = replace(sources, model_labels=model_labels)
-    audit, further = _measuring(resolved.settings, sources, budget)
+    budget = _with_measuring(resolved.settings, sources, budget)
     folder = chosen or _default_folder(sources.pool.name)
     spec = RunSpec(
-        RunFolder(folder), resolved, sources, budget, _absolute(place) or "",
-        _absolute(test_place), audit, further,
+        RunFolder(folder), resolved, sources, budget, budget, _absolute(place) or "",
+        _absolute(test_place),
     )  # fmt: skip
     if copied is not None:  # as they were when that run read them
         known = {} if test is None else stamps_of([spec.test_source or ""])
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
     RunFolder.create(folder, dry_run=True)
-    left = budget.labels - audit - further
-    few = f"an audit of {audit:,}{' with its second look' * bool(further)} leaves {left:,} of the"
+    (audit,), left, second = budget.audits, budget.train, " with its second look"
+    few = f"an audit of {audit:,}{second * bool(budget.further)} leaves {left:,} of the"
     few += f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
     warnings = (
         *[few] * (left < min(25, audit) and resolved.settings.column is None),
@@ -380,7 +380,8 @@ def plan_audit(
     )
     if before is not None:
         _, audit, settle = before
-        compared = f"{power(audit.counted(), plan.spec.audit)}, from the accuracy of {run.path}"
+        size = plan.spec.budget.audits[0]
+        compared = f"{power(audit.counted(), size)}, from the accuracy of {run.path}"
         if audit.second and audit.second.askable:
             compared += f"; {settle(audit.second.askable)}"
     way = os.path.relpath(run.path, out)
@@ -462,8 +463,8 @@ def _expect_playable(settings: Settings, sources: Sources, labeler: Labeler | No
         )
 
 
-def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[int, int]:
-    """The labels that measure the model: those of the audit, and those kept for second looks.
+def _with_measuring(settings: Settings, sources: Sources, budget: Budget) -> Budget:
+    """The budget with the labels of the audit, and those kept for second looks.
 
     Raises:
         SettingsError: an audit is asked for under a rule that draws its own, two people answer
@@ -488,14 +489,15 @@ def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[in
         at_least=int(not judges),
     )
     further = further_labels(settings, budget.labels, audit)
-    most = (budget.labels - audit - further) // 2
+    budget = replace(budget, audits=(audit,), further=further)
+    most = budget.train // 2
     if settings.sheets.overlap > most:
         raise SettingsError(
             f"sheets.overlap is how many rows two annotators answer, got {settings.sheets.overlap}"
             f" where {2 * most} labels train: give at most --overlap {most}, or a larger budget"
         )
     expect_stop_rule(settings, sources, audit, further)
-    return audit, further
+    return budget
 
 
 def _model_labels(

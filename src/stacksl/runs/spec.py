@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -37,55 +37,24 @@ LIBRARIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class RunBudget:
-    """The budget of a run as it is now, perhaps after a change.
-
-    `labels` in all, `money` in micro-units (None where only labels count), and the labels of each
-    audit in `audits`: a new audit is drawn where the last result was shown. `further` are kept for
-    second looks at audits.
-    """
-
-    labels: int
-    money: int | None
-    audits: tuple[int, ...]
-    further: int = 0
-
-    @property
-    def train(self) -> int:
-        """The labels that train: all but those of audits and of second looks."""
-        return self.labels - sum(self.audits) - self.further
-
-
-@dataclass(frozen=True, slots=True)
 class RunSpec:
     """One run: settings with their origin, items, budget and folder.
 
     `data` and `test_source` say where the items are from: a path, `sample`, or nothing for items
-    made in Python. `budget` (but for its price, the present one), `audit` (the labels that measure
-    the final model) and `further` (those kept for a second look at it) are those at the start of
-    the run, and `now` the changed budget, if any. `stamps` are those of the files of another run
-    whose items are taken. `evaluates` is the way from this run's folder to that of the run whose
-    model's labels it audits, in a new one.
+    made in Python. `budget` is that at the start of the run, and `terms` the present one. `stamps`
+    are those of the files of another run whose items are taken. `evaluates` is the way from this
+    run's folder to that of the run whose model's labels it audits, in a new one.
     """
 
     folder: RunFolder
     resolved: Resolved
     sources: Sources
     budget: Budget
+    terms: Budget
     data: str
     test_source: str | None
-    audit: int = 0
-    further: int = 0
-    now: RunBudget | None = None
     stamps: Mapping[str, list[Any]] | None = None
     evaluates: str | None = None
-
-    @property
-    def terms(self) -> RunBudget:
-        """The current budget."""
-        return self.now or RunBudget(
-            self.budget.labels, self.budget.money, (self.audit,), self.further
-        )  # fmt: skip
 
     @property
     def settings(self) -> Settings:
@@ -121,9 +90,9 @@ class RunSpec:
         )
         facts |= {"preset": self.resolved.preset, "labels": self.budget.labels}
         facts |= {"price_micro": self.budget.price, "money_micro": self.budget.money}
-        facts["audit_labels"] = self.audit
-        facts |= {"further_labels": self.further or None, "evaluates": self.evaluates}
-        facts["budget_now"] = astuple(self.terms)
+        facts["audit_labels"] = self.budget.audits[0]
+        facts |= {"further_labels": self.budget.further or None, "evaluates": self.evaluates}
+        facts["budget_now"] = self.terms.as_setting
         facts["columns"] = [list(pair) for pair in self.dataset.columns.items()]  # in their order
         facts |= versions(self.settings.plugins)
         origin = self.resolved.origin
@@ -154,16 +123,16 @@ class RunSpec:
         origins = {name: setting.origin for name, setting in stored.items()}
         origin = {name: origins.get(name) or "default" for name in settings.flat()}
         labels, money, audits, further = table["budget_now"]
+        price, first = int(table["price_micro"]), (int(table["audit_labels"]),)
+        began = int(table["labels"]), table.get("money_micro"), price, first
         return cls(
             folder,
             Resolved(settings, origin, table.get("preset")),
             read_sources(folder, settings, table),
-            Budget(int(table["labels"]), table.get("money_micro"), int(table["price_micro"])),
+            Budget(*began, int(table.get("further_labels", 0))),
+            Budget(labels, money, price, tuple(audits), further),
             str(table.get("data", "")),
             table.get("test"),
-            int(table["audit_labels"]),
-            int(table.get("further_labels", 0)),
-            RunBudget(labels, money, tuple(audits), further),
         )
 
     def note(self, facts: Mapping[str, Any], renewed: Sequence[str] = ()) -> None:

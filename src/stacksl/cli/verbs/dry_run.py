@@ -42,8 +42,8 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "test": _test(spec),
         "owned": len(spec.sources.owned),
         "labels": spec.budget.labels,
-        "audit": spec.audit,
-        "second_look": spec.further,
+        "audit": spec.budget.audits[0],
+        "second_look": spec.budget.further,
         "promise": expected_promise(spec) or None,
         "rounds": spec.sources.available,
         "money": None
@@ -110,12 +110,12 @@ def audit_precision(spec: RunSpec) -> str:
 
     if spec.settings.labeler_kind in (OPENAI, LOCAL):
         return NO_AUDIT
-    agreement = spec.settings.labeler == "file" and not spec.further
+    agreement = spec.settings.labeler == "file" and not spec.budget.further
     who = f"with the annotator{'s' * (',' in spec.settings.annotators)}"
     what = f"{f'agreement {who}' if agreement else 'accuracy'} on new items"
     if (column := spec.settings.column) is not None:
         what = f"share of labels in '{column}' that {f'agree {who}' if agreement else 'are right'}"
-    return expected_width(spec.audit, spec.budget.labels, what)
+    return expected_width(spec.budget.audits[0], spec.budget.labels, what)
 
 
 def _request(spec: RunSpec) -> dict[str, Any] | None:
@@ -140,7 +140,7 @@ def _planned(spec: RunSpec) -> str:
     """What would be bought and measured, and at what price."""
     from stacksl.runs.finish.promise_sentences import expected_promise
 
-    test, owned, further = _test(spec), len(spec.sources.owned), spec.further
+    test, owned, further = _test(spec), len(spec.sources.owned), spec.budget.further
     promised, overlap = spec.settings.promised_share, spec.settings.sheets.overlap
     rows = len(spec.sources.pool.items)
     labels = f"{count(spec.budget.labels)} at most"
@@ -152,7 +152,7 @@ def _planned(spec: RunSpec) -> str:
     cost = None if spec.budget.cost is None else f"{money(spec.budget.cost)} at most"
     column = spec.settings.column
     judged = f"the labels in '{column}' are judged"
-    if spec.budget.labels > spec.audit + further:
+    if spec.budget.labels > spec.budget.audits[0] + further:
         judged += ", and the most doubtful ones are asked about"
     if promised is None and spec.evaluates is None:
         judged += "; --stop-when right=97% in place of --audit promises that share of the table"

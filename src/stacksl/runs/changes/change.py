@@ -7,7 +7,7 @@ follows from the ledger's rows when the run is resumed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,7 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     for path in change.owned:
         wanted = _with_file(wanted, "owned", str(Path(path).resolve()))
     if change.budget is not None:
-        wanted = replace(wanted, now=new_terms(wanted, ledger, change.budget, drop=change.drop))
+        wanted = replace(wanted, terms=new_terms(wanted, ledger, change.budget, drop=change.drop))
         expect_items(wanted, ledger)
     promised = wanted.settings.promised_share is not None
     looks = wanted.settings.accuracy_mark is not None
@@ -193,7 +193,7 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
         expect_stop_rule(wanted.settings, wanted.sources, audit, terms.further)
     if promised and last_drawn(ledger) is not None and open_look(ledger) is None:
         # a look that was judged keeps no labels for further answers
-        wanted = replace(wanted, now=replace(wanted.terms, further=ledger.accounts.further))
+        wanted = replace(wanted, terms=replace(wanted.terms, further=ledger.accounts.further))
     outcome = _outcome(spec, wanted, ledger, change, pool)
     if change.reopen and not outcome.again and outcome.mapped == 0:
         raise RunError(
@@ -364,7 +364,7 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
     if mistakes := mistakes or [*unknown_names(settings), *conflicts(settings, set(values))]:
         raise SettingsError("; ".join(mistakes))
     if change.labeler is not None:
-        if spec.audit and settings.labeler_kind in (OPENAI, LOCAL):
+        if spec.budget.audits[0] and settings.labeler_kind in (OPENAI, LOCAL):
             raise SettingsError(
                 f"an audit is answered by people, and {labeler} is a model: give another labeler"
             )
@@ -406,7 +406,7 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
     if change.classes:
         values["classes_began"] = len(wanted.sources.began or ())
     if wanted.terms != spec.terms:
-        values["budget_now"] = astuple(wanted.terms)
+        values["budget_now"] = wanted.terms.as_setting
     if change.annotators and "," not in spec.settings.annotators:
         values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
     checked, names = wanted.settings.flat(), _settings_of(spec, change)

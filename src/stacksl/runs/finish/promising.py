@@ -15,7 +15,7 @@ agreement with that person, as it is about agreement with a program that answers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -207,7 +207,8 @@ def expected_labels(spec: RunSpec) -> list[int]:
     """The ends of the labels that the promise of a run probably takes in all; or none."""
     if (share := spec.settings.promised_share) is None:
         return []
-    return [spec.audit + n for n in first_budgets(spec, share, len(spec.sources.pool.items), None)]
+    first = first_budgets(spec, share, len(spec.sources.pool.items), None)
+    return [spec.budget.audits[0] + labels for labels in first]
 
 
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
@@ -233,14 +234,14 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     if doubted(spec.settings):
         further = ledger.accounts.further + AGAIN * look.audit // 2
     now = replace(terms, audits=(*terms.audits, look.audit), further=further)
-    wanted, drawn = replace(spec, now=now), last_drawn(ledger)
+    wanted, drawn = replace(spec, terms=now), last_drawn(ledger)
     frame = [item for item, answers in answers_by_item(spec, ledger).items() if len(answers) == 1]
     secret = int(spec.folder.resolved()[SECRET], 16)
     rng = generator(secret, "promise", 0 if drawn is None else drawn.number)
     sample = [frame[place] for place in rng.permutation(len(frame))[: look.sample]]
     with ledger.together():
         payload = {"look": [look.audit, len(sample), len(frame)]}
-        ledger.change_settings({"budget_now": Setting(astuple(now))}, payload)
+        ledger.change_settings({"budget_now": Setting(now.as_setting)}, payload)
         next_terms(wanted, ledger, list(game.corpus.order), first=len(game.corpus.began))
         ledger.reserve(sample, "train")
     give_roles(wanted, game.corpus, ledger)

@@ -30,7 +30,7 @@ def corpus_of(spec: RunSpec) -> Corpus:
     settings, count = spec.settings, len(spec.sources.pool.items)
     held = spec.sources.excluded_at_first
     taken = frozenset(row for row in held if row < count)
-    drawn = draw(count, spec.audit, settings.seed, taken)
+    drawn = draw(count, spec.budget.audits[0], settings.seed, taken)
     corpus = Corpus.of(spec.dataset.items)
     corpus.assign(Role.DUPLICATE, held)
     corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.sources.owned))
@@ -140,7 +140,7 @@ def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -
     terms = spec.terms
     wanted = sum(terms.audits) - len(ledger.bought("audit"))
     free = _free(spec, ledger, order)
-    began = {"items": first, "train": spec.budget.labels - spec.audit - spec.further}
+    began = {"items": first, "train": spec.budget.train}
     last = [began, *(row.payload for row in ledger.rows(only=("budget",)))][-1]
     before = (ledger.accounts.budget, ledger.accounts.money, last["items"])
     freed = terms.train > last["train"]  # by a second look that is over

@@ -191,7 +191,7 @@ class Session(Game):
             RunError: a decision or a refit comes out otherwise than the ledger recorded it.
         """
         settings, corpus = spec.settings, corpus_of(spec)
-        budget, terms = spec.budget.labels - spec.audit - spec.further, settings
+        budget, terms = spec.budget.train, settings
         if saved is not None and spec.sources.erased and "gate_scale" in saved.arrays:
             # c of the gate llf may have been calibrated on features that were erased
             terms = settings.replaced({"gate.gate_scale": float(saved.arrays["gate_scale"])})

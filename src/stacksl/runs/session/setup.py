@@ -65,10 +65,10 @@ from stacksl.runs.storage.status import EXPECTED, SHORT, name_of
 def limits_of(spec: RunSpec, ledger: LedgerReader) -> PurchaseLimits:
     """How many purchases of a run may be open at a time."""
     settings, overlap = spec.settings, spec.settings.sheets.overlap
-    train = spec.budget.labels - spec.audit - spec.further
+    train = spec.budget.train
     if settings.accuracy_mark is not None:  # all of the audit before a look
         train //= LOOKS
-    share = spec.audit / max(1, spec.audit + train)
+    share = spec.budget.audits[0] / max(1, spec.budget.audits[0] + train)
     if overlap:
         overlap *= len(settings.people) - len(ledger.absent) > 1
     start = float(generator(settings.seed, "audit places").random())

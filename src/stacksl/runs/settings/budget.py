@@ -23,12 +23,26 @@ FORMS = "a fraction such as 0.1 or 10%, a count from 2, money such as '$40' with
 class Budget:
     """A hard limit: `labels`, and `money` in micro-units where a price is known (else None).
 
-    `price` is the most that one label may cost.
+    `price` is the most that one label may cost. Of the labels so many belong to each audit in
+    `audits`, where a new one is drawn once the last result was shown, and `further` are kept for
+    second looks at audits.
     """
 
     labels: int
     money: int | None
     price: int
+    audits: tuple[int, ...] = (0,)
+    further: int = 0
+
+    @property
+    def train(self) -> int:
+        """The labels that train: all but those of audits and of second looks."""
+        return self.labels - sum(self.audits) - self.further
+
+    @property
+    def as_setting(self) -> tuple[int, int | None, tuple[int, ...], int]:
+        """The budget as the run's settings keep it, where its price has a name of its own."""
+        return self.labels, self.money, self.audits, self.further
 
     @property
     def cost(self) -> int | None:

@@ -11,13 +11,13 @@ from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report.wording import plural
 from stacksl.runs.items.roles import corpus_of
-from stacksl.runs.settings.budget import parse_budget, stop_rule
+from stacksl.runs.settings.budget import Budget, parse_budget, stop_rule
 from stacksl.runs.settings.fields import Settings
-from stacksl.runs.spec import RunBudget, RunSpec
+from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import shown_facts
 
 
-def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -> RunBudget:
+def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -> Budget:
     """The terms of a budget given as labels, a share of the items, or money.
 
     If the run had finished, and so had shown the result of its audit, a new audit takes as many of
@@ -56,7 +56,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
         looks = stop_rule(spec.settings.stop_when)[0] in ("accuracy", "right")
         further = max(further * looks, used + 2 * (judged.second.askable if judged.second else 0))
     most = wanted.labels - spent + used
-    return RunBudget(wanted.labels, wanted.money, audits, max(used, min(further, most)))
+    return replace(wanted, audits=audits, further=max(used, min(further, most)))
 
 
 def labels_per_item(settings: Settings) -> int:
@@ -96,12 +96,12 @@ def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
     return left - max(0, sum(terms.audits) + terms.further - measuring)
 
 
-def fresh_audit(terms: RunBudget) -> int:
+def fresh_audit(terms: Budget) -> int:
     """How many labels of a changed budget are reserved for a new audit; 0 for none."""
     return terms.audits[-1] if len(terms.audits) > 1 else 0
 
 
-def what_measures(terms: RunBudget, before: RunBudget) -> str | None:
+def what_measures(terms: Budget, before: Budget) -> str | None:
     """A sentence on the audit under a changed budget; None for a run without one."""
     first, *later = terms.audits
     if fresh := fresh_audit(terms):
@@ -148,7 +148,7 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         leased: labels that audits asked for, `lost` of which were released.
     """
     last_shown = spec.folder.read_state().get("shown")
-    sizes: tuple[int, ...] = (spec.audit,)
+    sizes: tuple[int, ...] = (spec.budget.audits[0],)
     if last_shown is not None:  # as far as they come to what was shown
         sums = zip(spec.terms.audits, accumulate(spec.terms.audits), strict=True)
         sizes = tuple(size for size, total in sums if total <= last_shown["audited"] + lost)
@@ -157,7 +157,7 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
     wanted = spec.settings.audit
     if wanted == 0 or (wanted is None and spec.test is not None):
         return sizes
-    if last_shown is None and spec.audit:
+    if last_shown is None and spec.budget.audits[0]:
         return sizes
     if (begun := leased - sum(sizes)) > 0:
         return (*sizes, begun)
