@@ -239,14 +239,13 @@ def test_settings_at_odds(settings: dict[str, Any], told: str, tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("filed", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_an_item_of_more_options_than_letters_is_set_aside(tmp_path: Path, filed: bool) -> None:
+def test_an_item_of_more_options_than_letters_is_set_aside(tmp_path: Path) -> None:
     items, answers = questions(8)
     items[3] = Item("many", "which?", tuple(f"option {n}" for n in range(30)))
     answers["many"] = 29
     path = written(tmp_path / "data.jsonl", (items, answers))
-    model = tiny_model(tmp_path / "model", max_position_embeddings=512)
     kept = {item.id: answers[item.id] for item in items}
+    model = tiny_model(tmp_path / "model", max_position_embeddings=512)
     given = {
         **QUICK,
         "lm.answer_format": "letter",
@@ -254,8 +253,11 @@ def test_an_item_of_more_options_than_letters_is_set_aside(tmp_path: Path, filed
         "budget": 2,
         "lm.refit_at": "1",
     }
-    data: Any = (str(path),) if filed else (items, kept)
-    made = run(*data, out=tmp_path / "run", **{"lm.model": str(model)}, **given)
+    given["lm.model"] = str(model)
+    with pytest.raises(DataError, match="has 26 letters, and item 'many' has 30 candidates: use"):
+        run(items, kept, out=tmp_path / "refused", **given)
+    assert not (tmp_path / "refused").exists()
+    made = run(str(path), out=tmp_path / "run", **given)
     assert made.status()["state"] == "finished"
     (row,) = RunSpec.open(made.folder).dataset.rejected
     assert row.id == "many"

