@@ -38,7 +38,7 @@ def test_a_local_model_labels_by_its_log_likelihoods(tmp_path, monkeypatch) -> N
 
     monkeypatch.setattr("socket.socket.connect", connect)
 
-    def interrupt(step: stacksl.runs.loop.progress.Progress) -> None:
+    def interrupt(step: stacksl.runs.loop.game.Progress) -> None:
         if step.phase == "rounds" and step.spent >= 2:
             raise stop
 

@@ -12,8 +12,8 @@ from stacksl.api.labeling import label_own
 from stacksl.core.blocks import SharedBlock
 from stacksl.models.metrics import Powers, moments
 from stacksl.runs.finish.heads import HeadEnding
+from stacksl.runs.loop.game import silent
 from stacksl.runs.loop.head_fitting import doubt_of, held_out
-from stacksl.runs.loop.progress import silent
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 

@@ -19,9 +19,9 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models.promise import MODEL, allowed_wrong, left_wrong
 from stacksl.runs.finish import forecasting
 from stacksl.runs.loop import linear_trainer
+from stacksl.runs.loop.game import Progress
 from stacksl.runs.loop.head_fitting import held_out_answers
 from stacksl.runs.loop.linear_trainer import doubled_of
-from stacksl.runs.loop.progress import Progress
 
 from ..ledgers import bought, handed_rows, rows_of
 from .people_cases import (

@@ -43,7 +43,7 @@ from stacksl.runs.storage.folder import RunFolder, free_folder
 from stacksl.runs.storage.status import random_audit
 
 if TYPE_CHECKING:
-    from stacksl.runs.loop.progress import Progress
+    from stacksl.runs.loop.game import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stacksl.models.linear import Model
     from stacksl.runs.changes.change import Outcome
     from stacksl.runs.changes.people import Annotator, Correction, Received
-    from stacksl.runs.loop.progress import Progress
+    from stacksl.runs.loop.game import Progress
 
 _Text = TypeVar("_Text", str, str | Path)
 

@@ -20,7 +20,7 @@ from stacksl.models import watching
 from stacksl.models.linear import Model, with_classes
 from stacksl.models.topics import find_topics
 from stacksl.runs.items.roles import corpus_of, give_roles
-from stacksl.runs.loop.progress import silent
+from stacksl.runs.loop.game import silent
 from stacksl.runs.session.setup import features_of
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import shown_facts

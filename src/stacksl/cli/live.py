@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from stacksl.runs.loop.progress import Progress
+    from stacksl.runs.loop.game import Progress
 
 
 PHASES = {
@@ -72,7 +72,7 @@ def encoding(show: Show | None) -> Callable[[int, int], None] | None:
     """A function of (done, total) that shows the progress of features, outside of a run."""
     if show is None:
         return None
-    from stacksl.runs.loop.progress import Progress
+    from stacksl.runs.loop.game import Progress
 
     return lambda done, total: show(Progress("features", done, total))
 

@@ -55,7 +55,7 @@ def topics(
     from stacksl.runs.items.intake import no_encoder, with_features
     from stacksl.runs.items.reading import read_again
     from stacksl.runs.items.sources import STDIN, stdin_copied
-    from stacksl.runs.loop.progress import Progress
+    from stacksl.runs.loop.game import Progress
     from stacksl.runs.settings.resolve import resolve
 
     resolved = with_features(resolve(context.obj), without_data=False)

@@ -19,7 +19,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Word, settled
 from stacksl.report.wording import unasked
 from stacksl.runs.items.stored import how_read
-from stacksl.runs.loop.progress import Report
+from stacksl.runs.loop.game import Report
 from stacksl.runs.session.assignment import (
     FILE,
     SheetAnswers,

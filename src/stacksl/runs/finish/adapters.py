@@ -25,9 +25,8 @@ from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import count, duration, memory
 from stacksl.runs.loop.adapters import refits_of
-from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.game import Game, Progress, Report
 from stacksl.runs.loop.language_trainer import LanguageTrainer
-from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import TIMES
 from stacksl.types import copied

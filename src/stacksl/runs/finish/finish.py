@@ -34,8 +34,7 @@ from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.items.roles import compared
-from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.progress import Progress
+from stacksl.runs.loop.game import Game, Progress
 from stacksl.runs.session.assignment import free_people
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import (

@@ -28,10 +28,9 @@ from stacksl.runs.finish.answers import owned_labels
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.batch_selection import surest
-from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.game import Game, Progress, Report
 from stacksl.runs.loop.head_fitting import of_labels
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
-from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec

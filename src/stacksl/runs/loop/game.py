@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,35 @@ if TYPE_CHECKING:
     """
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: `done` of `total` in a phase, and what was `spent` of the `budget`.
+
+    A stream plays `rounds`. A pool buys `labels`: `done` and `total` count all, `spent` and
+    `budget` those to train on. `accuracy` is the share of right choices before each label was seen,
+    on asked items, None where people answer; `money` what labels cost so far.
+    `refitted` says that the model was refitted. At the end `accuracy` is the final model's, if it
+    was measured.
+    """
+
+    phase: Literal["features", "rounds", "labels", "refit", "test", "report", "topics"]
+    done: int
+    total: int
+    spent: int = 0
+    budget: int = 0
+    accuracy: float | None = None
+    money: float | None = None
+    refitted: bool = False
+
+
+Report = Callable[[Progress], None]
+
+
+def silent(progress: Progress) -> None:
+    """Report nothing."""
+
 
 # Keys of `refit` rows
 ATTENDED = "attended"  # answers could be entered while the refit was made

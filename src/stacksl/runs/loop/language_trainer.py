@@ -31,9 +31,8 @@ from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.lm.settings import Lesson
 from stacksl.runs.loop.adapters import Adapters, adapter_of, refits_of
-from stacksl.runs.loop.game import ATTENDED, BEGINS, Background, Examples
+from stacksl.runs.loop.game import ATTENDED, BEGINS, Background, Examples, Progress, Report
 from stacksl.runs.loop.near_duplicates import NearDuplicates
-from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, prime
 from stacksl.runs.session.language import CHOOSE_BY, choices_of
 from stacksl.runs.settings.budget import due_at

@@ -26,7 +26,7 @@ from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.models.promise import Doubled, Stage, calibrated_wrong, step_of
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.covering import EVERY, SHARE, StreamCoverage
-from stacksl.runs.loop.game import ATTENDED, Background, Examples, Game
+from stacksl.runs.loop.game import ATTENDED, Background, Examples, Game, Progress, Report, silent
 from stacksl.runs.loop.head_fitting import (
     FEWEST,
     GRAPHED,
@@ -45,7 +45,6 @@ from stacksl.runs.loop.head_fitting import (
     represented,
     soft_names,
 )
-from stacksl.runs.loop.progress import Progress, Report, silent
 
 Bought = Sequence[tuple[int, int, int]]
 

@@ -42,8 +42,7 @@ from stacksl.runs.finish.promising import (
 )
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
-from stacksl.runs.loop.game import UNUSED, Examples, Game, play
-from stacksl.runs.loop.progress import Progress, Report, silent
+from stacksl.runs.loop.game import UNUSED, Examples, Game, Progress, Report, play, silent
 from stacksl.runs.session.assignment import FILE
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.language import note_model

@@ -38,11 +38,10 @@ from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import records_of, records_of_test, rejected_of
 from stacksl.runs.loop.class_names import class_name_rows
 from stacksl.runs.loop.covering import StreamCoverage
-from stacksl.runs.loop.game import Examples, PurchaseLimits
+from stacksl.runs.loop.game import Examples, Progress, PurchaseLimits, Report, silent
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import LinearTrainer
-from stacksl.runs.loop.progress import Progress, Report, silent
 from stacksl.runs.session.assignment import (
     FILE,
     SheetLabeler,
