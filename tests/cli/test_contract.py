@@ -111,7 +111,9 @@ def test_money_and_the_test_file_are_told(stacksl, folder) -> None:
     told = stacksl.told("resume", "runs/first")
     assert told["money"] == {"price": 0.5, "budget": 15.0, "spent": 15.0}
     evaluated = stacksl.told("evaluate", "runs/first", "test.csv")
+    sentence = told["test"].pop("sentence")
     assert told["test"] == {name: evaluated[name] for name in told["test"]}
+    assert sentence in stacksl("status", "runs/first").out
     assert "interval" in told["test"]
     assert "$15.00 of $15.00" in stacksl("status", "runs/first").out
 

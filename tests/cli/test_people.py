@@ -95,7 +95,7 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     assert "14 of 14 bought" in shown
     assert "4 of them only to measure" in shown
     assert "By the audit" in shown
-    assert "agreement with the annotator" in shown
+    assert "agrees with the annotator" in shown
     for verb in ("verify", "replay"):
         assert stacksl("ledger", verb, "run").code == 0
     refit = stacksl.done("change", "run", "--train-on-audit", "--json")

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from stacksl.cli.printing import as_json, gate, measured, quality
+from stacksl.cli.printing import as_json, gate
 from stacksl.cli.verbs import ls, run
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.runs.finish.forecasting import EVERY
@@ -27,6 +26,8 @@ def test_a_run_is_listed_with_all_its_labels() -> None:
     counts = {"rounds": 7, "asked": 7, "spent": 9, "budget": 12}
     row = {"run": "r", "state": "waiting", "audit": None, "test": None, **counts}
     assert ls._row(row) == ("r", "waiting", 7, 9, 12, None), "with those that only measure"
+    known = {"accuracy": 0.9, "interval": [0.8, 0.95]}
+    assert ls._row({**row, "test": known})[-1] == "90.0% (80.0% to 95.0%)"
 
 
 def test_json_has_no_word_that_is_not_json() -> None:
@@ -51,29 +52,6 @@ def test_json_has_no_word_that_is_not_json() -> None:
     assert "Grüße" in as_json(value)
 
 
-def test_an_audit_drawn_late_is_said_to_be_of_the_other_rows() -> None:
-    audit = {"accuracy": 0.9, "interval": (0.8, 0.95), "n": 50, "measures": "accuracy"}
-    early, late = (measured({**audit, "passed_over": share}) for share in (0.0, 0.2))
-    assert early == "accuracy 0.900 (95% interval 0.800 to 0.950, 50 items)"
-    assert late == f"{early}, of rows that nobody had been asked about"
-
-
-@pytest.mark.parametrize(
-    ("still", "measures", "told"), [(1, "accuracy", 1), (0, "accuracy", 0), (1, "agreement", 0)]
-)
-def test_the_accuracy_says_how_open_items_count(still: int, measures: str, told: int) -> None:
-    """1 of 68 rows is open and the others are right: that is .993, and no row is wrong."""
-    second = {"sampled_open": 0, "differing_open": still}
-    audit = {"accuracy": 0.9926, "interval": [0.9, 1.0], "n": 68, "measures": measures}
-    result = dict.fromkeys(
-        ("column", "table", "stated", "last_report", "test", "stopped", "stop_when", "rest")
-    )
-    shown = dict(quality({**result, "audit": {**audit, "second": second}}))["By the audit"]
-    assert str(shown).startswith(f"{measures} 0.993 (95% interval 0.900 to 1.000, 68 items)")
-    open_item = ", with 1 open: each counts half, or as others like it"
-    assert str(shown).count(open_item) == told
-
-
 def test_the_labels_of_a_finished_run_are_those_bought_and_those_that_measure() -> None:
     result = {"state": "finished", "resume": None, "spent": 160, "budget": 160, "rounds": 2000}
     told = run._labels({**result, "mode": "pool", "measuring": 50})
@@ -95,8 +73,3 @@ def test_the_forecast_of_a_run_that_a_model_labels_is_of_agreement() -> None:
     shown = shown_forecast(found, measure="Agreement with the model")
     assert "Agreement with the model now  0.929" in shown
     assert "Accuracy" not in shown
-
-
-def test_rows_that_were_added_after_an_audit_are_told() -> None:
-    audit = {"accuracy": 0.9, "interval": [0.8, 0.95], "n": 50, "rows": 600, "rows_after": 80}
-    assert (measured(audit) or "").endswith("without 80 of 600 rows added after it was drawn")

@@ -116,8 +116,8 @@ def test_results_go_to_stdout_and_the_rest_to_stderr(stacksl, toy) -> None:
     for words in (
         toy / "report.html",
         toy / "model",
-        f"stacksl export {toy} --table labeled.csv",
-        f"stacksl evaluate {toy} FILE",
+        f"stacksl export {toy} --table labels.csv  # Write the labeled table",
+        f"stacksl evaluate {toy} new.csv  # Measure the model on new items",
         "5 of 5 bought",
     ):
         assert str(words) in shown, "where things are and what to type next"

@@ -32,6 +32,7 @@ SOMETIMES = {"Warning", "Abstains on", "Accuracy on other rows"}  # not printed 
 SOMETIMES |= {"Labels learned", "Accuracy now", "Rests on"}  # a forecast: not of so few items
 SOMETIMES |= {"Training labels", "N"}  # its table
 SOMETIMES |= {"N rows"}  # classes that a run proposes
+SOMETIMES |= {"Rows of the run"}  # with the text of a new one: the small day has none
 SCALE = first_day.SMALL
 BUDGET = int(SCALE.money / first_day.PRICE)
 

@@ -6,8 +6,8 @@ import pytest
 
 from stacksl.report import card, render
 from stacksl.report.facts import Refit
-from stacksl.report.quality import Gain
-from stacksl.report.sentences import bought, commands, mixed, notes, outcome, uses
+from stacksl.report.quality import Gain, SecondLook
+from stacksl.report.sentences import audited, bought, commands, mixed, notes, outcome, uses
 
 from .test_html import read
 
@@ -37,10 +37,10 @@ def test_an_audit_that_is_clear_has_no_worst_case(made):
     said = outcome(facts)
     assert said.startswith(
         "Before it was trained on the audit's labels, too, the final model answered 88.0% of 100"
-        " audited items correctly (95% interval"
+        " audited items that nobody had been asked about correctly (95% interval"
     )
     untouched = replace(facts, audit=replace(facts.audit, trained_on=0))
-    assert "answers 88.0% of 100 audited items correctly" in outcome(untouched)
+    assert "answers 88.0% of 100 audited items that nobody" in outcome(untouched)
     assert "none of which it was trained on" in outcome(untouched)
     assert "of 3,080 test items" in said
     page, _ = shown(facts)
@@ -82,6 +82,20 @@ def test_an_audit_drawn_late_gives_an_interval_that_holds_whatever_the_bought_ar
     )
     early = replace(late, passed_over=0.0)
     assert "of new items correctly" in outcome(replace(facts, audit=early))
+    plain = audited(replace(late, reference=0), "bank")
+    assert "88.0% of 100 audited items that nobody had been asked about correctly" in plain
+
+
+@pytest.mark.parametrize(("still", "told"), [(1, 1), (0, 0)])
+def test_the_accuracy_says_how_open_items_count(made, still: int, told: int):
+    """1 of 68 rows is open and the others are right: that is .993, and no row is wrong."""
+    second = SecondLook(68, 67, 14, 0, 0, 1, 1 - still, 0, still, nobody=still)
+    audit = replace(made["audited"]().audit, n=68, unknown=0, accuracy=0.9926, second=second)
+    said = audited(audit, "bank")
+    assert said.startswith("The final model answers an estimated 99.3% of new items correctly")
+    assert said.count("(it left 1 open: each counts half, or as others like it)") == told
+    assert said.count("Nobody is left to ask about 1 row of the second look") == told
+    assert said.count("`stacksl change bank --add-annotator NAME`") == told
 
 
 def test_rates_agreement_costs_and_changes_are_told(made):
@@ -194,9 +208,9 @@ def test_the_commands_are_those_of_the_command_line(made):
     facts = made["audited"]()
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     found = commands(facts)
-    assert len(found) == 4, "a stream passes each item once, so a larger budget buys nothing"
+    assert len(found) == 5, "a stream passes each item once, so a larger budget buys nothing"
     found = commands(replace(facts, method=replace(facts.method, mode="pool")))
-    assert len(found) == 5
+    assert len(found) == 6
     for _, command in found:
         assert command.split()[:1] == ["stacksl"]
         assert command.split()[1] in names

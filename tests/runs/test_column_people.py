@@ -77,7 +77,7 @@ def test_status_says_of_how_many_clear_rows_a_share_is(
     assert call(["status", str(run.path)]) == 0
     said, page = capsys.readouterr().out, (run.path / "report.html").read_text()
     assert "of the 15 clear ones among 20 audited items" in page
-    assert ", the 15 clear ones among 20 items)" in said
+    assert "of the 15 clear ones among 20 audited items" in said
     assert ", the 15 clear ones among 20 audited rows)" in said
     assert ", the 15 clear ones among 20 audited rows)" in page
 

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from stacksl.api import Run, prepare, run
 from stacksl.api.labeling import TO_PERSON, export_rows, label_file, label_own
 from stacksl.cli.app import app
-from stacksl.cli.printing import measured
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.models.promise import LOOKS, MODEL, allowed_wrong, left_wrong
@@ -123,9 +122,8 @@ def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promise
     assert said.startswith("That 90.0% of the 600 rows are right cannot be promised")
     assert "are left, with 100 rows counted as wrong, since rows or classes were added" in said
     assert "What limits the share most: the addition of rows or classes after it." in said
-    shown = measured(made.status()["audit"])
-    assert shown is not None
-    assert shown.endswith("without 100 of 600 rows added after it was drawn"), "no audit is offered"
+    shown = made.status()["audit"]["sentence"]
+    assert shown.endswith(" 100 of 600 rows added after it was drawn."), "no audit is offered"
     made.change(budget=400)
     assert made.status()["stopped"].startswith("At least 90.0% of the 600 rows are right")
     assert [look["after"] for look in looks(made)[-2:]] == [100, 0]

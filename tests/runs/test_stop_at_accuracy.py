@@ -132,7 +132,7 @@ def test_a_run_below_its_mark_goes_on_to_its_end(below: Run, capsys: Any) -> Non
     low = wilson(status["audit"]["correct"], 40, z_of_look(4))[0]
     assert status["audit"]["interval"] == [pytest.approx(low), 1.0]
     assert entry.call(["status", str(made.path)]) == 0
-    assert f"at least {low:.3f} in 95 of 100 runs" in capsys.readouterr().out
+    assert f"at least {100 * low:.1f}% in 95 of 100 runs" in capsys.readouterr().out
     expect_sound(made)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report.wording import MICRO, clear_of, count, money, plural
+from stacksl.report.wording import MICRO, money
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -96,36 +96,15 @@ def spent(amounts: Mapping[str, float] | None) -> str | None:
     return f"{paid} of {most}"
 
 
-def measured(result: Mapping[str, Any] | None) -> str | None:
-    """An accuracy with its interval, of `test` or `audit` in a status; None where there is none."""
-    if result is None:
-        return None
-    low, high = result["interval"]
-    bound, wide = f"at least {low:.3f} in 95 of 100 runs", f"95% interval {low:.3f} to {high:.3f}"
-    items = clear_of(result["n"], result.get("unknown", 0), "item")
-    interval = f"({bound if result.get('look') else wide}, {items})"
-    interval += ", of rows that nobody had been asked about" * bool(result.get("passed_over"))
-    rows, classes = result.get("rows_after", 0), result.get("classes_after", 0)
-    added = [f"{count(rows)} of {plural(result['rows'], 'row')}"] if rows else []
-    added += [plural(classes, "class", "classes")] if classes else []
-    outside = f", without {' and '.join(added)} added after it was drawn" if added else ""
-    return f"{result.get('measures', '')} {share(result['accuracy'])} {interval}{outside}".lstrip()
-
-
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
     """What a status says: an earlier report, the model, and in two rows the table's labels."""
-    column, table, fell = result["column"], result["table"], result["stated"]
-    audit, shown = result["audit"], measured(result["audit"])
-    second = audit["second"] if audit and audit["measures"] == "accuracy" else None
-    if second and (still := second["sampled_open"] + second["differing_open"]):
-        shown = f"{shown}, with {count(still)} open: each counts half, or as others like it"
+    names = {"stated": "New rows", "test": "On the test file"}
+    if not result["stated"]:
+        names["audit"] = "Final model" if result["column"] else "By the audit"
+    names |= {"column": "Labels you had", "table": "Right in the table"}
     return [
         ("Last report", result["last_report"]),
-        ("New rows", fell and fell["sentence"]),
-        ("Accuracy on the test set", measured(result["test"])),
-        ("Final model" if column else "By the audit", None if fell else shown),
-        ("Labels you had", column and column["sentence"]),
-        ("Right in the table", table and table["sentence"]),
+        *((shown, result[name]["sentence"]) for name, shown in names.items() if result[name]),
         ("Stop rule", result["stopped"] or result["stop_when"]),
         ("Rest", result["rest"]),
     ]

@@ -86,11 +86,7 @@ def outcome(facts: Facts) -> str:
         )
     if facts.column is not None:
         sentences[:1] = [facts.stated, column_words(facts.column, facts, facts.run)]
-    if (test := facts.test) is not None:
-        sentences.append(
-            f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
-            f"correctly (95% interval {interval(test.low, test.high)})."
-        )
+    sentences.append(tested(facts))
     stopped = of_run(facts.stopped, facts.run)
     parts = [" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]
     return " ".join(reversed(parts) if promised(facts) else parts).strip()
@@ -265,7 +261,7 @@ def _setting(facts: Facts, name: str) -> str:
     return next((row.value for row in facts.settings if row.name == name), "")
 
 
-def audited(audit: AuditResult, run: str = "RUN") -> str:
+def audited(audit: AuditResult, run: str) -> str:
     """How many of the audited items the final model of a `run` answers correctly."""
     wide = spread(audit.low, audit.high, audit.look)
     items = plural(audit.n, "audited item")
@@ -276,27 +272,40 @@ def audited(audit: AuditResult, run: str = "RUN") -> str:
     if audit.trained_on:
         subject = "Before it was trained on the audit's labels, too, the final model answered"
     end = "" if audit.trained_on else ", none of which it was trained on"
-    which = "items that nobody had been asked about" if audit.passed_over else "new items"
+    passed = " that nobody had been asked about" * bool(audit.passed_over)
+    second = audit.second
+    nobody = f" {unasked(second.nobody, run)}" * bool(second.nobody) if second else ""
     if audit.measures != "accuracy":
         subject = subject.replace("answered", "agreed").replace("answers", "agrees")
         why = SOON if audit.waits else AGREEMENT
-        if audit.second is not None:
-            why = OPEN.format(*map(percent, audit.second.accuracy[1:]))
-            why += f" {unasked(audit.second.nobody, run)}" * bool(audit.second.nobody)
+        if second is not None:
+            why = OPEN.format(*map(percent, second.accuracy[1:]))
         return (
             f"{subject} with the {audit.measures.split()[-1]} on {percent(audit.accuracy)} of"
-            f" {clear} ({wide}){end}. {why}"
+            f" {clear}{passed} ({wide}){end}. {why}{nobody}"
         )
-    if audit.second is not None or audit.reference:
+    if second is not None or audit.reference:
         by = f"{percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{end}"
-        if audit.second is not None:
+        if second is not None:
             by = f"{clear}{end}, with a second look for people's errors"
-        return (
-            f"{subject} an estimated {percent(audit.accuracy)} of {which} correctly ({wide}): {by}."
-        )
+            still = second.sampled_open + second.differing_open
+            left = f" (it left {count(still)} open: each counts half, or as others like it)"
+            by += left * bool(still)
+        which, share = f"items{passed}" if passed else "new items", percent(audit.accuracy)
+        return f"{subject} an estimated {share} of {which} correctly ({wide}): {by}.{nobody}"
     ends = f"; with unclear ones {percent(audit.worst)} at worst, {percent(audit.best)} at best"
     end = f"{ends * bool(audit.unknown)} ({wide}){end}"
-    return f"{subject} {percent(audit.accuracy)} of {clear} correctly{end}."
+    return f"{subject} {percent(audit.accuracy)} of {clear}{passed} correctly{end}."
+
+
+def tested(facts: Facts) -> str:
+    """How many of the test items the final model answers correctly; empty without any."""
+    if (test := facts.test) is None:
+        return ""
+    return (
+        f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')}"
+        f" correctly ({spread(test.low, test.high)})."
+    )
 
 
 def measured_on(facts: Facts) -> str:
@@ -599,6 +608,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
         steps = [("Write the labeled table", f"stacksl export {run} --table labels.{kind}")]
     if not new:  # there the model of another run is judged
         steps += [("Label new items", f"stacksl predict {run} new.{kind} --out labeled.{kind}")]
+        steps += [("Measure the model on new items", f"stacksl evaluate {run} new.{kind}")]
     if (rows := facts.asking.disputed) and not waits:
         settle = f"Correct {plural(rows, 'answer')} where no two people agree and the first stands"
         steps.append((settle, f"stacksl label {run}"))

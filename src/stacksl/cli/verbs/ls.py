@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, as_toml, gate, measured, table
+from stacksl.cli.printing import as_json, as_toml, gate, table
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.cli.verbs.run import summary
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.report.wording import count
+from stacksl.report.wording import count, interval, percent
 
 if TYPE_CHECKING:
     from stacksl.api import Run
@@ -191,7 +191,8 @@ def ls(
 
 
 def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
-    accuracy = measured(row.get("audit") or row.get("test"))
+    shown = row.get("audit") or row.get("test")
+    accuracy = shown and f"{percent(shown['accuracy'])} ({interval(*shown['interval'])})"
     return (row["run"], row["state"], row["rounds"], row["spent"], row["budget"], accuracy)
 
 

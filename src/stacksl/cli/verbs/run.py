@@ -17,7 +17,7 @@ from stacksl.cli.printing import as_json, facts, quality, spent, visible, warn
 from stacksl.cli.verbs.dry_run import audit_precision, data_facts, print_plan, understood
 from stacksl.engine import on_ray
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
-from stacksl.report.wording import change_call, count, money, plural, unasked
+from stacksl.report.wording import change_call, count, money, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
@@ -257,12 +257,17 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
 
     `status` is that of the run, where it is known already.
     """
+    from stacksl.report.sentences import commands
+    from stacksl.runs.storage.folder import shown_facts
+
     result = run_facts(run, status)
     path, waits = word(run.path), result["state"] == "waiting"
     if result["state"] == "finished":
         model = result["model"] if result["stated"] is None else None
         lines = summary(run, result, [("Report", result["report"]), ("Model", model)])
-        return f"{lines}\n\nNext:\n{_next_commands(run, result)}"
+        known = shown_facts(run.folder)
+        steps = commands(replace(known, run=str(run.path))) if known else []
+        return "\n".join([lines, "\nNext:", *(f"  {step}  # {aim}" for aim, step in steps)])
     lines = summary(run, result, [("Go on with", None if waits else result["resume"])])
     if waits and result["labeler"] == "file":
         lines += f"\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
@@ -304,9 +309,8 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     from stacksl.report.sentences import unpaid
 
     run, second = word(Path(result["run"])), (result["audit"] or {}).get("second")
-    rows = second["nobody"] if second and result["state"] == "finished" else 0
-    notes = [("Second look", unasked(rows, result["run"]))] * bool(rows)
-    if second and result["state"] == "finished" and not rows:
+    notes: list[tuple[str, str]] = []
+    if second and result["state"] == "finished" and not second["nobody"]:
         lack = unpaid(SecondLook(**second), result["audit"]["measures"])
         call = f"stacksl change {run} --budget {result['budget'] + lack}"
         what = f"{plural(lack, 'row')} had no label left for another answer: `{call}` asks them"
@@ -328,21 +332,6 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         for who in (Differing(**row) for row in result["differing"])
     ]
     return notes
-
-
-def _next_commands(run: Run, result: Mapping[str, Any]) -> str:
-    from stacksl.data import TABLES
-    from stacksl.report.sentences import commands
-    from stacksl.runs.storage.folder import shown_facts
-
-    path = word(run.path)
-    if result["column"] and (known := shown_facts(run.folder)):
-        steps = commands(replace(known, run=str(run.path)))
-        return "\n".join(f"  {step}  # {aim}" for aim, step in steps)
-    first = next(iter(run.folder.resolved().get("files", {})), "")
-    kind = Path(first).suffix.lower()[1:]
-    table = f"  stacksl export {path} --table labeled.{kind}\n" if kind in TABLES else ""
-    return f"{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 
 
 def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
@@ -21,7 +21,7 @@ from stacksl.ledger.store.schema import TERMS
 from stacksl.models.watching import LEVEL, fall_p, power
 from stacksl.report import sentences
 from stacksl.report.facts import Facts
-from stacksl.report.quality import AuditResult
+from stacksl.report.quality import AuditResult, TestResult
 from stacksl.report.sentences import column_words, compared, in_counts, in_table, settled_by
 from stacksl.report.wording import MICRO, count, money, of_run, plural
 from stacksl.runs.items.stored import differing
@@ -59,6 +59,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     is the run's, where it is open already.
     """
     table, state, facts = folder.resolved(), folder.read_state(), shown_facts(folder)
+    run, words = str(folder.path), ""
     done = facts if state["state"] == "finished" else None
     if done is not None:
         expect_derived(folder, MODEL, FACTS)
@@ -69,11 +70,13 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             present = present_warnings(state, ledger)
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-        labels, audit = _labels(ledger, table, done), _accuracy(facts, "audit", *AUDITED)
-        if audit is not None:  # as it was shown: its run may have changed since
+        labels = _labels(ledger, table, done)
+        if facts and (known := facts.audit):  # as it was shown: its run may have changed since
             items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
-            for name, more in zip(AFTER, (items, items, classes), strict=True):
-                audit[name] += more
+            since = zip(AFTER, (items, items, classes), strict=True)
+            added = {name: getattr(known, name) + more for name, more in since}
+            facts = replace(facts, audit=(known := replace(known, **added)))
+            words = f"{sentences.audited(known, run)} {sentences.outside(facts)}".rstrip()
     judged = done.column.audit if done and done.column else None
     last = None  # what was shown before the run went on
     if facts and not done and not (facts.audit and facts.audit.waits):
@@ -91,7 +94,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     python, files = "labeler" in state, table.get("files", {})
     step = _next_step(folder, state["state"], table, python=python, sheets=written)
     return {
-        "run": str(folder.path),
+        "run": run,
         "state": state["state"],
         **labels,
         "data": table.get("data"),
@@ -104,25 +107,24 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "sentence": state.get("sentence"),
         "page": page,
         "resume": None if page else step,
-        "warnings": [of_run(why, str(folder.path)) for why in (*present, *differing(files))],
+        "warnings": [of_run(why, run) for why in (*present, *differing(files))],
         "stop_when": table.get("stop_when"),
-        "stopped": stopped and of_run(stopped, str(folder.path)),
-        "unspent": (done and sentences.unspent(done, str(folder.path))) or None,
+        "stopped": stopped and of_run(stopped, run),
+        "unspent": (done and sentences.unspent(done, run)) or None,
         "rest": None if done or stopped else _rest(labels, *state.get(EXPECTED, [])),
         "sheets": waits,
         "differing": state.get("differing", []),
         "proposed": state.get("proposed", []),
-        "test": _accuracy(facts, "test", "macro_f1"),
-        "audit": audit,
+        "test": _accuracy(facts.test, sentences.tested(facts), "macro_f1") if facts else None,
+        "audit": _accuracy(facts.audit, words, *AUDITED) if facts else None,
         "table": done and done.table and {**asdict(done.table), "sentence": in_table(done)},
         "column": facts
         and facts.column
         and {
             **asdict(facts.column),
-            "sentence": column_words(facts.column, facts, str(folder.path) if done else ""),
+            "sentence": column_words(facts.column, facts, run if done else ""),
         },
-        "stated": done
-        and stated(evaluated(folder.path, table), judged, settled_by(done, str(folder.path))),
+        "stated": done and stated(evaluated(folder.path, table), judged, settled_by(done, run)),
     }
 
 
@@ -286,14 +288,15 @@ def _next_step(
     return f"stacksl resume {path}" if goes_on else None
 
 
-def _accuracy(facts: Facts | None, name: str, *more: str) -> dict[str, Any] | None:
-    """The accuracy on the `test` file or the `audit`, with what else is shown of it."""
-    result = getattr(facts, name, None)
+def _accuracy(
+    result: TestResult | AuditResult | None, sentence: str, *more: str
+) -> dict[str, Any] | None:
+    """The accuracy on the test file or the audit, with what else is shown of it."""
     if result is None or result.accuracy is None:
         return None
     known = asdict(result)
     shown = {key: known[key] for key in ("n", "accuracy", *more)}
-    return {**shown, "interval": [result.low, result.high]}
+    return {**shown, "interval": [result.low, result.high], "sentence": sentence}
 
 
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
