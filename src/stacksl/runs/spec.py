@@ -147,14 +147,14 @@ class RunSpec:
             with Ledger.open(self.folder.database) as ledger:
                 ledger.change_settings(new)
 
-    def changed_versions(self) -> list[str]:
-        """A warning for each library whose version differs from that at the start of the run."""
+    def changed(self, facts: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+        """A warning for each of the `facts` under `names` that is another since the run began."""
         table = self.folder.resolved()
         return [
-            f"this run began with {name.removeprefix('version_')} {table[name]} and continues with"
-            f" {now}: its numbers may differ from an uninterrupted run's"
-            for name, now in versions(self.settings.plugins).items()
-            if name in table and table[name] != now
+            f"this run began with {names[name]} {table[name]} and continues with {now}: its numbers"
+            " may differ from an uninterrupted run's"
+            for name, now in facts.items()
+            if name in names and table.get(name, now) != now
         ]
 
 

@@ -296,10 +296,8 @@ def summary(run: Run, result: Mapping[str, Any], more: Sequence[tuple[str, objec
 def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """Where answers are awaited, and why."""
     sheets = result.get("sheets") or ()
-    if result.get("labeler", "file") == "file":
-        rows = [(f"{plural(sheet['open'], 'row')} in", sheet["file"]) for sheet in sheets]
-    else:
-        rows = [(f"{plural(sheet['open'], 'answer')} of", sheet["file"]) for sheet in sheets]
+    what, at = ("row", "in") if result["labeler"] == "file" else ("answer", "of")
+    rows = [(f"{plural(sheet['open'], what)} {at}", sheet["file"]) for sheet in sheets]
     return [*rows, *(("Because", sheet.get("why")) for sheet in sheets)]
 
 

@@ -56,13 +56,8 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
     """Record how a language model computes; a warning for each fact that has changed."""
     if not isinstance(model, LanguageModel):
         return []
-    table, facts = spec.folder.resolved(), model.facts()
-    changed = [
-        f"this run began with {what} {table[name]} and continues with {now}: its numbers may differ"
-        " from an uninterrupted run's"
-        for name, now in facts.items()
-        if (what := COMPUTED.get(name)) is not None and table.get(name, now) != now
-    ]
+    facts = model.facts()
+    changed = spec.changed(facts, COMPUTED)
     spec.note(facts, renewed=[WEIGHTS])  # the same bytes may have been written again
     return changed
 

@@ -26,7 +26,7 @@ from stacksl.report.sentences import column_words, compared, in_counts, in_table
 from stacksl.report.wording import MICRO, count, money, of_run, plural
 from stacksl.runs.items.stored import differing
 from stacksl.runs.settings.budget import stop_rule
-from stacksl.runs.spec import RunSpec
+from stacksl.runs.spec import RunSpec, versions
 from stacksl.runs.storage.folder import (
     DATABASE,
     FACTS,
@@ -380,7 +380,8 @@ class Record:
             was = "interrupted" if before["state"] == "running" else before["state"]
             again = f"resumed {now()} after it was {was}"
             facts["interruptions"] = [*facts["interruptions"], again]
-            record.warn(spec.changed_versions())
+            known = versions(spec.settings.plugins)
+            record.warn(spec.changed(known, {key: key.removeprefix("version_") for key in known}))
         record.write("running")
         return record
 
