@@ -83,12 +83,11 @@ def understood(dataset: Dataset) -> str:
 def _audit(spec: RunSpec, promised: float | None) -> str:
     """The expected precision of the audit, or how large one of a promise is."""
     from stacksl.models.promise import expected_look
-    from stacksl.runs.finish.promising import doubted
 
     if promised is None:
         return audit_precision(spec)
-    price, answers = spec.budget.price if spec.budget.cost else None, 1 + doubted(spec.settings)
-    rows = len(spec.sources.pool.items)
+    price, rows = spec.budget.price if spec.budget.cost else None, len(spec.sources.pool.items)
+    answers = 1 + spec.settings.several_people
     return expected_look(promised, rows, spec.budget.labels, price, answers)
 
 

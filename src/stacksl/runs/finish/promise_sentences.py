@@ -26,7 +26,6 @@ from stacksl.models.second_look import UNCLEAR
 from stacksl.report.wording import change_call, count, money, percent, plural
 from stacksl.runs.finish.promising import (
     Table,
-    doubted,
     first_budgets,
     last_drawn,
     looks,
@@ -109,7 +108,7 @@ def looks_left(spec: RunSpec, ledger: LedgerReader) -> str:
     said = f"{left} of {LOOKS} looks at the table are left. {more if left else 'Nothing is bought'}"
     if before and not ledger.accounts.reached and ledger.accounts.asked == before[-1]["asked"]:
         said += f". The run can promise {_shown_by(before[-1])} only until a label is bought"
-    if doubted(spec.settings) and (doubled := doubled_of(ledger)).answers:
+    if spec.settings.several_people and (doubled := doubled_of(ledger)).answers:
         said += (
             f". By rows that two people answered, people err in about {percent(doubled.rate)} of"
         )
@@ -137,7 +136,7 @@ def promise_of(spec: RunSpec, game: Game) -> str:
         part, drawn = f"{part} or, where it has no label, the model", f"{part} or the model"
     by = f"{count(table.people)} by people and {count(table.rows - table.people)} by {part}"
     meant = " A label is right if whoever answered would say the same."
-    meant *= not doubted(spec.settings)
+    meant *= not spec.settings.several_people
     if aside := len(spec.sources.excluded - spec.sources.erased):
         meant += f" Not counted: {plural(aside, 'row')} with the text of an example of a class."
     of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
@@ -304,7 +303,7 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
     answers = f"{plural(answered, 'answer')} came in, {awaited}"
     begun = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {part}"
     begun += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random"
-    if not doubted(spec.settings):
+    if not spec.settings.several_people:
         return f"{begun}; {answers}."
     audited = {row.item for row in since if row.purpose == "audit" and row.item is not None}
     slots = [ledger.accounts.slots(ledger.items.surrogates[item]) for item in audited]
@@ -318,7 +317,7 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
 def _by_people(spec: RunSpec, ledger: LedgerReader, rows: int) -> str:
     """What one answer to each of the `rows` gives, once as much was spent; empty before."""
     spent, doubled = ledger.accounts.spent, doubled_of(ledger)
-    if spent < rows or not doubted(spec.settings):
+    if spent < rows or not spec.settings.several_people:
         return ""
     known = "how often people err is not known, since no row has answers of two people"
     if doubled.answers:

@@ -116,11 +116,6 @@ class Drawn(NamedTuple):
     seq: int
 
 
-def doubted(settings: Settings) -> bool:
-    """Whether people's errors are part of the promise: several people answer."""
-    return len(settings.people) > 1
-
-
 def last_drawn(ledger: LedgerReader) -> Drawn | None:
     """The last look whose rows were drawn."""
     rows = [row for row in ledger.rows(only=("settings",)) if "look" in row.payload]
@@ -173,7 +168,7 @@ def next_look(
         expected = factor * look["expected"] * look["audit"] / max(1, look["rows"])
         factor *= min(4.0, max(1.0, (look["wrong"] + 1) / (expected + 1)))
     table, left, errors = Table.of(spec, game), game.ledger.accounts.left + more, None
-    if doubted(spec.settings):
+    if spec.settings.several_people:
         errors = of_people(spec, game, rate) / max(1, table.people)
         left = left * 9 // 10  # the rest is for third answers
     allowed = table.allowed if share is None else allowed_wrong(share, table.rows)
@@ -195,7 +190,7 @@ def unpayable(spec: RunSpec, game: Game) -> bool:
 
 def first_budgets(spec: RunSpec, share: float, rows: int, of: Accounts | None) -> list[int]:
     """The ends of what a promise takes, from a first look on, with what is spent; or none."""
-    first = first_look(share, rows, several=doubted(spec.settings))
+    first = first_look(share, rows, several=spec.settings.several_people)
     most = labels_per_item(spec.settings) * rows
     if first is None or first > most:
         return []
@@ -223,7 +218,7 @@ def unreachable(spec: RunSpec, game: Game) -> bool:
     its own error as well.
     """
     doubled = doubled_of(game.ledger)
-    if not doubted(spec.settings) or not doubled.answers:
+    if not spec.settings.several_people or not doubled.answers:
         return False
     return WORTH * of_people(spec, game, doubled.rate) > Table.of(spec, game).allowed
 
@@ -231,7 +226,7 @@ def unreachable(spec: RunSpec, game: Game) -> bool:
 def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     """Reserve the answers of a look; the spec with its audit."""
     terms, ledger, further = spec.terms, game.ledger, spec.terms.further
-    if doubted(spec.settings):
+    if spec.settings.several_people:
         further = ledger.accounts.further + AGAIN * look.audit // 2
     now = replace(terms, audits=(*terms.audits, look.audit), further=further)
     wanted, drawn = replace(spec, terms=now), last_drawn(ledger)
@@ -294,9 +289,9 @@ def judged(
         divided = second.differing_open + second.sampled_open + unseen
         wrong = second.n - second.agreeing - second.model_right
         wrong += second.wrong + second.sampled_open + unseen
-    elif doubted(spec.settings):  # nobody answered a row again: nothing is known to be right
+    elif spec.settings.several_people:  # nobody answered a row again: nothing is known to be right
         wrong = divided = len(ids)
-    if doubted(spec.settings):
+    if spec.settings.several_people:
         drawn = _sampled(game.ledger, look)
         answers = answers_by_item(spec, game.ledger)
         sample = len(drawn)

@@ -33,7 +33,6 @@ from stacksl.runs.finish.forecasting import NEAR, Forecaster, look_due
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.finish.promise_sentences import last_look, promise_of
 from stacksl.runs.finish.promising import (
-    doubted,
     draw_look,
     judged,
     last_drawn,
@@ -291,7 +290,7 @@ class Session(Game):
             self.save()
             return None
         audit = measured(self.spec, self)
-        if audit is not None and doubted(self.spec.settings):
+        if audit is not None and self.spec.settings.several_people:
             number = 0 if look is None else look.number
             every = last_drawn(self.ledger) is not None  # an earlier audit has its own second look
             due, audit = second_look(self._ending, audit, self.facts, number, every=every)
@@ -301,7 +300,7 @@ class Session(Game):
         ending = self._ending
         assert audit is not None
         assert isinstance(ending, HeadEnding)
-        unsettled_items = unsettled(self.spec, self) if doubted(self.spec.settings) else []
+        unsettled_items = unsettled(self.spec, self) if self.spec.settings.several_people else []
         if unsettled_items or audit.waits:
             return self._ask_further(due, unsettled_items)
         verdict = judged(self.spec, self, audit, ending.delivered(audit.rows), look)

@@ -33,7 +33,7 @@ from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.lm.model import LanguageModel
 from stacksl.runs.finish.forecasting import LOOKS
 from stacksl.runs.finish.promise_sentences import before_a_look
-from stacksl.runs.finish.promising import doubted, expected_labels
+from stacksl.runs.finish.promising import expected_labels
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import records_of, records_of_test, rejected_of
 from stacksl.runs.loop.class_names import class_name_rows
@@ -107,7 +107,7 @@ def trainer_of(
         model_labels=None if column else labels,
         column=labels if column else None,
         by_final=settings.promised_share is not None and (names is not None or column),
-        erring=doubted(settings),
+        erring=settings.several_people,
     )
 
 

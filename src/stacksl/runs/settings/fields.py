@@ -393,6 +393,11 @@ class Settings(Group):
         return [name.strip() for name in names]
 
     @property
+    def several_people(self) -> bool:
+        """Whether two people answer or more, so that their errors can be told."""
+        return len(self.people) > 1
+
+    @property
     def labeler_kind(self) -> str:
         """Who answers: the name of the labeler without what follows a colon."""
         return self.labeler.partition(":")[0]

@@ -64,9 +64,8 @@ def labels_per_item(settings: Settings) -> int:
 
     So it is in a promise about a table, and where labels of a column are judged.
     """
-    people = settings.labeler == "file" and "," in settings.annotators
     checked = settings.promised_share is not None or settings.column is not None
-    return 2 if people and checked else 1
+    return 2 if settings.several_people and checked else 1
 
 
 def further_labels(settings: Settings, labels: int, audit: int) -> int:
@@ -75,15 +74,14 @@ def further_labels(settings: Settings, labels: int, audit: int) -> int:
     There is one where two people or more answer, if the settings say nothing from 150 labels on or
     where the run stops at an accuracy.
     """
-    people = settings.labeler == "file" and "," in settings.annotators
     wanted = settings.second_look
+    if not settings.several_people or wanted is False:
+        return 0
     if settings.column is not None:  # it comes before the rows in doubt
-        most = second_look.reserved(audit, 10 * audit)
-        return min(most, labels - audit) if people and wanted is not False else 0
-    if wanted is None:
-        wanted = labels >= second_look.SMALLEST or settings.accuracy_mark is not None
-    most = max(0, labels - audit - 1)  # one label trains
-    return min(most, second_look.reserved(audit, labels)) if people and wanted else 0
+        return min(second_look.reserved(audit, 10 * audit), labels - audit)
+    if not wanted and labels < second_look.SMALLEST and settings.accuracy_mark is None:
+        return 0
+    return min(max(0, labels - audit - 1), second_look.reserved(audit, labels))  # one label trains
 
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
