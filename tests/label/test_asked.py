@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from stacksl.api import run
-from stacksl.data import sample
 from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import handed_rows, verify
+from ..runs.conftest import pair_items
 from ..runs.people_cases import expect_sound, facts_of, gold
 from .conftest import CLASSES_SHOWN, Browser, Opened, Page, play, wait_for
 
@@ -116,10 +116,11 @@ def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
 
 
 def test_items_nobody_was_asked_about_have_their_own_options(tmp_path: Path) -> None:
-    made = run(sample()[0], budget=8, audit=0, features="hashing", mode="pool", out=tmp_path / "r")
+    items, answers = pair_items(40)
+    made = run(items, answers, budget=8, audit=0, mode="pool", out=tmp_path / "r")
     with made.ledger as ledger:
         bought = set(ledger.bought())
-    left = [item for item in sample()[0].items if item.id not in bought]
+    left = [item for item in items if item.id not in bought]
     assert never_asked(made.folder, "", 3, 4) == (len(left), left[3:7])
     total, found = never_asked(made.folder, left[0].prompt[3:15].swapcase(), 0, len(left))
     assert total == len(found) >= 1
