@@ -28,7 +28,7 @@ from ..tables import write_table
 from .changing_cases import audits, finished, labeled
 from .people_cases import Row, answer_all, begin, facts_of, play, truth, wrong
 
-CLASSES = 10
+CLASSES, SLOW = 10, pytest.mark.slow
 
 
 # The interval ---------------------------------------------------------------------------------
@@ -68,8 +68,8 @@ def test_the_interval_of_two_shares_holds(
 
 
 @pytest.mark.parametrize("errors", [0.0, 0.05])
-@pytest.mark.parametrize("right", [0.7, 0.85, 0.95])
-@pytest.mark.parametrize("asked", [0, 30, 150, 300])
+@pytest.mark.parametrize("right", [0.7, pytest.param(0.85, marks=SLOW), 0.95])
+@pytest.mark.parametrize("asked", [0, pytest.param(30, marks=SLOW), 150, 300])
 def test_the_interval_of_a_mended_column_holds(errors: float, right: float, asked: int) -> None:
     """People are asked about a random audit and about the most doubtful labels, and err."""
     rng, draws, count, n = np.random.default_rng(3), 1000, 600, 100
@@ -114,10 +114,8 @@ def second_looked(rng: np.random.Generator, errors: float) -> tuple[float, float
     """
     truth, miss = rng.integers(CLASSES, size=600), rng.random(600) < 0.15
     model = np.where(miss, (truth + 1) % CLASSES, truth)
-    said = [
-        [int(t + (rng.random() < errors) * rng.integers(1, CLASSES)) % CLASSES for _ in range(3)]
-        for t in truth
-    ]
+    slips = (rng.random((600, 3)) < errors) * rng.integers(1, CLASSES, size=(600, 3))
+    said = ((truth[:, None] + slips) % CLASSES).tolist()
     names, answers = [str(row) for row in range(100)], {}
     predicted = {name: int(model[int(name)]) for name in names}
     first: Any = {name: [said[int(name)][0]] for name in names}
@@ -261,7 +259,7 @@ def test_peoples_errors_are_those_of_the_second_look_but_for_mended_labels(tmp_p
         seen.add(row["prompt"])
         return wrong(row) if errs else truth(row)
 
-    people = {"annotators": "anna,ben,carl", "second_look": True}
+    people = {"annotators": "anna,ben,carl", "second_look": True, "open_questions": 40}
     done = play(begin(tmp_path, count=200, budget=160, audit=50, **people), say)
     (table, words), audit = expect_counts(done), facts_of(done).audit
     assert audit is not None
