@@ -56,8 +56,9 @@ def test_a_cell_of_the_benchmark_refits_and_judges():
     pool = refits.model_of({}, 0).scores(items, "pmi")
     task = refits.Task(items, gold, items[:2], gold[:2], pool, 0.0)
     for gate, settings in (
-        ("committee", {"epochs": 1}), ("random", {"stacked": True}), ("margin", {"negatives": 2})
+        ("committee", {}), ("random", {"stacked": True}), ("margin", {"negatives": 2})
     ):  # fmt: skip
+        settings = {**settings, "epochs": 1}
         cell = {"gate": gate, "budget": 0.5, "seed": 0, "settings": settings, "pilot": 0}
         row = bench.measure(cell, task)
         assert (row["labels"], row["n"]) == (4, 2)

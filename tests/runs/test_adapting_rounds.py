@@ -100,7 +100,7 @@ def test_skipped_items_since_the_last_refit_are_held_where_they_were(
 
 @pytest.mark.parametrize("protocol", ["option", pytest.param("letter", marks=SLOW)])
 def test_fixed_classes_from_a_table(model: Path, tmp_path: Path, protocol: str) -> None:
-    items, answers = sentences(24)
+    items, answers = sentences(12)
     table = tmp_path / "data.csv"
     lines = [f"{item.prompt},{item.candidates[answers[item.id]]}" for item in items]
     table.write_text("\n".join(["text,label", *lines]) + "\n")
@@ -112,7 +112,7 @@ def test_fixed_classes_from_a_table(model: Path, tmp_path: Path, protocol: str) 
     assert [row["choice"] for row in rows] == [
         (made.model.classes or ())[row["index"]] for row in rows
     ]
-    assert len(rows) == 24
+    assert len(rows) == 12
     told = made.evaluate(table)
     right = sum(
         row["choice"] == item.candidates[answers[item.id]]

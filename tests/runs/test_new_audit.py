@@ -24,7 +24,6 @@ from stacksl.report.quality import AuditResult, SecondLook
 from stacksl.report.sentences import settled_by
 from stacksl.runs.finish import finish
 from stacksl.runs.storage import status
-from stacksl.runs.storage.status import random_audit
 
 from .conftest import pair_items
 from .people_cases import (
@@ -192,17 +191,6 @@ def test_what_cannot_be_audited_is_refused(first: Run, march: Path, tmp_path, ca
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert call(["evaluate", str(pairs.path), str(tmp_path / "pairs.jsonl"), *AUDIT]) == 2
     assert "--audit needs fixed classes, and each item of" in capsys.readouterr().err
-
-
-def test_the_rows_of_a_look_are_not_compared_with_new_rows(
-    tmp_path: Path, march: Path, capsys
-) -> None:
-    given = {"count": 400, "budget": 380, "open_questions": 40, "stop_when": "right=85%"}
-    made = play(begin(tmp_path, **given, class_names=True, annotators="anna"))
-    assert facts_of(made).audit is not None
-    assert random_audit(made.folder) is None
-    assert call(["evaluate", str(made.path), str(march), *AUDIT, "--dry-run"]) == 0
-    assert "has no audit of random rows" in capsys.readouterr().err
 
 
 def test_the_audit_of_new_rows_names_the_judged_model_alone(first: Run, march: Path) -> None:

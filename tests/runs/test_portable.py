@@ -136,8 +136,9 @@ def test_vectors_without_n_grams_are_handed_over(tmp_path, monkeypatch, features
     made = stacksl.run(texts, [0, 1, 2] * 2, out=tmp_path / "run", **given)
     if features.endswith("tokens"):
         assert not len(made.model.features.encoder.state()["grams"])
-    there = Model(write_model(made, tmp_path / "out")).probabilities(TEXTS)
-    assert np.abs(there - predicted(made, TEXTS, monkeypatch)).max() < 1e-5
+    short = TEXTS[:6]
+    there = Model(write_model(made, tmp_path / "out")).probabilities(short)
+    assert np.abs(there - predicted(made, short, monkeypatch)).max() < 1e-5
 
 
 def test_as_many_tokens_are_read_as_by_the_encoder(mixed, monkeypatch) -> None:

@@ -182,7 +182,7 @@ def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_pat
             return truth(row)
         return "other" if "other" in row["options"] else "none"
 
-    made = begin(tmp_path, **{**THREE, "stop_when": "right=70%"})
+    made = begin(tmp_path, **{**THREE, "count": 240, "budget": 230, "stop_when": "right=70%"})
     play(made, says)
     assert looks(made)[-1]["reached"]
     asked = made.change(classes="other", dry_run=True).again

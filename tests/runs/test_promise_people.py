@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from stacksl.api import Run
 from stacksl.api.labeling import export_rows, label_own
 from stacksl.cli.app import app
+from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import RunError
 from stacksl.ledger.ledger import Ledger
@@ -22,6 +23,7 @@ from stacksl.runs.loop import linear_trainer
 from stacksl.runs.loop.game import Progress
 from stacksl.runs.loop.head_fitting import held_out_answers
 from stacksl.runs.loop.linear_trainer import doubled_of
+from stacksl.runs.storage.status import random_audit
 
 from ..ledgers import bought, handed_rows, rows_of
 from .people_cases import (
@@ -42,6 +44,7 @@ from .people_cases import (
     sheets,
     texts_of,
     truth,
+    write_pool,
     write_rows,
 )
 from .promise_cases import PEOPLE, THREE, looks
@@ -192,14 +195,24 @@ def test_rows_left_blank_before_a_look_are_told(tmp_path: Path) -> None:
     assert made.status()["stopped"].startswith("Look 1 of 3 has begun")
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of four people, once the rows of its first look were drawn; each test copies it."""
+    four = {**PEOPLE, "annotators": "anna,ben,carl,dora"}
+    made = begin(tmp_path_factory.mktemp("drawn"), **four)
+    while not bought(made, purpose="audit"):
+        answer_all(made, truth)
+    return made
+
+
 @pytest.mark.parametrize(
     "meanwhile", [{"budget": 380}, {"budget": 400}, {"away": "ben"}, {"free": True, "drop": True}]
 )
-def test_a_change_during_a_look_leaves_it_whole(meanwhile: dict[str, Any], tmp_path: Path) -> None:
+def test_a_change_during_a_look_leaves_it_whole(
+    meanwhile: dict[str, Any], drawn: Run, tmp_path: Path
+) -> None:
     """Nobody errs, so every row of the look is right once two people have answered it."""
-    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben,carl,dora"})
-    while not bought(made, purpose="audit"):
-        answer_all(made, truth)
+    made = copy_of(drawn, tmp_path)
     if "budget" in meanwhile:
         made.change(**meanwhile)
     else:
@@ -286,6 +299,17 @@ def test_folds_leave_out_the_rows_never_asked_where_people_err(
     monkeypatch.setattr(linear_trainer, "held_out_answers", spied)
     play(begin(tmp_path, **{**PEOPLE, "annotators": annotators, "budget": 120}))
     assert seen == ([360, 320, 280] if left_out else [0, 0, 0])
+
+
+def test_the_rows_of_a_look_are_not_compared_with_new_rows(
+    tmp_path: Path, alone: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    march = write_pool(tmp_path, 90, seed=5, first=500)
+    assert facts_of(alone).audit is not None
+    assert random_audit(alone.folder) is None
+    words = ["evaluate", str(alone.path), str(march), "--audit", "30", "--yes", "--dry-run"]
+    assert call(words) == 0
+    assert "has no audit of random rows" in capsys.readouterr().err
 
 
 CUT = cuts(
