@@ -207,12 +207,17 @@ def test_the_rows_left_are_judged_by_audited_rows_that_are_like_them(
         sheets |= {"second_look": True, "classes": str(classes), "open_questions": 50}
         done = play(run(texts, **settings, **sheets), lambda row: gold[row["prompt"]])
     else:
-        done = run(write_table(tmp_path / "rows.csv", ("text", "label"), gold.items()), **settings)
+        file = write_table(tmp_path / "rows.csv", ("text", "label"), gold.items())
+        done = run(file, **settings)
     table, audit = facts_of(done).table, facts_of(done).audit
     assert table is not None
     assert audit is not None
     assert audit.accuracy is not None
     assert (audit.second is not None) == bool(people)
+    if not people:
+        texts = [text for at, text in enumerate(gold) if f"row-{at + 1:06d}" in audits(done)]
+        said = [row["choice"] for row in done.predict(texts)]
+        assert audit.correct == sum(map(str.__eq__, said, map(gold.__getitem__, texts)))
     rows = done.table().rows  # the column has another name where the file has labels
     labels = [row["label" if people else "predicted_label"] for row in rows]
     right = np.mean(

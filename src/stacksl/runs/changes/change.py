@@ -369,7 +369,7 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
                 f"an audit is answered by people, and {labeler} is a model: give another labeler"
             )
         check_labeler(settings, spec.sources)
-    if change.training:
+    if change.training and settings.adapts:
         expect_room(settings, spec.dataset.items)
     origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
     return replace(spec, resolved=replace(spec.resolved, settings=settings, origin=origin))
