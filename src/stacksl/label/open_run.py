@@ -68,7 +68,7 @@ class View:
             that the order says nothing of the reason for a row.
         people: the annotators, in the order of the settings.
         money: the most micro-units; None where labels have no price. `price`: of a label.
-        facts: what else is told of the run, see `Session`.
+        facts: what `status` says of the run besides, see `Session`.
         sentence: why the run failed.
         changed: whether answers were corrected after the end, which no report knows yet.
     """

@@ -70,7 +70,7 @@ _ROW: Final = {
     "answer": "int?",  # of the file: an index of its candidates
     "unknown": "str?",  # of the file: an answer that is none of the candidates
     "model": "int?",  # the class that a model gave it
-    "part": "int",  # the number of the file that it came with, from 0
+    "part": "int",  # the number of its file, from 0
 }
 
 ITEMS: Final = Table("items", {"place": "int", "surrogate": "str", **_ROW}, "place")

@@ -133,7 +133,8 @@ def free_rows(
                 f"no such row of the run {folder.path} is open: `stacksl status {folder.path}`"
                 " lists the sheets that have open rows"
             )
-        looks = table["budget_now"][3] > 0
+        *_, further = table["budget_now"]
+        looks = further > 0
         _warn_of_few(folder, settings, len({*known} - unavailable), looks)
         if dry_run:
             return len(leases)

@@ -280,7 +280,7 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
     return f"{begun} " * bool(begun) + (
         f"Look {last['drawn']} of {LOOKS} showed that at least {_shown_by(last)[6:]} of the"
         f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
-        f" {count(model)} errors of {part} and {count(last['left'] - model - last.get('after', 0))}"
+        f" {count(model)} errors of {part} and {count(last['left'] - model - last['after'])}"
         f" of people (or unclear) are left{_added(last)}. {_limit(ledger, last, part)}"
         f"{_by_people(spec, ledger, last['of'])}"
     )
@@ -300,7 +300,7 @@ def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
     since = list(ledger.rows(look.seq, only=("answered", "reserved")))
     answered, waiting = sum(row.event == "answered" for row in since), len(ledger.open_purchases())
     awaited = f"{count(waiting)} {'is' if waiting == 1 else 'are'} awaited"
-    answers = f"{plural(answered, 'answer')} came in, {awaited}"
+    answers = f"{plural(answered, 'answer was', 'answers were')} received, {awaited}"
     begun = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {part}"
     begun += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random"
     if not spec.settings.several_people:

@@ -275,8 +275,8 @@ def judged(
     people answer, where no two gave it. A sampled row of people is wrong where no two people gave
     its label. What no two people agree on stays wrong in the table, and so do rows that were added
     after the draw, which could not be drawn, and after a class was added all that the model labels.
-    `policies` are the probabilities of the labels that
-    the table has in the audited rows (`HeadEnding.delivered`).
+    `policies` are the probabilities of the labels that the table has in the audited rows
+    (`HeadEnding.delivered`).
     """
     ids = [game.corpus.ids[row] for row in audit.rows]
     wrong = sum(

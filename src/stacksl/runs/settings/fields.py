@@ -394,7 +394,7 @@ class Settings(Group):
 
     @property
     def several_people(self) -> bool:
-        """Whether two people answer or more, so that their errors can be told."""
+        """Whether two people answer or more, so that their errors can be measured."""
         return len(self.people) > 1
 
     @property

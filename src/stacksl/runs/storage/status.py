@@ -184,7 +184,8 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
     accounts, money, dropped = ledger.accounts, None, 0
     spent, left = accounts.spent, accounts.left
     if done is None:
-        planned = sum(table["budget_now"][2])
+        _, _, audits, _ = table["budget_now"]
+        planned = sum(audits)
         dropped = min(left, max(0, planned - (spent - accounts.asked - accounts.further)))
         spent, left = spent + dropped, left - dropped
     if accounts.money is not None:
