@@ -149,16 +149,16 @@ def _seconds(state: Mapping[str, Any]) -> float | None:
     """From start to end; None after an interruption, since the pause is no part of the run."""
     if state.get("interruptions") or not state.get("finished"):
         return None
-    begun, done = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
-    return (done - begun).total_seconds()
+    started, ended = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
+    return (ended - started).total_seconds()
 
 
 def training_of(choices: ModelChoices) -> tuple[Named, ...]:
     """The adapter's shape and the settings of a refit, under names to show."""
     lora, recipe = choices.lora, choices.training
-    begun = lora.start and (Path(lora.start).name if Path(lora.start).is_absolute() else lora.start)
+    start = lora.start and (Path(lora.start).name if Path(lora.start).is_absolute() else lora.start)
     rows: dict[str, object] = {
-        **({"Starts from the adapter": begun} if begun else {}),
+        **({"Starts from the adapter": start} if start else {}),
         "LoRA rank": lora.rank,
         "LoRA alpha": lora.alpha,
         "LoRA dropout": lora.dropout,

@@ -39,10 +39,10 @@ def answers_by_item(
         item, slot = str(row["item"]), int(str(row["slot"]))
         state = purchases[keys[item], slot]
         if (item, slot) not in later and item in spec.sources.usable and state.word is not None:
-            given = answers.setdefault(item, [])
+            words = answers.setdefault(item, [])
             if state.again:
-                given[:] = [word for word in given if word != "none"]
-            given.append(state.word)
+                words[:] = [word for word in words if word != "none"]
+            words.append(state.word)
     return answers
 
 
@@ -82,14 +82,14 @@ def _costs(ledger: Ledger, priced: bool) -> tuple[Cost, ...]:
 def _changes(ledger: Ledger) -> list[RunChange]:
     """The changes of a run, in order; rows that were changed together are counted."""
     changes: list[RunChange] = []
-    before, rounds = (ledger.terms.budget, ledger.terms.money), 0
+    known_terms, rounds = (ledger.terms.budget, ledger.terms.money), 0
     for row in ledger.rows():
         rounds += row.event == "round"
         if row.event == "budget":
             terms = (row.payload["budget"], row.payload["money"])
-            if terms != before:  # else items were added
+            if terms != known_terms:  # else items were added
                 changes.append(RunChange(rounds, "budget", *terms))
-            before = terms
+            known_terms = terms
         for change in _changed(ledger, row, rounds):
             if changes and change == replace(changes[-1], count=1):
                 change = replace(change, count=changes.pop().count + 1)
@@ -103,10 +103,11 @@ def _changed(ledger: Ledger, row: Row, rounds: int) -> list[RunChange]:
     if row.event == "settings":
         added = [RunChange(rounds, kind, data[kind]) for kind in ("pool", "owned") if kind in data]
         names = ledger.private.names
-        who = {"set": data.get("set", [])}
-        who |= {kind: [data[kind]] for kind in ("labeler", "stop_when") if kind in data}
-        who["joined"] = [names[code] for code in data.get("joined", ())]
-        return added + [RunChange(rounds, kind, who=name) for kind in who for name in who[kind]]
+        values = {"set": data.get("set", [])}
+        values |= {kind: [data[kind]] for kind in ("labeler", "stop_when") if kind in data}
+        values["joined"] = [names[code] for code in data.get("joined", ())]
+        changed = [(kind, value) for kind, listed in values.items() for value in listed]
+        return added + [RunChange(rounds, kind, who=value) for kind, value in changed]
     kind = {
         "class_added": "class",
         "set_aside": "set_aside",

@@ -53,13 +53,13 @@ def facts_of(
     if audit is not None and tested.audited is not None:
         leased = [r for r in game.ledger.rows(only=("reserved",)) if r.purpose == "audit"]
         drawn = max(row.seq for row in leased if row.token == 1 and not row.slot)
-        after, classes = game.ledger.added(drawn)
+        rows_after, classes_after = game.ledger.added(drawn)
         items = len(spec.dataset.items) - len(spec.sources.excluded | spec.sources.erased)
-        size, known = len(spec.dataset.classes or ()), game.ledger.audited()
-        classes = len({*range(size - classes, size)} - {*known.values()})
-        audit = replace(audit, rows=items, rows_after=after, classes_after=classes)
-        again = {*answered_none(spec, game.ledger)}.intersection(tested.audited.items)
-        audit = replace(audit, none_before=len(again))
+        class_count, answers = len(spec.dataset.classes or ()), game.ledger.audited()
+        added = {*range(class_count - classes_after, class_count)} - {*answers.values()}
+        audit = replace(audit, rows=items, rows_after=rows_after, classes_after=len(added))
+        asked_again = {*answered_none(spec, game.ledger)}.intersection(tested.audited.items)
+        audit = replace(audit, none_before=len(asked_again))
     head = "{} rows, last {}".format(*game.ledger.told_head)
     column = None if tested.column is None else column_facts(spec, game, tested, disputed)
     return f.Facts(
@@ -171,16 +171,16 @@ def source(tested: Tested) -> str:
     return "audit" if tested.evaluation is None and tested.audited is not None else "test"
 
 
-def open_rows(said: Answers, audited: Audited | None) -> set[str]:
+def open_rows(answers: Answers, audited: Audited | None) -> set[str]:
     """Rows on which no two people agree, and audited ones that a second look had no label for."""
-    once: set[str] = set()
+    unconfirmed: set[str] = set()
     if audited is not None and audited.second is not None:
         rows = zip(audited.items, audited.gold.tolist(), audited.predicted.tolist(), strict=True)
-        once = {item for item, label, own in rows if label != own}
+        unconfirmed = {item for item, label, own in rows if label != own}
     return {
         item
-        for item, given in said.items()
-        if settled(given) is None and (len(given) > 1 or item in once)
+        for item, words in answers.items()
+        if settled(words) is None and (len(words) > 1 or item in unconfirmed)
     }
 
 
@@ -233,27 +233,28 @@ def table_fact(
 ) -> TableRight | None:
     """How many labels of the exported table are right; see `Facts.table`."""
     sources, answers = spec.sources, answers_by_item(spec, game.ledger, EVERY)
-    ids, after = game.corpus.ids, audit.classes_after
+    ids, classes_added = game.corpus.ids, audit.classes_after
     pool = [ids[row] for rows in sources.segments for row in rows]
-    model = len(sources.usable.keys() - answers - {*pool[len(pool) - audit.rows_after :]})
+    by_model = len(sources.usable.keys() - answers - {*pool[len(pool) - audit.rows_after :]})
     elsewhere = spec.settings.promised_share is not None  # the promise says it
     if column is not None:
-        elsewhere |= column.audit is None or column.unasked != model
+        elsewhere |= column.audit is None or column.unasked != by_model
         audit = column.audit or audit
         elsewhere |= audit.passed_over > 0
-    share, ends, n, of_left = audit.accuracy, (audit.low, audit.high), audit.n, None
+    accuracy, interval, audited, of_left = audit.accuracy, (audit.low, audit.high), audit.n, None
     if (left := tested.left) is not None and left.answered:
-        share, ends, n, of_left = left.accuracy, left.interval, left.n, left.accuracy
-    if elsewhere or share is None or after or not model:
+        accuracy, interval, audited, of_left = left.accuracy, left.interval, left.n, left.accuracy
+    if elsewhere or accuracy is None or classes_added or not by_model:
         return None
-    people = sum(isinstance(counted(given), int) for given in answers.values())
-    rate, least, most = None, 0.0, 0.0
-    if (second := audit.second) and second.errors and audit.measures == "accuracy":
+    by_people = sum(isinstance(counted(words), int) for words in answers.values())
+    rate, rate_low, rate_high = None, 0.0, 0.0
+    if (second_look := audit.second) and second_look.errors and audit.measures == "accuracy":
         # of first answers, of which those are mended that two others overruled
-        mended = sum(counted(given) != given[0] for given in answers.values()) / max(1, people)
-        rate, least, most = (max(0.0, end - mended) for end in second.errors)
-    right = right_in_table(people, model, (share, *ends), (rate or 0.0, least, most), n)
-    return TableRight(people, model, *right, rate, of_left)
+        mended = sum(counted(words) != words[0] for words in answers.values()) / max(1, by_people)
+        rate, rate_low, rate_high = (max(0.0, end - mended) for end in second_look.errors)
+    errors = rate or 0.0, rate_low, rate_high
+    right = right_in_table(by_people, by_model, (accuracy, *interval), errors, audited)
+    return TableRight(by_people, by_model, *right, rate, of_left)
 
 
 def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) -> ColumnFacts:
@@ -263,30 +264,30 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
     doubt, labels = linear_trainer(game).doubt, spec.sources.model_labels
     names = spec.dataset.classes or ()
     assert doubt is not None
-    asked = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
-    given: dict[int, list[list[Word]]] = {at: [] for at, _ in enumerate(names)}
+    trained = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
+    audited_words: dict[int, list[list[Word]]] = {index: [] for index in range(len(names))}
     answers, items = game.ledger.audited_by_all(), game.ledger.bought("audit")
     for item in items[len(items) - size :]:
         if (row := game.corpus.row[item]) < len(labels) and labels[row] >= 0:
-            own = answers.get(item, []) if item in spec.sources.usable else []
-            given[labels[row]].append([answer.word for answer in own])
+            item_answers = answers.get(item, []) if item in spec.sources.usable else []
+            audited_words[labels[row]].append([answer.word for answer in item_answers])
     second = audited.second
-    left = unasked(spec, game)
-    had = {game.corpus.ids[row]: label for row, label in enumerate(labels) if label >= 0}
-    said = answers_by_item(spec, game.ledger, EVERY)
-    table = {item: counted(said[item]) for item in said.keys() & had.keys()}
-    changed = {item: word for item, word in table.items() if word != had[item]}
+    unasked_rows = unasked(spec, game)
+    column_labels = {game.corpus.ids[row]: label for row, label in enumerate(labels) if label >= 0}
+    words = answers_by_item(spec, game.ledger, EVERY)
+    labels_now = {item: counted(words[item]) for item in words.keys() & column_labels.keys()}
+    changed = {item: word for item, word in labels_now.items() if word != column_labels[item]}
     return ColumnFacts(
         name=str(spec.settings.column),
         labeled=sum(label >= 0 for label in spec.sources.model_labels),
-        unasked=len(left),
-        flagged=int(doubt.flagged[left].sum()),
-        asked=len(asked),
+        unasked=len(unasked_rows),
+        flagged=int(doubt.flagged[unasked_rows].sum()),
+        asked=len(trained),
         changed=len(changed),
         audit=audit_fact(audited),
         classes=tuple(
-            ColumnClass(names[at], len(rows), *of_class(at, rows, second))
-            for at, rows in given.items()
+            ColumnClass(names[index], len(rows), *of_class(index, rows, second))
+            for index, rows in audited_words.items()
         ),
         mended=sum(changed[item] not in UNCLEAR for item in changed.keys() - disputed),
     )
@@ -305,9 +306,9 @@ def class_rows(
         gold, predicted = judged.gold == at, judged.predicted == at
         hits, n, called = int((gold & predicted).sum()), int(gold.sum()), int(predicted.sum())
         low, high = wilson(hits, n)
-        known: dict[str, Any] = {"recall": hits / n, "low": low, "high": high} if n else {}
+        measured: dict[str, Any] = {"recall": hits / n, "low": low, "high": high} if n else {}
         precision = hits / called if called else None
-        rows[at] = replace(row, test_n=n, precision=precision, **known)
+        rows[at] = replace(row, test_n=n, precision=precision, **measured)
     return tuple(rows)
 
 

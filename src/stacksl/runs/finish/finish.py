@@ -63,8 +63,8 @@ def finish(
     spec, game = ending.spec, ending.game
     tested, options = ending.test(), dict[str, Any]()
     if audit is not None:
-        judged, now = judged_audit(ending, audit, look)
-        tested = replace(tested, audited=judged, audited_now=now if audit.revised else None)
+        judged, corrected = judged_audit(ending, audit, look)
+        tested = replace(tested, audited=judged, audited_now=corrected if audit.revised else None)
         options = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
         if audit.second is None or too_wide(audit.second):  # else the column's accuracy is known
             options |= {"measures": judged.measures}
@@ -109,39 +109,41 @@ def judged_audit(
     ids = [game.corpus.ids[row] for row in audit.rows]
     policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
     reference = largest(ending.policies(compared(game, audit)))
-    own = ending.spec.settings.column is None  # else the second look was at its labels
-    unknown = audit.second is None or (not look and too_wide(audit.second)) or not own
+    judges_model = ending.spec.settings.column is None  # else the second look was at its labels
+    unknown = audit.second is None or (not look and too_wide(audit.second)) or not judges_model
     people = {row.annotator for row in game.ledger.private.handed()}
     options = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
     agreement = f"agreement with the annotator{'s' * (len(people) > 1)}"
     options |= {"measures": agreement} if unknown and people else {}
+    looks = (audit.second, audit.second_now) if judges_model else (None, None)
     shown, corrected = (
-        judge_audit(policies, answers, reference, **options, second=second if own else None)
-        for answers, second in ((audit.answers, audit.second), (audit.now, audit.second_now))
+        judge_audit(policies, answers, reference, **options, second=second)
+        for answers, second in zip((audit.answers, audit.now), looks, strict=True)
     )
     return shown, corrected
 
 
-def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game) -> Facts:
+def _continued(facts: Facts, shown: Mapping[str, Any], audit: Audit, game: Game) -> Facts:
     """The facts with the audit's number, whether it was shown, and whether it is trained on.
 
-    Its labels stay in the final head until something else is learned. `before` is what the run
+    Its labels stay in the final head until something else is learned. `shown` is what the run
     showed when it last finished (`_shown_results`).
     """
-    labels, now = len(game.examples.bought), facts.audit
-    assert now is not None
-    now = replace(now, number=audit.number, learned=labels, shown_at=labels, revised=audit.revised)
-    if before.get("number") == audit.number:
-        later = game.ledger.rows(before["rows"], only=("relabeled",))
-        same = before["made_of"] == [facts.data.items, facts.data.classes] and not any(later)
-        same &= labels <= before["learned"]  # fewer where items were erased
-        now = replace(
-            now,
-            shown_before=before["shown_before"] or not same or labels < before["learned"],
-            shown_at=before["shown_at"],
-            trained_on=len(audit.labels(game.corpus.ids)) if same and before["trained_on"] else 0,
+    labels, fact = len(game.examples.bought), facts.audit
+    assert fact is not None
+    fact = replace(fact, number=audit.number, revised=audit.revised)
+    fact = replace(fact, learned=labels, shown_at=labels)
+    if shown.get("number") == audit.number:
+        later = game.ledger.rows(shown["rows"], only=("relabeled",))
+        same = shown["made_of"] == [facts.data.items, facts.data.classes] and not any(later)
+        same &= labels <= shown["learned"]  # fewer where items were erased
+        fact = replace(
+            fact,
+            shown_before=shown["shown_before"] or not same or labels < shown["learned"],
+            shown_at=shown["shown_at"],
+            trained_on=len(audit.labels(game.corpus.ids)) if same and shown["trained_on"] else 0,
         )
-    return replace(facts, audit=now)
+    return replace(facts, audit=fact)
 
 
 def _shown_results(facts: Facts, ledger: Ledger) -> dict[str, Any]:
@@ -165,11 +167,12 @@ def write_pages(folder: RunFolder, ledger: Ledger) -> Path:
 
     facts = replace(read_facts(folder), run=folder.path.absolute().name)  # it may have been moved
     judged = facts.column.audit if facts.column else None
-    other = evaluated(folder.path, folder.resolved())
-    if said := stated(other, judged, settled_by(facts)):  # as the other run is now
-        words = re.sub(": `[^`]*`", "", said["sentence"])  # the page has commands of its own
-        words = words.replace(f"audit of {said['run']} ", "audit of the run before ")
-        facts = replace(facts, stated=words)
+    judged_run = evaluated(folder.path, folder.resolved())
+    if comparison := stated(judged_run, judged, settled_by(facts)):  # as the other run is now
+        # the page has commands of its own
+        sentence = re.sub(": `[^`]*`", "", comparison["sentence"])
+        sentence = sentence.replace(f"audit of {comparison['run']} ", "audit of the run before ")
+        facts = replace(facts, stated=sentence)
     placed = replace(facts, run=str(folder.path))  # the card says where its commands are typed
     write_atomic(folder.path / "report.html", render(placed))
     write_atomic(folder.path / "README.md", card(facts))
@@ -183,10 +186,10 @@ def write_pages(folder: RunFolder, ledger: Ledger) -> Path:
 def report_stands(spec: RunSpec, ledger: Ledger) -> bool:
     """Whether only answers of audits followed the report, so that its model stands."""
     head = anchors(spec.folder).get(FACTS)
-    after = None if head is None else ledger.place(head)
-    if after is None or not spec.folder.has_results():
+    report_row = None if head is None else ledger.place(head)
+    if report_row is None or not spec.folder.has_results():
         return False
-    later = ledger.rows(after)
+    later = ledger.rows(report_row)
     return all(row.purpose == "audit" or row.event in ("shown", *NOTES) for row in later)
 
 
@@ -210,13 +213,13 @@ def second_look(
     predicted, powers = _looked_at(ending, audit, every=every)
     ids = [*predicted]
     looked_at = audit.answers.keys() & predicted.keys()
-    answers, now = (_answers_to(looked_at, ledger, now=later) for later in (False, True))
+    answers, corrected = (_answers_to(looked_at, ledger, now=later) for later in (False, True))
     secret = int(spec.folder.resolved()[SECRET], 16)
     order = generator(secret, "second look", audit.number).permutation(len(ids))
     accounts = ledger.accounts
     slots = {item: accounts.slots(ledger.items.surrogates[item]) for item in answers}
-    anew = {i: max(at * state.again for (_, at), state in asked) for i, asked in slots.items()}
-    counted = {i: [s for _, s in asked[anew[i] :]] for i, asked in slots.items()}
+    first = {i: max(at * s.again for (_, at), s in of_item) for i, of_item in slots.items()}
+    counted = {i: [s for _, s in of_item[first[i] :]] for i, of_item in slots.items()}
     begun = [i for i, of in counted.items() if sum(not accounts.is_aside(s) for s in of) > 1]
     shuffled = [ids[place] for place in order]
     fixed = () if look else begun
@@ -229,9 +232,10 @@ def second_look(
     left = min(spec.terms.further - accounts.further, accounts.left)
     left = 0 if accounts.reached else left  # what a look has found stands
     due = next_rows(rows, answers, free, left, awaited)
-    first, first_now = ({i: of_all[0] for i, of_all in given.items()} for given in (answers, now))
+    first_words = {item: words[0] for item, words in answers.items()}
+    first_now = {item: words[0] for item, words in corrected.items()}
     if due or awaited:  # the first answers measure agreement until all are in
-        return due, replace(audit, answers=first, now=first, waits=True)
+        return due, replace(audit, answers=first_words, now=first_words, waits=True)
     left *= spec.settings.promised_share is None  # what a promise has judged stands
     nobody = len(next_rows(rows, answers, dict.fromkeys(free, 1) | dropped, left))
     begins = any(len(of_all) > 1 for of_all in answers.values())
@@ -243,10 +247,10 @@ def second_look(
     askable = len(next_rows(rows, answers, free, 2 * len(ids)))
     second = looked(rows, predicted, answers, powers, z, judged)
     second = replace(second, askable=askable, nobody=nobody)
-    agreeing, sampled, differing = ([item for item in part if item in now] for part in rows)
-    later = looked((agreeing, sampled, differing), predicted, now, powers, z, judged)
+    agreeing, sampled, differing = ([item for item in part if item in corrected] for part in rows)
+    later = looked((agreeing, sampled, differing), predicted, corrected, powers, z, judged)
     if not look and too_wide(second):
-        audit = replace(audit, answers=first, now=first_now)
+        audit = replace(audit, answers=first_words, now=first_now)
     of_left = None
     if isinstance(ending, HeadEnding) and not every:
         labels, reference = ending.left(audit)
@@ -280,6 +284,6 @@ def _looked_at(
         if isinstance(ending, HeadEnding) and every:
             policies = ending.delivered(audit.rows)
         reference = largest(ending.policies(compared(ending.game, audit)))
-    sure = largest(policies)
-    powers = None if reference is None or sure is None else Powers(sure, reference)
+    largest_own = largest(policies)
+    powers = None if reference is None or largest_own is None else Powers(largest_own, reference)
     return dict(zip(ids, (int(np.argmax(policy)) for policy in policies), strict=True)), powers

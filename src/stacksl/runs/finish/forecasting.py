@@ -71,8 +71,8 @@ def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
         unbought = corpus.unbought([name for name, _ in bought])
         return sure, right, np.concatenate([sure, surest(head, game.examples.block, unbought)])
     last_round = max((decision.round for decision, _ in pairs), default=0)
-    seen = [row for row in rounds.values() if (row.round or 0) <= last_round]
-    latest = [row.decision().probability for row in seen[-max(25, len(seen) // 4) :]]
+    rounds_seen = [row for row in rounds.values() if (row.round or 0) <= last_round]
+    latest = [row.decision().probability for row in rounds_seen[-max(25, len(rounds_seen) // 4) :]]
     return sure, right, np.array(latest)
 
 
@@ -93,13 +93,13 @@ class Forecaster:
 
     def level(self, labels: int) -> Normal | None:
         """The logit of the accuracy at the first `labels`; None where nothing can be estimated."""
-        known = known_of(self.spec.settings, self.spec.dataset)
-        if known is None:
+        growth = known_of(self.spec.settings, self.spec.dataset)
+        if growth is None:
             return None
         sure, right, pool = evidence(self.game, labels)
         if len(sure) < FEWEST:
             return None
-        return level_of(known, carried_over(sure, right, pool), labels, options_of(self.spec))
+        return level_of(growth, carried_over(sure, right, pool), labels, options_of(self.spec))
 
     def facts(self, *, ended: bool) -> dict[str, Any]:
         """What `stacksl status` forecasts from: labels learned, level, share right before, sizes.
@@ -110,25 +110,25 @@ class Forecaster:
         labels = len(self.game.examples.bought)
         labels -= 0 if ended else labels % EVERY
         level, bought = self.level(labels), self.game.examples.bought[:labels]
-        before = [label == choice for _, label, choice in bought if choice >= 0]
-        right = sum(before) / len(before) if before else None
+        were_right = [label == choice for _, label, choice in bought if choice >= 0]
+        right = sum(were_right) / len(were_right) if were_right else None
         facts = {"labels": labels, "level": level and asdict(level), "right": right}
-        said = self.game.ledger.counts_by_kind()
-        facts |= {"none": said["none"], "answers": sum(said.values())}
+        counts = self.game.ledger.counts_by_kind()
+        facts |= {"none": counts["none"], "answers": sum(counts.values())}
         return {**facts, "options": options_of(self.spec), "most": self.spec.sources.available}
 
-    def over_names(self, before: dict[str, Any], *, ended: bool) -> dict[str, Any]:
+    def over_names(self, last_facts: dict[str, Any], *, ended: bool) -> dict[str, Any]:
         """Whether labels have improved on class names: at how many, and a sentence if not.
 
-        Before the run has `ended` it is looked at in a pool, once in a hundred labels; `before` is
-        what this returned last.
+        Before the run has `ended` it is looked at in a pool, once in a hundred labels; `last_facts`
+        are what this returned last.
         """
         settings, labels = self.spec.settings, len(self.game.examples.bought)
         labels -= 0 if ended else labels % COMPARED
         if settings.adapts or labels < COMPARED or not (ended or settings.mode == "pool"):
             return {}
-        if before.get("labels") == labels and not ended:
-            return before
+        if last_facts.get("labels") == labels and not ended:
+            return last_facts
         improvement = linear_trainer(self.game).over_names(labels)
         if improvement is None or improvement[0] >= improvement[1]:
             return {"labels": labels, "sentence": ""}
@@ -160,8 +160,8 @@ class Forecaster:
             self.look = None if looked or out_of_reach else next_look(self.spec, self.game)
         return looked or self._out_of_reach or self.look is not None
 
-    def _gains_too_little(self, least: float, labels: int) -> bool:
-        """Whether the next `labels` are estimated to gain less than the `least`.
+    def _gains_too_little(self, least_gain: float, labels: int) -> bool:
+        """Whether the next `labels` are estimated to gain less than `least_gain`.
 
         Computed again where a batch of a pool, or 25 labels of a stream, were learned; `stopped` is
         then the sentence of the report.
@@ -172,11 +172,11 @@ class Forecaster:
         if learned == self._estimated_at:
             return bool(self.stopped)
         self._estimated_at, self.stopped = learned, ""
-        known, level = known_of(settings, self.spec.dataset), self.level(learned)
-        if known is None or level is None:
+        growth, level = known_of(settings, self.spec.dataset), self.level(learned)
+        if growth is None or level is None:
             return False
-        forecast = gain(known, level, learned, labels, options_of(self.spec))
-        if forecast.value < least:
+        forecast = gain(growth, level, learned, labels, options_of(self.spec))
+        if forecast.value < least_gain:
             points = [f"{100 * x:.1f}" for x in (forecast.value, forecast.low, forecast.high)]
             self.stopped = (
                 f"Buying stopped after {learned:,} training labels by stop_when"
@@ -193,9 +193,10 @@ def look_due(spec: RunSpec, accounts: Accounts) -> bool:
     """
     if spec.settings.accuracy_mark is None:
         return False
-    asked, before, train = accounts.asked, accounts.looked_at, max(1, spec.terms.train)
-    again = accounts.looks > 0 and accounts.reached is None and asked <= before
-    return bool(accounts.reached) or again or LOOKS * asked // train > LOOKS * before // train
+    asked, looked_at, train = accounts.asked, accounts.looked_at, max(1, spec.terms.train)
+    another_model = accounts.looks > 0 and accounts.reached is None and asked <= looked_at
+    quarter = LOOKS * asked // train > LOOKS * looked_at // train
+    return bool(accounts.reached) or another_model or quarter
 
 
 def known_of(settings: Settings, data: Dataset) -> Growth | None:

@@ -80,9 +80,9 @@ class HeadEnding:
         doubt, labels = linear_trainer(self.game).doubt, self.spec.sources.model_labels
         assert doubt is not None
         ids, classes = self.game.corpus.ids, np.eye(len(self.spec.dataset.classes or ()))
-        sure = doubt.held_out  # also of labels that people changed: nobody corrects an audited row
-        kept = labeled(self.spec, rows)
-        return {ids[row]: classes[labels[row]] * max(1e-12, sure[row]) for row in kept}
+        # also of labels that people changed: nobody corrects an audited row
+        sure, labeled_rows = doubt.held_out, labeled(self.spec, rows)
+        return {ids[row]: classes[labels[row]] * max(1e-12, sure[row]) for row in labeled_rows}
 
     def delivered(self, rows: Sequence[int]) -> list[Array]:
         """(K,) probabilities of the labels that a table has in `rows` which people do not label.
@@ -117,8 +117,8 @@ class HeadEnding:
         if not len(left):
             return audited, None
         stand = stand_for_left(np.array([label.max() for label in audited.values()]), left)
-        kept = zip(audited.items(), stand, strict=True)
-        return {item: label for (item, label), stands in kept if stands}, left
+        pairs = zip(audited.items(), stand, strict=True)
+        return {item: label for (item, label), stands in pairs if stands}, left
 
     def _answers(self, rows: Sequence[int]) -> Iterator[Array]:
         """The final model's answers to the items in `rows`: (K,), zero but for the answer's.
@@ -131,10 +131,10 @@ class HeadEnding:
             self._model(of_labels(head, linear_trainer(self.game).mixture)),
         ]
         for at in range(0, len(rows), CHUNK):
-            part = block.take(rows[at : at + CHUNK])
-            for policy, sure in zip(*(m.probabilities(part) for m in models), strict=True):
+            chunk = block.take(rows[at : at + CHUNK])
+            for policy, by_labels in zip(*(m.probabilities(chunk) for m in models), strict=True):
                 answer = np.arange(len(policy)) == np.argmax(policy)
-                yield np.where(answer, np.maximum(sure, 1e-12), 0.0)
+                yield np.where(answer, np.maximum(by_labels, 1e-12), 0.0)
 
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results with a curve by the audit where there is no test file."""
@@ -150,11 +150,12 @@ class HeadEnding:
             of_audit = dict(zip((ids[row] for row in rows), policies, strict=False))
             return judge_audit(of_audit, audit.answers, largest(policies[len(rows) :]))
 
-        known, reference = len(examples.bought), compared(self.game, audit)
+        labels, reference = len(examples.bought), compared(self.game, audit)
         block = examples.block.take([*rows, *reference])
         # the last point as the others: not the estimate of a second look, nor the bound of a look
-        last = judged(list(self._model(self.game.trainer.head).probabilities(block)))
-        return replace(tested, curve=(*self._curve(known, block, judged), point(known, last)))
+        final_result = judged(list(self._model(self.game.trainer.head).probabilities(block)))
+        curve = (*self._curve(labels, block, judged), point(labels, final_result))
+        return replace(tested, curve=curve)
 
     def language(self, tested: Tested, state: Mapping[str, Any]) -> None:
         """No facts of a language model."""
@@ -171,7 +172,7 @@ class HeadEnding:
                 " than two classes, so the online state is the final model.",
                 False,
             )
-        owned, of_model = owned_labels(trainer.examples), _model_labels(trainer)
+        owned, model_note = owned_labels(trainer.examples), _model_labels(trainer)
         bought = len(trainer.examples.bought) - owned
         basis = f"all {bought:,} labels bought"
         if trainer.column is not None:
@@ -182,11 +183,11 @@ class HeadEnding:
                 (part.kind, part.weight, None if np.isnan(part.log_loss) else part.log_loss)
                 for part in trainer.mixture
             )
-            return Refit(f"{basis}.{of_model}", True, mixture=mixture)
+            return Refit(f"{basis}.{model_note}", True, mixture=mixture)
         assert not isinstance(trainer.head, MixedHead)
         chosen = trainer.head.strength
-        how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-        return Refit(f"{basis}, with C = {chosen.value:g}, {how}.{of_model}", True)
+        choice_words = "chosen by three shuffled folds of them" if chosen.tried else "the default"
+        return Refit(f"{basis}, with C = {chosen.value:g}, {choice_words}.{model_note}", True)
 
     @property
     def fingerprints(self) -> tuple[Named, ...]:
@@ -245,8 +246,8 @@ def unasked(spec: RunSpec, game: Game) -> list[int]:
     A question that was withdrawn counts as not asked: its label stays as it was.
     """
     rows = game.ledger.export()
-    asked = (str(row["item"]) for row in rows if row["state"] in ("answered", "open"))
-    return labeled(spec, game.corpus.unbought(asked))
+    asked_about = (str(row["item"]) for row in rows if row["state"] in ("answered", "open"))
+    return labeled(spec, game.corpus.unbought(asked_about))
 
 
 def _model_labels(trainer: LinearTrainer) -> str:
@@ -256,13 +257,13 @@ def _model_labels(trainer: LinearTrainer) -> str:
     if (confusion := trainer.confusion()) is None:
         return " No label bought at random was compared with the model's, so they took no part."
     rate, low, high = (f"{100 * share:.0f}" for share in confusion.accuracy)
-    compared = (
+    sentence = (
         f" On {confusion.count} items drawn at random the model's label was people's in an"
         f" estimated {rate}% (95% interval {low} to {high})"
     )
     if not confusion.tells:
-        return f"{compared}, which may be chance: its labels took no part."
-    return f"{compared}."
+        return f"{sentence}, which may be chance: its labels took no part."
+    return f"{sentence}."
 
 
 # The threshold below which the model abstains --------------------------------------------------
@@ -274,9 +275,9 @@ def unnamed(ledger: LedgerReader) -> list[str]:
     Answers that are set aside do not count.
     """
     answered = ledger.accepted("train")
-    named = {row["item"] for row in answered if row["said"] == "label"}
+    labeled_items = {row["item"] for row in answered if row["said"] == "label"}
     answered_none = dict.fromkeys(str(row["item"]) for row in answered if row["said"] == "none")
-    return [item for item in answered_none if item not in named]
+    return [item for item in answered_none if item not in labeled_items]
 
 
 def train_threshold(trainer: LinearTrainer, settings: Settings) -> Threshold | None:
@@ -296,25 +297,26 @@ def train_threshold(trainer: LinearTrainer, settings: Settings) -> Threshold | N
         return None
     rng, untouched = generator(trainer.seed, "abstain"), fresh_scorer(settings, examples.block)
     sample, represented = _unasked(trainer, rng)
-    parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, sample)]
+    fold_of = [rng.permutation(len(rows)) % FOLDS for rows in (none, sample)]
     held_out = list[list[Array]]()
-    for number, (_, held) in enumerate(folds_of(len(bought), trainer.seed)):
-        part = sample[parts[1] == number]
-        head = trainer.without(held, part, untouched)
+    for number, (_, held_rows) in enumerate(folds_of(len(bought), trainer.seed)):
+        sample_part = sample[fold_of[1] == number]
+        head = trainer.without(held_rows, sample_part, untouched)
         if head is None:
             return None
-        kinds = bought[held], none[parts[0] == number], part
+        kinds = bought[held_rows], none[fold_of[0] == number], sample_part
         held_out.append([surest(head, examples.block, rows.tolist(), CHUNK) for rows in kinds])
-    labeled, others, unasked = map(np.concatenate, zip(*held_out, strict=True))
-    return best_threshold(labeled, others, *stands_for(labeled, others, unasked, represented))
+    labeled, none_of_these, unasked = map(np.concatenate, zip(*held_out, strict=True))
+    weights = stands_for(labeled, none_of_these, unasked, represented)
+    return best_threshold(labeled, none_of_these, *weights)
 
 
 def _unasked(trainer: LinearTrainer, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
     """A uniform sample of the rows never asked, and the number of rows that each represents."""
     corpus = trainer.examples.corpus
-    asked = {corpus.row[item] for item in trainer.ledger.bought()}
-    passed = np.array(sorted(asked | corpus.outside_pool()), dtype=np.int64)
-    unasked = np.setdiff1d(np.arange(len(corpus.ids)), passed)
+    asked_rows = {corpus.row[item] for item in trainer.ledger.bought()}
+    left_out = np.array(sorted(asked_rows | corpus.outside_pool()), dtype=np.int64)
+    unasked = np.setdiff1d(np.arange(len(corpus.ids)), left_out)
     drawn = unasked if len(unasked) <= SAMPLE else np.sort(rng.permutation(unasked)[:SAMPLE])
     return drawn, len(unasked) / max(1, len(drawn))
 

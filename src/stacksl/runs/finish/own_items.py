@@ -41,11 +41,11 @@ def own_items(
     unanswered = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE, Role.REFERENCE])
     unanswered[[corpus.row[item] for item in game.ledger.bought()]] = False
     rows = np.flatnonzero(unanswered)
-    labels, sure = np.zeros(len(rows), np.int64), np.zeros(len(rows))  # the most probable ones
+    labels, probabilities = np.zeros(len(rows), np.int64), np.zeros(len(rows))  # of the likeliest
     for at in range(0, len(rows), CHUNK):
-        part, batch = slice(at, at + CHUNK), policies(rows[at : at + CHUNK].tolist())
-        labels[part] = [np.argmax(policy) for policy in batch]
-        sure[part] = [np.max(policy) for policy in batch]
+        span, batch = slice(at, at + CHUNK), policies(rows[at : at + CHUNK].tolist())
+        labels[span] = [np.argmax(policy) for policy in batch]
+        probabilities[span] = [np.max(policy) for policy in batch]
     judged = tested.audited or tested.evaluation
     none = np.zeros(0, dtype=np.int64)
     gold, predicted = (none, none) if judged is None else (judged.gold, judged.predicted)
@@ -55,19 +55,20 @@ def own_items(
     totals: tuple[ClassTotal, ...] = ()
     choices: tuple[tuple[float, int], ...] = ()
     if all(item.candidates == classes for item in corpus.items):
-        said = answers_by_item(spec, game.ledger, EVERY).values()
-        human = np.array([w for w in map(counted, said) if isinstance(w, int)], dtype=np.int64)
+        answers = answers_by_item(spec, game.ledger, EVERY).values()
+        human = np.array([w for w in map(counted, answers) if isinstance(w, int)], dtype=np.int64)
         totals = class_totals(human, labels, gold, predicted, classes)
         promised = spec.settings.promised_share is not None
         if source == "audit" and len(rows) and not promised:
             learned = [row for row, _, _ in game.examples.bought]
             bought = np.array([np.max(policy) for policy in policies(learned)] if learned else [])
-            choices = table_choices(confidence, right, sure, bought, len(human) + len(rows))
+            of_all = len(human) + len(rows)
+            choices = table_choices(confidence, right, probabilities, bought, of_all)
     return OwnItems(
         rest=len(rows),
         measured=len(gold),
         source=source,
-        shares=tuple(labeled_share(confidence, right, sure, mark) for mark in WANTED),
+        shares=tuple(labeled_share(confidence, right, probabilities, mark) for mark in WANTED),
         totals=totals,
         choices=choices,
     )
@@ -78,13 +79,13 @@ def more_labels(spec: RunSpec, game: Game) -> Gain:
 
     The audit takes no part, as in the benchmark that measured how often the interval holds.
     """
-    known, labels = known_of(spec.settings, spec.dataset), len(game.examples.bought)
-    if known is None:
+    growth, labels = known_of(spec.settings, spec.dataset), len(game.examples.bought)
+    if growth is None:
         return Gain(MORE, reason="growth was not measured for columns of labels or own options")
     level = Forecaster(spec, game).level(labels)
     if level is None:
         return Gain(MORE, reason=f"a forecast needs {FEWEST} labels chosen by the run")
-    forecast = gain(known, level, labels, MORE, options_of(spec))
+    forecast = gain(growth, level, labels, MORE, options_of(spec))
     return Gain(MORE, forecast.value, forecast.low, forecast.high)
 
 
@@ -101,8 +102,8 @@ def uses(game: Game) -> dict[str, Any]:
         if purchase["state"] == "open":
             use = "open"
         elif purchase["said"] != "label":
-            again = row in learned or row in counted  # each item counts once as what trains
-            use = "aside" if is_aside else "unlearned" if again else "unnamed"
+            repeated = row in learned or row in counted  # each item counts once as what trains
+            use = "aside" if is_aside else "unlearned" if repeated else "unnamed"
             counted |= {row} if use == "unnamed" else set()
         elif row in learned and row not in counted and not is_aside:
             use = "answered"
@@ -116,12 +117,12 @@ def uses(game: Game) -> dict[str, Any]:
 
 def roles(corpus: Corpus, ledger: Ledger) -> tuple[Named, ...]:
     """What the items are for; the counts add up to all items."""
-    asked = np.zeros(len(corpus.items), dtype=np.bool_)
-    asked[[corpus.row[item] for item in ledger.bought("train") if item in corpus.row]] = True
+    bought = np.zeros(len(corpus.items), dtype=np.bool_)
+    bought[[corpus.row[item] for item in ledger.bought("train") if item in corpus.row]] = True
     free = corpus.roles == Role.POOL
     counts = {
-        "asked for, to learn from": int((free & asked).sum()),
-        "never asked for": int((free & ~asked).sum()),
+        "asked for, to learn from": int((free & bought).sum()),
+        "never asked for": int((free & ~bought).sum()),
         "of the audit": int((corpus.roles == Role.AUDIT).sum()),
         "set aside for its interval": int((corpus.roles == Role.REFERENCE).sum()),
         "with a label owned before": int((corpus.roles == Role.OWNED).sum()),

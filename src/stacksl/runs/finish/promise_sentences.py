@@ -47,25 +47,25 @@ def expected_promise(spec: RunSpec) -> str:
         return ""
     rows = len(spec.sources.pool.items)
     promise = f"a promise that {percent(share)} of {plural(rows, 'row')} are right probably takes"
-    if not (named := first_budgets(spec, share, rows, None)):
+    if not (label_range := first_budgets(spec, share, rows, None)):
         return f"{promise} more labels than a budget may have: ask for a lower share"
-    least, most = named
-    sure = f" and nine of ten no more than {most:,}"
-    if most == labels_per_item(spec.settings) * rows:
-        sure = f", and a budget may have at most {most:,}"
+    fewest, largest = label_range
+    limit = f" and nine of ten no more than {largest:,}"
+    if largest == labels_per_item(spec.settings) * rows:
+        limit = f", and a budget may have at most {largest:,}"
     return (
-        f"{promise} {_range_of(spec, named)}, depending on how often the model errs. In"
-        f" simulations on public sets fewer than half of the runs took no more than {least:,}"
-        f"{sure}; labels that the promise does not need are not bought. One answer to each row"
+        f"{promise} {_range_of(spec, label_range)}, depending on how often the model errs. In"
+        f" simulations on public sets fewer than half of the runs took no more than {fewest:,}"
+        f"{limit}; labels that the promise does not need are not bought. One answer to each row"
         f" takes {rows:,}{spec.budget.cost_of(rows)}"
     )
 
 
-def _range_of(spec: RunSpec, named: Sequence[int]) -> str:
+def _range_of(spec: RunSpec, label_range: Sequence[int]) -> str:
     """From the least to the most of the labels that a promise takes, and their price."""
-    low, high = (money(labels * spec.budget.price) for labels in named)
+    low, high = (money(labels * spec.budget.price) for labels in label_range)
     price = f", for {low} to {high}" * (spec.budget.money is not None)
-    return f"{named[0]:,} to {named[1]:,} labels{price}"
+    return f"{label_range[0]:,} to {label_range[1]:,} labels{price}"
 
 
 def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) -> str:
@@ -74,14 +74,14 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
         return ""
     rows = len(spec.sources.pool.items)
 
-    def fits(wanted: float) -> bool:
-        named = first_budgets(spec, wanted, rows, accounts)
-        return bool(named) and named[0] <= labels
+    def fits(lower_share: float) -> bool:
+        label_range = first_budgets(spec, lower_share, rows, accounts)
+        return bool(label_range) and label_range[0] <= labels
 
     if fits(share):
         return ""
-    lower, named = largest_below(share, fits), first_budgets(spec, share, rows, accounts)
-    takes = _range_of(spec, named) if named else "more labels than a budget may have"
+    lower, label_range = largest_below(share, fits), first_budgets(spec, share, rows, accounts)
+    takes = _range_of(spec, label_range) if label_range else "more labels than a budget may have"
     hint = "no share of 50% or more is likely to be promised"
     if lower:
         hint = f"right={100 * lower:.0f}% is likelier, if you ask for it now and not at the end"
@@ -92,28 +92,34 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
 
 
 def largest_below(
-    share: float, fits: Callable[[float], object], least: float = 0.49
+    share: float, fits: Callable[[float], object], above: float = 0.49
 ) -> float | None:
-    """The largest full percent between `least` and `share` that fits, as smaller ones do."""
-    lower = [n / 100 for n in range(50, 100) if least < n / 100 < share]
-    index = bisect_left(lower, True, key=lambda wanted: not fits(wanted))
-    return lower[index - 1] if index else None
+    """The largest full percent between `above` and `share` that fits, as smaller ones do."""
+    candidates = [n / 100 for n in range(50, 100) if above < n / 100 < share]
+    index = bisect_left(candidates, True, key=lambda candidate: not fits(candidate))
+    return candidates[index - 1] if index else None
 
 
 def looks_left(spec: RunSpec, ledger: LedgerReader) -> str:
     """What is said before a run that promises a share goes on."""
-    drawn, before = last_drawn(ledger), looks(ledger)
-    left = LOOKS if drawn is None else LOOKS - drawn.number
-    more = "After a look, labels are bought only while another that may show the share can be paid"
-    said = f"{left} of {LOOKS} looks at the table are left. {more if left else 'Nothing is bought'}"
-    if before and not ledger.accounts.reached and ledger.accounts.asked == before[-1]["asked"]:
-        said += f". The run can promise {_shown_by(before[-1])} only until a label is bought"
-    if spec.settings.several_people and (doubled := doubled_of(ledger)).answers:
-        said += (
-            f". By rows that two people answered, people err in about {percent(doubled.rate)} of"
+    drawn, past_looks = last_drawn(ledger), looks(ledger)
+    remaining = LOOKS if drawn is None else LOOKS - drawn.number
+    after = "Nothing is bought"
+    if remaining:
+        after = "After a look, labels are bought only while another that may show the share can be"
+        after += " paid"
+    sentence = f"{remaining} of {LOOKS} looks at the table are left. {after}"
+    accounts = ledger.accounts
+    if past_looks and not accounts.reached and accounts.asked == past_looks[-1]["asked"]:
+        sentence += (
+            f". The run can promise {_shown_by(past_looks[-1])} only until a label is bought"
         )
-        said += f" answers: {percent(1 - doubled.rate)} of a table with one answer a row are right"
-    return said
+    if spec.settings.several_people and (doubled := doubled_of(ledger)).answers:
+        sentence += (
+            f". By rows that two people answered, people err in about {percent(doubled.rate)} of"
+            f" answers: {percent(1 - doubled.rate)} of a table with one answer a row are right"
+        )
+    return sentence
 
 
 def promise_of(spec: RunSpec, game: Game) -> str:
@@ -131,128 +137,136 @@ def promise_of(spec: RunSpec, game: Game) -> str:
             return _beyond(spec, game, share, table)
         return _refusal(spec, game, share, table)
     look = looks(game.ledger)[-1]
-    part = drawn = "the model" if spec.settings.column is None else "the column"
+    labeler = source = "the model" if spec.settings.column is None else "the column"
     if spec.settings.column is not None and -1 in spec.sources.model_labels:
-        part, drawn = f"{part} or, where it has no label, the model", f"{part} or the model"
-    by = f"{count(table.people)} by people and {count(table.rows - table.people)} by {part}"
-    meant = " A label is right if whoever answered would say the same."
-    meant *= not spec.settings.several_people
-    if aside := len(spec.sources.excluded - spec.sources.erased):
-        meant += f" Not counted: {plural(aside, 'row')} with the text of an example of a class."
-    of_model = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
-    of_people = f" and of {look['sample']} of people {look['differ']}" * bool(look["sample"])
-    after = look["after"]
-    err = f" and {count(look['left'] - of_model - after)} that people err on"
-    parts = f", {count(of_model)} of {drawn}{err}{_added(look)}"
+        labeler, source = f"{source} or, where it has no label, the model", f"{source} or the model"
+    by_whom = f"{count(table.people)} by people and {count(table.rows - table.people)} by {labeler}"
+    notes = ""
+    if not spec.settings.several_people:
+        notes = " A label is right if whoever answered would say the same."
+    if excluded := len(spec.sources.excluded - spec.sources.erased):
+        notes += f" Not counted: {plural(excluded, 'row')} with the text of an example of a class."
+    model_wrong = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
+    people_sample = f" and of {look['sample']} of people {look['differ']}" * bool(look["sample"])
+    parts = ""
+    if (others := look["left"] - model_wrong) > 0:
+        people_wrong = f"{count(others - look['after'])} that people err on{_added(look)}"
+        parts = f", {count(model_wrong)} of {source} and {people_wrong}"
+    verb = "was" if look["wrong"] == 1 and not look["sample"] else "were"
     return (
-        f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
-        f" {count(look['audit'])} rows of {drawn} drawn at random {count(look['wrong'])}"
-        f"{of_people} {'was' if look['wrong'] == 1 and not of_people else 'were'} wrong or unclear,"
-        f" so at most {count(look['left'])} of all are{parts * (look['left'] > of_model)}. Such a"
-        f" promise holds in 95 of 100 runs.{meant}"
+        f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by_whom}: of"
+        f" {count(look['audit'])} rows of {source} drawn at random {count(look['wrong'])}"
+        f"{people_sample} {verb} wrong or unclear, so at most {count(look['left'])} of all"
+        f" are{parts}. Such a promise holds in 95 of 100 runs.{notes}"
     )
 
 
 def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     errors = doubled_of(game.ledger).rate
 
-    def fits(wanted: float) -> bool:
+    def fits(lower_share: float) -> bool:
         """Whether a look can be paid whose rows do not put this share out of reach as well."""
-        look = next_look(spec, game, reach=True, share=wanted)
+        look = next_look(spec, game, reach=True, share=lower_share)
         wrong = of_people(spec, game, errors) + errors * (look.labels if look else table.rows)
-        return look is not None and WORTH * wrong <= allowed_wrong(wanted, table.rows)
+        return look is not None and WORTH * wrong <= allowed_wrong(lower_share, table.rows)
 
-    most = largest_below(share, fits)
-    rule = f"`stacksl change RUN --stop-when right={100 * (most or 0):.0f}%`"
-    lower = f" A lower share may be promised: {rule}." if most else ""
+    reachable = largest_below(share, fits)
+    command = f"`stacksl change RUN --stop-when right={100 * (reachable or 0):.0f}%`"
+    advice = f" A lower share may be promised: {command}." if reachable else ""
     cost = f"{count(table.people)} more labels{spec.budget.cost_of(table.people)}"
     return (
         f"{percent(share)} is probably not reachable with one answer per row: people seem to err in"
         f" about {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
         f" {plural(table.people, 'row')} that they labeled, and {count(table.allowed)} of all may"
         f" be wrong. Two answers per row cost {cost}: start a run with --overlap"
-        f" {table.people}. Nothing more was bought.{lower}"
+        f" {table.people}. Nothing more was bought.{advice}"
     )
 
 
 def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     """Why nothing is promised, and what to do; a look counts until a label changes the model."""
-    before, why, accounts = looks(game.ledger), last_look(spec, game.ledger), game.ledger.accounts
-    own = {"python": "labeler" in spec.folder.read_state()}
-    if not before:
+    past_looks, accounts = looks(game.ledger), game.ledger.accounts
+    why = last_look(spec, game.ledger)
+    options = {"python": "labeler" in spec.folder.read_state()}
+    if not past_looks:
         spent = " before the budget was spent" * (not accounts.left)
         why = f"No look at the table was taken{spent}.{_by_people(spec, game.ledger, table.rows)}"
-    elif since := accounts.asked - before[-1]["asked"]:
-        why += f" It does not judge the present model, which has {plural(since, 'more answer')}."
-    elif (rule := _shown_by(before[-1])) != "right=0%":
-        why += f" That share can be promised: `{change_call('RUN', {'stop_when': rule}, **own)}`."
-    if before and before[-1]["drawn"] >= LOOKS:
+    elif learned := accounts.asked - past_looks[-1]["asked"]:
+        why += f" It does not judge the present model, which has {plural(learned, 'more answer')}."
+    elif (rule := _shown_by(past_looks[-1])) != "right=0%":
+        call = change_call("RUN", {"stop_when": rule}, **options)
+        why += f" That share can be promised: `{call}`."
+    if past_looks and past_looks[-1]["drawn"] >= LOOKS:
         why += f" No look is left of {LOOKS}, so nothing more is bought."
     else:
-        why += _next_budget(spec, game, share, table, own)
+        why += _next_budget(spec, game, share, table, options)
     rows = plural(table.rows, "row")
     return f"That {percent(share)} of the {rows} are right cannot be promised. {why}"
 
 
 def _next_budget(
-    spec: RunSpec, game: Game, share: float, table: Table, own: Mapping[str, bool]
+    spec: RunSpec, game: Game, share: float, table: Table, options: Mapping[str, bool]
 ) -> str:
     """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
-    accounts, before, kept = game.ledger.accounts, looks(game.ledger), ""
-    most = labels_per_item(spec.settings) * table.rows
-    few = " With this budget no lower share can be promised either." * (not before)
-    shown = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in before)])
+    accounts, past_looks, unspent = game.ledger.accounts, looks(game.ledger), ""
+    cap = labels_per_item(spec.settings) * table.rows
+    no_lower = ""
+    if not past_looks:
+        no_lower = " With this budget no lower share can be promised either."
+    shown_share = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in past_looks)])
     if len(linear_trainer(game).stages) < 3:
-        named = first_budgets(spec, share, table.rows, accounts)
-        if not named:
-            return f" No budget is likely to pay a look that shows it: ask for a lower share.{few}"
-        least, budget = (_budget(spec, accounts, labels) for labels in named)
-        call = change_call("RUN", {"budget": budget}, **own)
+        label_range = first_budgets(spec, share, table.rows, accounts)
+        if not label_range:
+            why = "No budget is likely to pay a look that shows it: ask for a lower share."
+            return f" {why}{no_lower}"
+        low, high = (_budget(spec, accounts, labels) for labels in label_range)
+        call = change_call("RUN", {"budget": high}, **options)
         return (
-            f"{few} The promise probably takes a budget of {least} to {budget}: `{call}` buys no"
+            f"{no_lower} The promise probably takes a budget of {low} to {high}: `{call}` buys no"
             " label that it does not need."
         )
-    more = most - accounts.spent - accounts.left  # that a larger budget could buy
+    affordable = cap - accounts.spent - accounts.left  # that a larger budget could buy
 
-    def look_at(wanted: float, more: int = more) -> Look | None:
-        return next_look(spec, game, more, reach=True, share=wanted)
+    def look_at(wanted: float, affordable: int = affordable) -> Look | None:
+        return next_look(spec, game, affordable, reach=True, share=wanted)
 
-    asked, spent = look_at(share), ", and what earlier looks cost is spent" * bool(before)
-    rest = None
+    full_look, spent = look_at(share), ", and what earlier looks cost is spent" * bool(past_looks)
+    payable_now = None
     if accounts.left and unpayable(spec, game):
-        kept = (
+        unspent = (
             f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."
         )
-        rest = largest_below(share, lambda s: look_at(s, 0), shown)
-        cheaper = look_at(rest, 0) if rest else None
-        if rest and cheaper and (asked is None or cheaper.labels < asked.labels):
-            call = change_call("RUN", {"stop_when": f"right={100 * rest:.0f}%"}, **own)
-            some = f"{count(cheaper.labels)} of these{spec.budget.cost_of(cheaper.labels)}"
-            kept += f" A look at {100 * rest:.0f}% takes about {some}{spent}: `{call}`."
-    kept += few * (not rest)
-    payable = share if asked else largest_below(share, look_at, shown)
+        payable_now = largest_below(share, lambda s: look_at(s, 0), shown_share)
+        cheaper = look_at(payable_now, 0) if payable_now else None
+        if payable_now and cheaper and (full_look is None or cheaper.labels < full_look.labels):
+            lower = f"{100 * payable_now:.0f}%"
+            call = change_call("RUN", {"stop_when": f"right={lower}"}, **options)
+            labels_taken = f"{count(cheaper.labels)} of these{spec.budget.cost_of(cheaper.labels)}"
+            unspent += f" A look at {lower} takes about {labels_taken}{spent}: `{call}`."
+    unspent += "" if payable_now else no_lower
+    payable = share if full_look else largest_below(share, look_at, shown_share)
     if payable and (look := look_at(payable)):
         room = look.labels // 10 if look.before else 0  # the model that it is about is another then
-        labels = min(look.labels + room, most - accounts.spent)
+        labels = min(look.labels + room, cap - accounts.spent)
         wanted = {"budget": _budget(spec, accounts, accounts.spent + labels)}
-        may = "after more labels a look may" if look.before else "a look can"
-        what = f" For {percent(share)} {may} be paid with"
-        to = f" to the {count(accounts.left)} that are left" * bool(accounts.left)
+        possibility = "after more labels a look may" if look.before else "a look can"
+        opening = f" For {percent(share)} {possibility} be paid with"
+        besides = f" to the {count(accounts.left)} that are left" * bool(accounts.left)
         if payable < share:
             wanted["stop_when"] = f"right={100 * payable:.0f}%"
-            what = (
+            opening = (
                 " No budget pays a look that may show it, even if people label all other rows;"
-                f" at {100 * payable:.0f}% {may} be paid with"
+                f" at {100 * payable:.0f}% {possibility} be paid with"
             )
         added = labels - accounts.left
         return (
-            f"{kept}{what} `{change_call('RUN', wanted, **own)}`, which adds"
-            f" {plural(added, 'label')}{spec.budget.cost_of(added)}{to}. Such a look shows its"
+            f"{unspent}{opening} `{change_call('RUN', wanted, **options)}`, which adds"
+            f" {plural(added, 'label')}{spec.budget.cost_of(added)}{besides}. Such a look shows its"
             f" share in about {'2 of 3' if look.sample else '4 of 5'} cases."
         )
     return (
-        f"{kept} Too few rows are left to pay for {'another' if before else 'a'} look: the table"
-        " can be exported without a promise, or people label the other rows."
+        f"{unspent} Too few rows are left to pay for {'another' if past_looks else 'a'} look: the"
+        " table can be exported without a promise, or people label the other rows."
     )
 
 
@@ -263,55 +277,61 @@ def _budget(spec: RunSpec, accounts: Accounts, labels: int) -> str:
     """
     if spec.budget.money is None or not spec.budget.price:
         return str(labels)
-    more = (labels - accounts.spent) * spec.budget.price
-    return money(accounts.spent_money + more).replace(",", "")
+    remaining = (labels - accounts.spent) * spec.budget.price
+    return money(accounts.spent_money + remaining).replace(",", "")
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
     """What the last look found, and what limits it, after the sentence on one that waits."""
-    part = "the column" if spec.settings.column else "the model"
-    begun, before = _begun(spec, ledger, part), looks(ledger)
-    if not before:
-        return begun
-    last = before[-1]
-    model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
-    bad = f"{count(last['wrong'])} of {plural(last['audit'], 'row')} of {part}"
-    bad += f" and {last['differ']} of {last['sample']} of people" * bool(last["sample"])
-    return f"{begun} " * bool(begun) + (
-        f"Look {last['drawn']} of {LOOKS} showed that at least {_shown_by(last)[6:]} of the"
-        f" {plural(last['of'], 'row')} are right: {bad} were wrong or unclear, so at most"
-        f" {count(model)} errors of {part} and {count(last['left'] - model - last['after'])}"
-        f" of people (or unclear) are left{_added(last)}. {_limit(ledger, last, part)}"
-        f"{_by_people(spec, ledger, last['of'])}"
+    labeler = "the column" if spec.settings.column else "the model"
+    waiting, past_looks = _begun(spec, ledger, labeler), looks(ledger)
+    if not past_looks:
+        return waiting
+    look = past_looks[-1]
+    model_wrong = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
+    wrong_rows = f"{count(look['wrong'])} of {plural(look['audit'], 'row')} of {labeler}"
+    wrong_rows += f" and {look['differ']} of {look['sample']} of people" * bool(look["sample"])
+    people_wrong = look["left"] - model_wrong - look["after"]
+    return (f"{waiting} " if waiting else "") + (
+        f"Look {look['drawn']} of {LOOKS} showed that at least {_shown_by(look)[6:]} of the"
+        f" {plural(look['of'], 'row')} are right: {wrong_rows} were wrong or unclear, so at most"
+        f" {count(model_wrong)} errors of {labeler} and {count(people_wrong)} of people (or"
+        f" unclear) are left{_added(look)}. {_limit(ledger, look, labeler)}"
+        f"{_by_people(spec, ledger, look['of'])}"
     )
 
 
 def _added(look: Mapping[str, Any]) -> str:
     """The part of a sentence on rows that a look says nothing about; empty if there are none."""
-    after = look["after"]
+    if not (added := look["after"]):
+        return ""
     why = "since rows or classes were added after its draw"
-    return f", with {plural(after, 'row')} counted as wrong, {why}" * bool(after)
+    return f", with {plural(added, 'row')} counted as wrong, {why}"
 
 
-def _begun(spec: RunSpec, ledger: LedgerReader, part: str) -> str:
+def _begun(spec: RunSpec, ledger: LedgerReader, labeler: str) -> str:
     """The sentence on a look that waits for answers, with those that the cost does not have yet."""
     if (look := open_look(ledger)) is None:
         return ""
-    since = list(ledger.rows(look.seq, only=("answered", "reserved")))
-    answered, waiting = sum(row.event == "answered" for row in since), len(ledger.open_purchases())
+    later_rows = list(ledger.rows(look.seq, only=("answered", "reserved")))
+    answered = sum(row.event == "answered" for row in later_rows)
+    waiting = len(ledger.open_purchases())
     awaited = f"{count(waiting)} {'is' if waiting == 1 else 'are'} awaited"
     answers = f"{plural(answered, 'answer was', 'answers were')} received, {awaited}"
-    begun = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {part}"
-    begun += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random"
+    sentence = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {labeler}"
+    if look.sample:
+        sentence += f" and {count(look.sample)} of people"
+    sentence += " were drawn at random"
     if not spec.settings.several_people:
-        return f"{begun}; {answers}."
-    audited = {row.item for row in since if row.purpose == "audit" and row.item is not None}
+        return f"{sentence}; {answers}."
+    audited = {row.item for row in later_rows if row.purpose == "audit" and row.item is not None}
     slots = [ledger.accounts.slots(ledger.items.surrogates[item]) for item in audited]
-    once = [of_row[0][1] for of_row in slots if len(of_row) == 1]
-    later = sum(not first.dropped and first.word not in UNCLEAR for first in once)
-    more = f", and at least {count(later)} more{spec.budget.cost_of(later)} will be asked for after"
-    more = f"{more} them" * bool(later)
-    return f"{begun}. Each row needs the same answer from two people: {answers}{more}."
+    answered_once = [of_row[0][1] for of_row in slots if len(of_row) == 1]
+    further = sum(not first.dropped and first.word not in UNCLEAR for first in answered_once)
+    if further:
+        answers += f", and at least {count(further)} more{spec.budget.cost_of(further)}"
+        answers += " will be asked for after them"
+    return f"{sentence}. Each row needs the same answer from two people: {answers}."
 
 
 def _by_people(spec: RunSpec, ledger: LedgerReader, rows: int) -> str:
@@ -319,35 +339,37 @@ def _by_people(spec: RunSpec, ledger: LedgerReader, rows: int) -> str:
     spent, doubled = ledger.accounts.spent, doubled_of(ledger)
     if spent < rows or not spec.settings.several_people:
         return ""
-    known = "how often people err is not known, since no row has answers of two people"
+    errors = "how often people err is not known, since no row has answers of two people"
     if doubled.answers:
-        known = f"people seem to err in about {percent(doubled.rate)} of single answers, so a table"
-        known += f" with one answer in each row is about {percent(1 - doubled.rate)} right"
+        errors = f"people seem to err in about {percent(doubled.rate)} of single answers, so a"
+        errors += f" table with one answer in each row is about {percent(1 - doubled.rate)} right"
     return (
         f" {plural(spent, 'label')} were spent, and one answer to each row takes {count(rows)}:"
-        f" {known}. That is no promise; `export --table` writes the present table without one."
+        f" {errors}. That is no promise; `export --table` writes the present table without one."
     )
 
 
-def _limit(ledger: LedgerReader, look: Mapping[str, Any], part: str) -> str:
+def _limit(ledger: LedgerReader, look: Mapping[str, Any], labeler: str) -> str:
     """The sentence on the limit of a look without which the fewest rows would be left wrong."""
     drawn = [row.payload for row in ledger.rows(only=("settings",)) if "look" in row.payload]
     names = ("wrong", "audit", "rows", "differ", "sample", "left")
-    wrong, n, rows, differ, sample, left = (look[name] for name in names)
-    after = look["after"]
+    wrong, n, rows, differ, sample, most_wrong = (look[name] for name in names)
+    added = look["after"]
     frame = drawn[look["drawn"] - 1]["look"][2] if sample else 0
-    model, right = (left_wrong(bad, n, rows, MODEL) for bad in (wrong, 0))
-    people, agreed = (left_wrong(bad, sample, frame, PEOPLE) for bad in (differ, 0))
-    known = wrong * (rows - n) / n + differ * (frame - sample) / max(1, sample)
+    model_wrong, without_wrong = (left_wrong(bad, n, rows, MODEL) for bad in (wrong, 0))
+    people_wrong, without_differ = (left_wrong(bad, sample, frame, PEOPLE) for bad in (differ, 0))
+    expected = wrong * (rows - n) / n + differ * (frame - sample) / max(1, sample)
     limits = [
-        (left - model - people + known, "the size of the look"),  # as many are wrong as drawn
-        (left - model + right, f"the errors of {part}"),
-        (model + agreed + after, "people's errors and unclear rows"),
+        # as many of the others are wrong as of those drawn
+        (most_wrong - model_wrong - people_wrong + expected, "the size of the look"),
+        (most_wrong - model_wrong + without_wrong, f"the errors of {labeler}"),
+        (model_wrong + without_differ + added, "people's errors and unclear rows"),
     ]
-    limits += [(left - after, "the addition of rows or classes after it")] * (after > 0)
-    least, limit = min(limits)
-    shown = percent(1 - least / max(1, look["of"]))
-    return f"What limits the share most: {limit}. Without it the share would be about {shown}."
+    if added:
+        limits.append((most_wrong - added, "the addition of rows or classes after it"))
+    fewest_wrong, limit = min(limits)
+    share = percent(1 - fewest_wrong / max(1, look["of"]))
+    return f"What limits the share most: {limit}. Without it the share would be about {share}."
 
 
 def _shown_by(look: Mapping[str, Any]) -> str:

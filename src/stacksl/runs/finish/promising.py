@@ -160,11 +160,11 @@ def next_look(
     With `reach` it is any that can be paid, now or after more labels. A `share` other than that of
     the rule may be asked about.
     """
-    before, stages = looks(game.ledger), linear_trainer(game).stages
+    past_looks, stages = looks(game.ledger), linear_trainer(game).stages
     if not stages:
         return None
     factor, rate = 1.0, doubled_of(game.ledger).rate
-    for look in {look["drawn"]: look for look in before}.values():
+    for look in {look["drawn"]: look for look in past_looks}.values():
         expected = factor * look["expected"] * look["audit"] / max(1, look["rows"])
         factor *= min(4.0, max(1.0, (look["wrong"] + 1) / (expected + 1)))
     table, left, errors = Table.of(spec, game), game.ledger.accounts.left + more, None
@@ -173,7 +173,7 @@ def next_look(
         left = left * 9 // 10  # the rest is for third answers
     allowed = table.allowed if share is None else allowed_wrong(share, table.rows)
     rows = table.people, table.model, allowed - table.dropped - table.unlabeled
-    looked = bool(before) and stages[-1].labels <= before[-1]["labels"]
+    looked = bool(past_looks) and stages[-1].labels <= past_looks[-1]["labels"]
     batch = spec.settings.open_questions
     return look_now(stages, *rows, left, factor, errors, reach=reach, looked=looked, batch=batch)
 
@@ -184,26 +184,28 @@ def unpayable(spec: RunSpec, game: Game) -> bool:
     Early forecasts are poor, so before a first look half of the budget is spent.
     """
     accounts, stages = game.ledger.accounts, linear_trainer(game).stages
-    known = bool(looks(game.ledger)) or 2 * accounts.spent >= accounts.budget
-    return known and len(stages) > 2 and not next_look(spec, game, reach=True)
+    tells = bool(looks(game.ledger)) or 2 * accounts.spent >= accounts.budget
+    return tells and len(stages) > 2 and not next_look(spec, game, reach=True)
 
 
-def first_budgets(spec: RunSpec, share: float, rows: int, of: Accounts | None) -> list[int]:
+def first_budgets(spec: RunSpec, share: float, rows: int, accounts: Accounts | None) -> list[int]:
     """The ends of what a promise takes, from a first look on, with what is spent; or none."""
-    first = first_look(share, rows, several=spec.settings.several_people)
-    most = labels_per_item(spec.settings) * rows
-    if first is None or first > most:
+    expected = first_look(share, rows, several=spec.settings.several_people)
+    largest = labels_per_item(spec.settings) * rows
+    if expected is None or expected > largest:
         return []
-    spent = 0 if of is None else of.spent - of.asked * (of.asked < 3 * step_of(rows))
-    return [min(most, spent + round(part * first)) for part in RANGE]
+    spent = 0
+    if accounts is not None:  # the first labels to train on count in what is expected
+        spent = accounts.spent - (accounts.asked if accounts.asked < 3 * step_of(rows) else 0)
+    return [min(largest, spent + round(factor * expected)) for factor in RANGE]
 
 
 def expected_labels(spec: RunSpec) -> list[int]:
     """The ends of the labels that the promise of a run probably takes in all; or none."""
     if (share := spec.settings.promised_share) is None:
         return []
-    first = first_budgets(spec, share, len(spec.sources.pool.items), None)
-    return [spec.budget.audits[0] + labels for labels in first]
+    label_range = first_budgets(spec, share, len(spec.sources.pool.items), None)
+    return [spec.budget.audits[0] + labels for labels in label_range]
 
 
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
@@ -228,19 +230,19 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     terms, ledger, further = spec.terms, game.ledger, spec.terms.further
     if spec.settings.several_people:
         further = ledger.accounts.further + AGAIN * look.audit // 2
-    now = replace(terms, audits=(*terms.audits, look.audit), further=further)
-    wanted, drawn = replace(spec, terms=now), last_drawn(ledger)
+    new_terms = replace(terms, audits=(*terms.audits, look.audit), further=further)
+    new_spec, drawn = replace(spec, terms=new_terms), last_drawn(ledger)
     frame = [item for item, answers in answers_by_item(spec, ledger).items() if len(answers) == 1]
     secret = int(spec.folder.resolved()[SECRET], 16)
     rng = generator(secret, "promise", 0 if drawn is None else drawn.number)
     sample = [frame[place] for place in rng.permutation(len(frame))[: look.sample]]
     with ledger.together():
         payload = {"look": [look.audit, len(sample), len(frame)]}
-        ledger.change_settings({"budget_now": Setting(now.as_setting)}, payload)
-        next_terms(wanted, ledger, list(game.corpus.order), first=len(game.corpus.began))
+        ledger.change_settings({"budget_now": Setting(new_terms.as_setting)}, payload)
+        next_terms(new_spec, ledger, list(game.corpus.order), first=len(game.corpus.began))
         ledger.reserve(sample, "train")
-    give_roles(wanted, game.corpus, ledger)
-    return wanted
+    give_roles(new_spec, game.corpus, ledger)
+    return new_spec
 
 
 def _sampled(ledger: LedgerReader, look: Drawn) -> set[str | None]:
@@ -284,33 +286,33 @@ def judged(
         for item, policy in zip(ids, policies, strict=True)
     )
     table, divided, differ, sample, people_wrong = Table.of(spec, game), 0, 0, 0, 0
-    if (second := audit.second) is not None:
-        unseen = second.agreeing - second.sampled  # nobody was left to ask, or no money
-        divided = second.differing_open + second.sampled_open + unseen
-        wrong = second.n - second.agreeing - second.model_right
-        wrong += second.wrong + second.sampled_open + unseen
+    if (second_look := audit.second) is not None:
+        unseen = second_look.agreeing - second_look.sampled  # nobody was left to ask, or no money
+        divided = second_look.differing_open + second_look.sampled_open + unseen
+        wrong = second_look.n - second_look.agreeing - second_look.model_right
+        wrong += second_look.wrong + second_look.sampled_open + unseen
     elif spec.settings.several_people:  # nobody answered a row again: nothing is known to be right
         wrong = divided = len(ids)
     if spec.settings.several_people:
         drawn = _sampled(game.ledger, look)
         answers = answers_by_item(spec, game.ledger)
         sample = len(drawn)
-        right = sum(settled(given) == given[0] for item, given in answers.items() if item in drawn)
+        right = sum(settled(words) == words[0] for item, words in answers.items() if item in drawn)
         differ = sample - right
         people_wrong = left_wrong(differ, sample, look.frame, PEOPLE)
-        again = {item for item, given in answers.items() if len(given) > 1} | drawn
-        divided += sum(settled(answers.get(str(item), [])) is None for item in again)
-    after, classes = game.ledger.added(look.seq)
-    after = table.model if classes else min(after, table.model)  # any may be of a new class
-    rows = table.model + len(ids) - after
-    left = left_wrong(wrong, len(ids), rows, MODEL) + people_wrong
-    left += divided + table.dropped + table.unlabeled + after
+        asked_again = {item for item, words in answers.items() if len(words) > 1} | drawn
+        divided += sum(settled(answers.get(str(item), [])) is None for item in asked_again)
+    added, classes = game.ledger.added(look.seq)
+    added = table.model if classes else min(added, table.model)  # any may be of a new class
+    rows = table.model + len(ids) - added
+    wrong_left = left_wrong(wrong, len(ids), rows, MODEL) + people_wrong
+    wrong_left += divided + table.dropped + table.unlabeled + added
     return {
         "asked": game.ledger.accounts.asked,
-        "reached": left <= table.allowed,
+        "reached": wrong_left <= table.allowed,
         **{"drawn": look.number, "audit": len(ids), "wrong": wrong, "rows": rows},
-        **{"sample": sample, "differ": differ, "left": left, "of": table.rows},
-        "after": after,
+        **{"sample": sample, "differ": differ, "left": wrong_left, "of": table.rows},
+        "after": added,
         "expected": float(linear_trainer(game).stages[-1].expected),
     }
 
@@ -334,8 +336,8 @@ def expect_promise(settings: Settings, *, owned: bool) -> None:
         "class_names=false": not settings.class_names and settings.column is None,
         "labels that you have (--owned), which nobody checks": owned,
     }
-    if named := [name for name, clash in clashes.items() if clash]:
+    if clash_names := [name for name, clash in clashes.items() if clash]:
         raise SettingsError(
             "stop_when with right=R looks at the rows that a linear model of a pool labels, which"
-            f" does not go with {named[0]}: leave one of them out"
+            f" does not go with {clash_names[0]}: leave one of them out"
         )

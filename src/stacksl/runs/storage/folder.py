@@ -282,17 +282,17 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """What `stacksl run --config` needs to play the run again: all that somebody chose."""
-        known = self.settings()
-        named = {"data", "test", "preset"} | (set() if "lm.model" in known else {"features"})
-        return {k: s.value for k, s in known.items() if k in named or s.origin in CHOSEN}
+        settings = self.settings()
+        always = {"data", "test", "preset"} | (set() if "lm.model" in settings else {"features"})
+        return {k: s.value for k, s in settings.items() if k in always or s.origin in CHOSEN}
 
     def classes(self) -> Classes | None:
         """The classes that were given to the run, then those added since; None without any."""
         with opened(self.database, readonly=True) as store:
-            given = read_classes(store)
-        if given is None:
+            stored = read_classes(store)
+        if stored is None:
             return None
-        names, descriptions, examples = given
+        names, descriptions, examples = stored
         return Classes(tuple(names), tuple(descriptions), tuple(map(tuple, examples)))
 
     def has_results(self) -> bool:
@@ -368,8 +368,8 @@ def sealed(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
     rows = ledger.rows(after=ledger.place(last_shown) or 0, only=("reserved",))
     looked_at = facts.audit.n if facts and facts.audit and facts.audit.waits else 0
     audit = ledger.bought("audit")
-    new = (str(row.item) for row in rows if row.purpose == "audit")
-    return frozenset((*new, *audit[len(audit) - looked_at :]))
+    reserved_since = (str(row.item) for row in rows if row.purpose == "audit")
+    return frozenset((*reserved_since, *audit[len(audit) - looked_at :]))
 
 
 # Files that are made from a run ------------------------------------------------------------------
@@ -421,14 +421,14 @@ def _remedy(folder: RunFolder, name: str) -> str:
 def digests(folder: RunFolder, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The name and SHA-256 of each of these files that is there; of a folder that of its files."""
     for name in names:
-        place = folder.path / name
-        if place.is_file():
-            yield name, _digest(place)
+        path = folder.path / name
+        if path.is_file():
+            yield name, _digest(path)
             continue
         # of an adapted model one file has the digests of the others
-        files = [place / ADAPTED] if (place / ADAPTED).is_file() else sorted(place.glob("[!.]*"))
-        if listed := [f"{_digest(file)} {file.name}" for file in files if file.is_file()]:
-            yield name, sha256("\n".join(listed).encode()).hexdigest()
+        files = [path / ADAPTED] if (path / ADAPTED).is_file() else sorted(path.glob("[!.]*"))
+        if lines := [f"{_digest(file)} {file.name}" for file in files if file.is_file()]:
+            yield name, sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _digest(file: Path) -> str:

@@ -59,40 +59,41 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     is the run's, where it is open already.
     """
     table, state, facts = folder.resolved(), folder.read_state(), shown_facts(folder)
-    run, words = str(folder.path), ""
-    done = facts if state["state"] == "finished" else None
-    if done is not None:
+    run, audit_sentence = str(folder.path), ""
+    final = facts if state["state"] == "finished" else None
+    if final is not None:
         expect_derived(folder, MODEL, FACTS)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
             if ledger is None:
-                ledger = held.enter_context(Ledger.open(folder.database, readonly=True))
+                ledger = stack.enter_context(Ledger.open(folder.database, readonly=True))
             present = present_warnings(state, ledger)
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-        labels = _labels(ledger, table, done)
-        if facts and (known := facts.audit):  # as it was shown: its run may have changed since
+        labels = _labels(ledger, table, final)
+        if facts and (audit := facts.audit):  # as it was shown: its run may have changed since
             items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
-            since = zip(AFTER, (items, items, classes), strict=True)
-            added = {name: getattr(known, name) + more for name, more in since}
-            facts = replace(facts, audit=(known := replace(known, **added)))
-            words = f"{sentences.audited(known, run)} {sentences.outside(facts)}".rstrip()
-    judged = done.column.audit if done and done.column else None
-    last = None  # what was shown before the run went on
-    if facts and not done and not (facts.audit and facts.audit.waits):
-        last = f"{facts.finished}, with {plural(facts.budget.spent, 'label')}"
-    page, stopped = folder.page() or None, state.get("stopped") if done is None else done.stopped
-    waits = state.get("sheets") if labels["out"] or table["labeler"] == "file" else None
-    written = any(sheet["file"] != CLOSED for sheet in waits or ())
-    here = {"open": labels["out"], "file": "the page" if page else CLOSED}
-    waits = waits and [sheet if sheet["file"] != CLOSED else sheet | here for sheet in waits]
-    own = table["labeler"] == "file" and not table.get("sheets.dir")
-    for sheet in waits or ():
-        place = Path(sheet["file"])
-        if own and place.parent.name == "ask":  # in the run's folder, which may have been moved
-            sheet["file"] = str(folder.path / "ask" / place.name)
+            counts = zip(AFTER, (items, items, classes), strict=True)
+            added = {name: getattr(audit, name) + added_since for name, added_since in counts}
+            facts = replace(facts, audit=(audit := replace(audit, **added)))
+            audit_sentence = f"{sentences.audited(audit, run)} {sentences.outside(facts)}".rstrip()
+    column_audit = final.column.audit if final and final.column else None
+    last_report = None  # what was shown before the run went on
+    if facts and not final and not (facts.audit and facts.audit.waits):
+        last_report = f"{facts.finished}, with {plural(facts.budget.spent, 'label')}"
+        last_report += ": accuracy, model and table are of then; the run goes on"
+    page, stopped = folder.page() or None, state.get("stopped") if final is None else final.stopped
+    sheets = state.get("sheets") if labels["out"] or table["labeler"] == "file" else None
+    in_sheets = any(sheet["file"] != CLOSED for sheet in sheets or ())
+    on_page = {"open": labels["out"], "file": "the page" if page else CLOSED}
+    sheets = sheets and [sheet if sheet["file"] != CLOSED else sheet | on_page for sheet in sheets]
+    in_own_folder = table["labeler"] == "file" and not table.get("sheets.dir")
+    for sheet in sheets or ():
+        path = Path(sheet["file"])
+        if in_own_folder and path.parent.name == "ask":  # the folder may have been moved
+            sheet["file"] = str(folder.path / "ask" / path.name)
     python, files = "labeler" in state, table.get("files", {})
-    step = _next_step(folder, state["state"], table, python=python, sheets=written)
+    next_step = _next_step(folder, state["state"], table, python=python, sheets=in_sheets)
     return {
         "run": run,
         "state": state["state"],
@@ -103,28 +104,29 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "labeler": state.get("labeler", table["labeler"]),
         "created": state.get("created"),
         "finished": state.get("finished"),
-        "last_report": last and f"{last}: accuracy, model and table are of then; the run goes on",
+        "last_report": last_report,
         "sentence": state.get("sentence"),
         "page": page,
-        "resume": None if page else step,
+        "resume": None if page else next_step,
         "warnings": [of_run(why, run) for why in (*present, *differing(files))],
         "stop_when": table.get("stop_when"),
         "stopped": stopped and of_run(stopped, run),
-        "unspent": (done and sentences.unspent(done, run)) or None,
-        "rest": None if done or stopped else _rest(labels, *state.get(EXPECTED, [])),
-        "sheets": waits,
+        "unspent": (final and sentences.unspent(final, run)) or None,
+        "rest": None if final or stopped else _rest(labels, *state.get(EXPECTED, [])),
+        "sheets": sheets,
         "differing": state.get("differing", []),
         "proposed": state.get("proposed", []),
         "test": _accuracy(facts.test, sentences.tested(facts), "macro_f1") if facts else None,
-        "audit": _accuracy(facts.audit, words, *AUDITED) if facts else None,
-        "table": done and done.table and {**asdict(done.table), "sentence": in_table(done)},
+        "audit": _accuracy(facts.audit, audit_sentence, *AUDITED) if facts else None,
+        "table": final and final.table and {**asdict(final.table), "sentence": in_table(final)},
         "column": facts
         and facts.column
         and {
             **asdict(facts.column),
-            "sentence": column_words(facts.column, facts, run if done else ""),
+            "sentence": column_words(facts.column, facts, run if final else ""),
         },
-        "stated": done and stated(evaluated(folder.path, table), judged, settled_by(done, run)),
+        "stated": final
+        and stated(evaluated(folder.path, table), column_audit, settled_by(final, run)),
     }
 
 
@@ -142,22 +144,25 @@ def stated(
     `p` counts open rows against a fall, so that its level holds however they are settled, and
     `p_least` for one. If people gave either audit no second look, first answers alone count.
     """
-    shown = path and now and not now.waits and now.counted()[1]
-    if not shown or path is None or now is None or (known := random_audit(RunFolder(path))) is None:
+    comparable = path and now and not now.waits and now.counted()[1]
+    if not comparable or path is None or now is None:
         return None
-    first = any(a.second is None and a.measures != "accuracy" for a in (now, known[1]))
-    (right, n, still), (then, of, unsure) = (a.counted(first=first) for a in (now, known[1]))
-    p = fall_p((then, of), (right + still, n))
-    least = fall_p((then + unsure, of), (right, n))
-    fell = True if p <= LEVEL else None if least <= LEVEL else False
-    sides = ("new rows", now, settle), known
+    if (earlier := random_audit(RunFolder(path))) is None:
+        return None
+    audits = now, earlier[1]
+    first = any(audit.second is None and audit.measures != "accuracy" for audit in audits)
+    (right, n, open_now), (then, of, open_then) = (audit.counted(first=first) for audit in audits)
+    p = fall_p((then, of), (right + open_now, n))
+    p_least = fall_p((then + open_then, of), (right, n))
+    fell = True if p <= LEVEL else None if p_least <= LEVEL else False
+    sides = ("new rows", now, settle), earlier
     counts = (in_counts(*side[:2], side[2] if fell is None else None, first) for side in sides)
-    found = "" if fell else f" {power((then, of, unsure), n).capitalize()}."
-    sentence = compared(fell, least, p, *counts) + found
+    detectable = "" if fell else f" {power((then, of, open_then), n).capitalize()}."
+    sentence = compared(fell, p_least, p, *counts) + detectable
     return {
-        **{"run": str(path), "correct": then, "n": of, "open": unsure},
-        "now": {"correct": right, "n": n, "open": still},
-        **{"p": p, "p_least": least, "fell": fell, "sentence": sentence},
+        **{"run": str(path), "correct": then, "n": of, "open": open_then},
+        "now": {"correct": right, "n": n, "open": open_now},
+        **{"p": p, "p_least": p_least, "fell": fell, "sentence": sentence},
     }
 
 
@@ -170,12 +175,12 @@ def random_audit(folder: RunFolder) -> tuple[str, AuditResult, Callable[[int], s
     audit = facts.audit if facts and stop_rule(rule)[0] != "right" else None
     if facts is None or audit is None or not audit.counted()[1]:
         return None
-    what = "answers of the final model to" if facts.column else "rows of"
-    return f"{what} the audit of {folder.path}", audit, settled_by(facts, str(folder.path))
+    judged = "answers of the final model to" if facts.column else "rows of"
+    return f"{judged} the audit of {folder.path}", audit, settled_by(facts, str(folder.path))
 
 
-def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) -> dict[str, Any]:
-    """The labels and the money of a run; `done` are the facts of one that has finished.
+def _labels(ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None) -> dict[str, Any]:
+    """The labels and the money of a run; `final` are the facts of one that has finished.
 
     Before, the audit counts as it was planned, and answers of audit and training count together:
     the purpose of one row, dropped or answered, would show otherwise. A label that an audited row
@@ -183,7 +188,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
     """
     accounts, money, dropped = ledger.accounts, None, 0
     spent, left = accounts.spent, accounts.left
-    if done is None:
+    if final is None:
         _, _, audits, _ = table["budget_now"]
         planned = sum(audits)
         dropped = min(left, max(0, planned - (spent - accounts.asked - accounts.further)))
@@ -195,17 +200,17 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
             "spent": (accounts.spent_money + dropped * accounts.price) / MICRO,
         }
     looks = [row.seq for row in ledger.rows(only=("settings",)) if "look" in row.payload]
-    later = ledger.rows(looks[0], only=("answered",)) if looks else ()
-    asked = accounts.asked - sum(row.purpose == "train" and bool(row.slot) for row in later)
-    out = {(purchase.item, purchase.slot, purchase.token) for purchase in ledger.open_purchases()}
+    since_look = ledger.rows(looks[0], only=("answered",)) if looks else ()
+    asked = accounts.asked - sum(row.purpose == "train" and bool(row.slot) for row in since_look)
+    open_keys = {(lease.item, lease.slot, lease.token) for lease in ledger.open_purchases()}
     if table["labeler"] == "file":
-        out &= {(row.item, row.slot, row.token) for row in ledger.private.handed()}
+        open_keys &= {(row.item, row.slot, row.token) for row in ledger.private.handed()}
     return {
-        "out": len(out),
-        "rounds": accounts.last_round if done or table["mode"] == "stream" else asked,
+        "out": len(open_keys),
+        "rounds": accounts.last_round if final or table["mode"] == "stream" else asked,
         "budget": accounts.budget,
         "asked": asked,
-        "answered": sum(ledger.counts_by_kind().values()) if done is None else done.budget.answered,
+        "answered": final.budget.answered if final else sum(ledger.counts_by_kind().values()),
         "spent": spent,
         "measuring": spent - asked,
         "left": left,
@@ -220,13 +225,13 @@ def _rest(labels: Mapping[str, Any], least: int = 0, most: int = 0) -> str | Non
         return None
     enough = "perhaps" if left >= low else "probably"
     enough = "probably enough" if left >= high else f"{enough} too few"
-    more = f"{count(low)} to {count(high)} more" if low else f"up to {count(high)} more"
+    further = f"{count(low)} to {count(high)} more" if low else f"up to {count(high)} more"
     if labels["money"]:
         low, high = (round(MICRO * labels["money"]["price"]) * end for end in (low, high))
-        more += f" for {money(low)} to {money(high)}" if low else f" for up to {money(high)}"
+        further += f" for {money(low)} to {money(high)}" if low else f" for up to {money(high)}"
     return (
         f"{count(left)} of {plural(labels['budget'], 'label')} are left, {enough}: the promise"
-        f" probably takes {count(least)} to {count(most)} in all, so {more}"
+        f" probably takes {count(least)} to {count(most)} in all, so {further}"
     )
 
 
@@ -244,15 +249,15 @@ def present_warnings(state: Mapping[str, Any], ledger: LedgerReader) -> list[str
 def _unanswered(ledger: LedgerReader) -> str | None:
     """A sentence where a tenth of the items asked about have no label, and ten of them at least."""
     answered = {key: s for key, s in ledger.accounts.purchases.items() if s.stage == "answered"}
-    asked = {item for (item, _), state in answered.items() if state.purpose != "owned"}
-    named = {item for (item, _), state in answered.items() if isinstance(state.word, int)}
-    unnamed = asked - named
-    if len(unnamed) < max(UNANSWERED, len(asked) * UNANSWERED_SHARE):
+    asked_about = {item for (item, _), state in answered.items() if state.purpose != "owned"}
+    labeled_items = {item for (item, _), state in answered.items() if isinstance(state.word, int)}
+    unnamed = asked_about - labeled_items
+    if len(unnamed) < max(UNANSWERED, len(asked_about) * UNANSWERED_SHARE):
         return None
     return (
-        f"{len(unnamed):,} of {len(asked):,} answered items have no answer that names a candidate,"
-        " and nothing is learned from them: look at the items and at the classes; a pool asks about"
-        " similar items less often"
+        f"{len(unnamed):,} of {len(asked_about):,} answered items have no answer that names a"
+        " candidate, and nothing is learned from them: look at the items and at the classes; a pool"
+        " asks about similar items less often"
     )
 
 
@@ -260,11 +265,12 @@ def _unlabeled(ledger: LedgerReader) -> str:
     """A sentence where an added class has no label; else empty."""
     if not ledger.accounts.classes_added:
         return ""
-    said = {state.word for state in ledger.accounts.purchases.values()}
-    said |= {normal(answer.text or "") for answer in ledger.texts()}  # of an audit: corrected later
+    words = {state.word for state in ledger.accounts.purchases.values()}
+    # those of an audit are corrected later
+    words |= {normal(answer.text or "") for answer in ledger.texts()}
     rows = [row.payload for row in ledger.rows(only=("class_added",))]
-    rows = [new for new in rows if not {new["size"] - 1, normal(new["name"])} & said]
-    names = ", ".join(f"'{new['name']}'" for new in rows)
+    rows = [added for added in rows if not {added["size"] - 1, normal(added["name"])} & words]
+    names = ", ".join(f"'{added['name']}'" for added in rows)
     ways = "`stacksl change RUN --reopen` asks again where the answer was none, --owned FILE adds"
     return names and f"no label names the added {names}: {ways} labels that you have"
 
@@ -283,20 +289,20 @@ def _next_step(
     goes_on = state in ("interrupted", "stopped", "failed", "waiting")
     if goes_on and python and table["labeler"] != "file":
         other = ", or Run.change(drop=True, labeler=...) about other items" * (state == "waiting")
-        how = f"in Python Run.resume(labeler=...){other}"
-        return f"stacksl change {path} --labeler NAME, or {how}"
+        call = f"in Python Run.resume(labeler=...){other}"
+        return f"stacksl change {path} --labeler NAME, or {call}"
     goes_on |= state == "finished" and not folder.has_results()  # its model was deleted
     return f"stacksl resume {path}" if goes_on else None
 
 
 def _accuracy(
-    result: TestResult | AuditResult | None, sentence: str, *more: str
+    result: TestResult | AuditResult | None, sentence: str, *names: str
 ) -> dict[str, Any] | None:
     """The accuracy on the test file or the audit, with what else is shown of it."""
     if result is None or result.accuracy is None:
         return None
-    known = asdict(result)
-    shown = {key: known[key] for key in ("n", "accuracy", *more)}
+    values = asdict(result)
+    shown = {key: values[key] for key in ("n", "accuracy", *names)}
     return {**shown, "interval": [result.low, result.high], "sentence": sentence}
 
 
@@ -335,15 +341,15 @@ def reopen(folder: RunFolder, ledger: Ledger, *, other_labeler: bool = False, **
 
     With `other_labeler` no Python object answers any more; what is `new` replaces earlier facts.
     """
-    before = folder.read_state()
-    facts = {**before, **new}
+    earlier = folder.read_state()
+    facts = {**earlier, **new}
     state = facts.pop("state")
     if other_labeler:
         facts.pop("labeler", None)
     if state == "finished":
         sentence = f"the run was changed: `stacksl resume {folder.path}` continues it"
         ledger.write_state("stopped", {**facts, "sentence": sentence, "reopened": True})
-    elif {"state": state, **facts} != before:
+    elif {"state": state, **facts} != earlier:
         ledger.write_state(state, facts)
 
 
@@ -362,27 +368,28 @@ class Record:
         Raises:
             RunError: a Python object answered before, and none is given now.
         """
-        before = spec.folder.read_state()
+        earlier = spec.folder.read_state()
         if labeler is None and spec.settings.labeler == "file":  # people go on
             answerer = None
-        elif before.get("state") == "finished":  # nobody is asked any more
-            answerer = before.get("labeler")
+        elif earlier.get("state") == "finished":  # nobody is asked any more
+            answerer = earlier.get("labeler")
         else:
             answerer = expect_labeler(spec.folder, labeler)
         facts: dict[str, Any] = {"created": now(), "interruptions": [], "warnings": []}
-        kept = [*facts, "over_names", "shown", "judged", SHORT, EXPECTED]
-        kept += ["finished"] * (before["state"] == "finished")  # made again as it was
-        facts |= {name: before[name] for name in kept if name in before}
+        kept_names = [*facts, "over_names", "shown", "judged", SHORT, EXPECTED]
+        kept_names += ["finished"] * (earlier["state"] == "finished")  # made again as it was
+        facts |= {name: earlier[name] for name in kept_names if name in earlier}
         if answerer is not None:
             facts["labeler"] = answerer
-        record = cls(spec.folder, facts, before)
-        cut = before["state"] in ("interrupted", "stopped", "failed", "running")
-        if "created" in before and cut and not before.get("reopened"):
-            was = "interrupted" if before["state"] == "running" else before["state"]
-            again = f"resumed {now()} after it was {was}"
-            facts["interruptions"] = [*facts["interruptions"], again]
-            known = versions(spec.settings.plugins)
-            record.warn(spec.changed(known, {key: key.removeprefix("version_") for key in known}))
+        record = cls(spec.folder, facts, earlier)
+        cut = earlier["state"] in ("interrupted", "stopped", "failed", "running")
+        if "created" in earlier and cut and not earlier.get("reopened"):
+            was = "interrupted" if earlier["state"] == "running" else earlier["state"]
+            interruption = f"resumed {now()} after it was {was}"
+            facts["interruptions"] = [*facts["interruptions"], interruption]
+            current = versions(spec.settings.plugins)
+            names = {name: name.removeprefix("version_") for name in current}
+            record.warn(spec.changed(current, names))
         record.write("running")
         return record
 
@@ -408,8 +415,8 @@ class Record:
             self.write("stopped")
             raise
         except BaseException as fault:
-            known = isinstance(fault, StackslError)
-            sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
+            expected = isinstance(fault, StackslError)
+            sentence = str(fault) if expected else f"unexpected {kind_and_place(fault)}"
             with suppress(StackslError):  # the disk may be what failed
                 self.folder.write_state("failed", **self.facts, sentence=sentence)
             raise
@@ -421,10 +428,10 @@ def expect_labeler(folder: RunFolder, labeler: Labeler | None) -> str | None:
     Raises:
         RunError: such an object answered before, and none is given now.
     """
-    known = folder.read_state().get("labeler")
-    if labeler is None and known is not None:
+    recorded = folder.read_state().get("labeler")
+    if labeler is None and recorded is not None:
         raise RunError(
-            f"the labels of {folder.path} come from the labeler '{known}', an object made in"
+            f"the labels of {folder.path} come from the labeler '{recorded}', an object made in"
             " Python: use stacksl.Run.open(...).resume(labeler=...) or .change(..., labeler=...)"
         )
     return None if labeler is None else name_of(labeler)
