@@ -30,15 +30,15 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     """
     from stacksl.runs.finish.forecasting import known_of, options_of
 
-    items, known = spec.sources.pool.items, known_of(spec.settings, spec.sources.pool)
-    most, options = spec.sources.available, options_of(spec)
-    if known is None or len(items) <= LABELS[0]:
-        few = f"a forecast begins at {LABELS[0]} labels, and there are {len(items)} items"
-        return _forecast(0, options, most, None, None, UNKNOWN if known is None else few)
+    items, growth = spec.sources.pool.items, known_of(spec.settings, spec.sources.pool)
+    available, options = spec.sources.available, options_of(spec)
+    if growth is None or len(items) <= LABELS[0]:
+        too_few = f"a forecast begins at {LABELS[0]} labels, and there are {len(items)} items"
+        return _forecast(0, options, available, None, None, UNKNOWN if growth is None else too_few)
     price = None if spec.budget.money is None else spec.budget.price
-    forecast = _forecast(0, options, most, price, known.first)
+    forecast = _forecast(0, options, available, price, growth.first)
     forecast["rests_on"] = (
-        f"runs on {known.sources} public sets, measured beforehand; no label of yours"
+        f"runs on {growth.sources} public sets, measured beforehand; no label of yours"
         f"{ALONE * (spec.settings.promised_share is not None)}"
     )
     return forecast
@@ -53,9 +53,9 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
         reason = "the run has not waited or ended yet: ask again then"
         return _forecast(0, 0, 0, None, None, reason)
     level = None if noted["level"] is None else Normal(**noted["level"])
-    known = "lm.model" not in table and folder.classes() is not None
-    known &= Path(table.get("model_labels") or "/").is_absolute()  # else they are a column
-    reason = "" if level else "too few labels have been learned yet" if known else UNKNOWN
+    forecastable = "lm.model" not in table and folder.classes() is not None
+    forecastable &= Path(table.get("model_labels") or "/").is_absolute()  # else they are a column
+    reason = "" if level else "too few labels have been learned yet" if forecastable else UNKNOWN
     price = int(table["price_micro"]) if "money_micro" in table else None
     size = noted["options"], noted["most"]
     forecast = _forecast(noted["labels"], *size, price, level, reason)
@@ -84,20 +84,20 @@ def _forecast(
     """
     from stacksl.models.forecast import GROWTH, accuracy_at
 
-    def estimated(wanted: int) -> dict[str, Any] | None:
+    def estimated(count: int) -> dict[str, Any] | None:
         if level is None:
             return None
-        estimate = accuracy_at(GROWTH, level, labels or LABELS[0], wanted, options)
+        estimate = accuracy_at(GROWTH, level, labels or LABELS[0], count, options)
         return {"accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
 
     rows = []
-    for wanted in (n for n in LABELS if labels < n <= most):
-        more = wanted - labels
-        cost = None if price is None else more * price / MICRO
-        if (estimate := estimated(wanted)) is not None:
-            rows.append({"labels": wanted, "more": more, "cost": cost, **estimate})
-    now = estimated(labels) if labels else None
-    return {"labels": labels, "rests_on": "", "now": now, "expected": rows, "reason": reason}
+    for count in (n for n in LABELS if labels < n <= most):
+        to_buy = count - labels
+        cost = None if price is None else to_buy * price / MICRO
+        if (estimate := estimated(count)) is not None:
+            rows.append({"labels": count, "more": to_buy, "cost": cost, **estimate})
+    present = estimated(labels) if labels else None
+    return {"labels": labels, "rests_on": "", "now": present, "expected": rows, "reason": reason}
 
 
 def size_of(spec: RunSpec) -> dict[str, Any] | None:

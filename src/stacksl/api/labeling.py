@@ -102,21 +102,23 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
         )
     spec = RunSpec.open(run.folder)
     columns, rows = _own_rows(spec)
-    known = {
+    labels = {
         **column_labels(run, spec),
         **human_labels(run, spec, now=state == "finished"),
     }
-    if (other := evaluated(run.path, run.folder.resolved())) is not None:
-        kept = [item for item in spec.sources.usable.values() if "doubtful" in known[item.id]]
-        for id, cells in by_model(replace(run, path=other).model, kept, progress).items():
-            known[id] |= cells if cells["label"] == known[id]["label"] else {}
-    asked = [item for _, item in rows if item is not None and item.id not in known]
+    if (judged_run := evaluated(run.path, run.folder.resolved())) is not None:
+        doubted = [item for item in spec.sources.usable.values() if "doubtful" in labels[item.id]]
+        for id, cells in by_model(replace(run, path=judged_run).model, doubted, progress).items():
+            labels[id] |= cells if cells["label"] == labels[id]["label"] else {}
+    unlabeled = [item for _, item in rows if item is not None and item.id not in labels]
     model: Any = run.model
     if spec.settings.features == GIVEN:  # those of its own items are stored
         ids = [item.id for item in spec.dataset.items]
         model = replace(model, features=model.features.with_made(ids, features_again(spec)))
-    known = {**by_model(model, asked, progress), **known}
-    return _labeled(columns, rows, known) if frame is None else own_rows(spec, frame, known, PREFIX)
+    labels = {**by_model(model, unlabeled, progress), **labels}
+    if frame is not None:
+        return own_rows(spec, frame, labels, PREFIX)
+    return _labeled(columns, rows, labels)
 
 
 def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], before: str) -> Any:
@@ -135,14 +137,14 @@ def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], 
             f" {type(frame).__name__}: leave it out, and the rows of the run are given"
         )
     dataset, items = again_in_memory(frame, None, spec.sources.pool), spec.sources.usable
-    known = [item for item in dataset.items if item.id in items]
-    other = next((item for item in known if item.prompt != items[item.id].prompt), None)
-    if other is not None:
+    own_items = [item for item in dataset.items if item.id in items]
+    changed = next((item for item in own_items if item.prompt != items[item.id].prompt), None)
+    if changed is not None:
         raise DataError(
-            f"the row '{other.id}' has another text than the item '{other.id}' of the run: give the"
-            " frame that the run was made from, with the same index and in the same order"
+            f"the row '{changed.id}' has another text than the item '{changed.id}' of the run: give"
+            " the frame that the run was made from, with the same index and in the same order"
         )
-    if not known:
+    if not own_items:
         raise DataError(
             f"none of the {len(dataset.items):,} rows is an item of the run, whose ids are like"
             f" '{next(iter(items), '')}': give the frame that the run was made from, with the same"
@@ -180,26 +182,26 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
     with run.ledger as ledger:
         hidden = sealed(run.folder, ledger)
         bought = ledger.export()
-        when = {(r.item, r.slot): r.time for r in ledger.rows() if r.event == "answered"}
+        times = {(r.item, r.slot): r.time for r in ledger.rows() if r.event == "answered"}
         handed = ledger.private.handed()
         keys: dict[Any, str] = {(r.item, r.slot, r.annotator): r.key for r in handed}
         set_aside = ledger.set_aside
     visible: list[dict[str, Any]] = [row for row in bought if row["item"] not in hidden]
     people, rows = {} if names else _numbers(spec, bought), []
     for row in (row for row in visible if row["state"] == "answered"):
-        item, index, who = items.get(row["item"]), row["answer"], row["labeler"]
-        time = datetime.fromtimestamp(when[row["item"], row["slot"]], UTC)
+        item, index, person = items.get(row["item"]), row["answer"], row["labeler"]
+        time = datetime.fromtimestamp(times[row["item"], row["slot"]], UTC)
         cells = {
             "item": row["item"],
-            "key": keys.get((row["item"], row["slot"], who)),
+            "key": keys.get((row["item"], row["slot"], person)),
             "text": None if item is None else item.prompt,
             "label": None if item is None or index is None else item.candidates[index],
             "said": row["said"],
-            "labeler": people.get(who, who),
+            "labeler": people.get(person, person),
             "time": time.isoformat(timespec="seconds"),
             "price": row["price"] / MICRO,
             "purpose": row["purpose"],
-            "set_aside": who in set_aside,
+            "set_aside": person in set_aside,
         }
         rows.append(cells)
     return spec, Labeled(COLUMNS, rows, len(bought) - len(visible))
@@ -210,8 +212,8 @@ def _numbers(spec: RunSpec, bought: Sequence[Mapping[str, Any]]) -> dict[str, st
     if not spec.settings.people:
         return {}
     answered = (row for row in bought if row["state"] == "answered")
-    others = (row["labeler"] for row in answered if row["purpose"] != "owned")
-    people = dict.fromkeys([*spec.settings.people, *others])
+    answerers = (row["labeler"] for row in answered if row["purpose"] != "owned")
+    people = dict.fromkeys([*spec.settings.people, *answerers])
     return {name: f"annotator {number}" for number, name in enumerate(people, 1)}
 
 
@@ -245,9 +247,9 @@ def human_labels(run: Run, spec: RunSpec, *, now: bool = True) -> dict[str, dict
     items, labels = spec.sources.usable, {}
     with run.ledger as ledger:
         until = None if now else ledger.place(anchors(run.folder)[FACTS])
-        said = answers_by_item(spec, ledger, EVERY, until)
-    for id, given in said.items():
-        word = counted(given)
+        answers = answers_by_item(spec, ledger, EVERY, until)
+    for id, words in answers.items():
+        word = counted(words)
         label = items[id].candidates[word] if isinstance(word, int) else None
         source = f"human: {word}" if label is None else "human"
         labels[id] = {"label": label, "confidence": None, "source": source}
@@ -261,8 +263,8 @@ def column_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     with run.ledger as ledger:
         saved = ledger.arrays()
     arrays = saved.arrays if saved and saved.whole else {}
-    sure, flagged = (arrays.get(DOUBT + name, np.zeros(0)) for name in ("sure", "flagged"))
-    doubts = zip(sure.tolist(), flagged.tolist(), strict=True)
+    probabilities, flagged = (arrays.get(DOUBT + name, np.zeros(0)) for name in ("sure", "flagged"))
+    doubts = zip(probabilities.tolist(), flagged.tolist(), strict=True)
     labels = zip(spec.dataset.items, spec.sources.model_labels, doubts, strict=False)
     return {
         item.id: {
@@ -293,7 +295,7 @@ def threshold_of(run: Run, right: float | str) -> float:
     from stacksl.models.own_items import fewest
     from stacksl.runs.settings.budget import right_share, stop_rule
 
-    wanted, facts = right_share(str(right)), shown_facts(run.folder)
+    share_wanted, facts = right_share(str(right)), shown_facts(run.folder)
     if facts is None or facts.own is None:
         raise RunError(
             f"expected a finished run of a linear model to label rows so well, got {run.path}:"
@@ -309,17 +311,17 @@ def threshold_of(run: Run, right: float | str) -> float:
             f"the model of {run.path} was trained on the audit as well, so no threshold was"
             " measured on it: leave --right out"
         )
-    tested = [share for share in facts.own.shares if share.wanted >= wanted]
+    tested = [share for share in facts.own.shares if share.wanted >= share_wanted]
     thresholds = [share.threshold for share in tested if share.threshold]
     if not thresholds:
-        shares, least = [share.wanted for share in facts.own.shares], tested[0].wanted
+        shares, lowest = [share.wanted for share in facts.own.shares], tested[0].wanted
         passed = [share.wanted for share in facts.own.shares if share.threshold]
         lower = f"{100 * max(passed):g}% with --right, which passed, or " if passed else ""
         raise RunError(
-            f"nothing shows that this model labels {100 * wanted:g}% of rows correctly: on"
+            f"nothing shows that this model labels {100 * share_wanted:g}% of rows correctly: on"
             f" {facts.own.measured} measured items {'no' if not passed else 'no such'} share passed"
             f" of those tested ({', '.join(f'{100 * share:g}%' for share in shares)}), and"
-            f" {100 * least:g}% takes at least {fewest(least)} items without an error: give"
+            f" {100 * lowest:g}% takes at least {fewest(lowest)} items without an error: give"
             f" {lower}a run with a better model or a larger audit, or leave --right out"
         )
     return thresholds[0]
@@ -345,8 +347,8 @@ def answer_cells(row: Mapping[str, Any]) -> dict[str, Any]:
 def _labeled(
     columns: Sequence[str], rows: Sequence[Sourced], labels: Mapping[str, Mapping[str, Any]]
 ) -> Labeled:
-    more = ("abstain", "doubtful")
-    added = [*ADDED, *(name for name in more if any(name in row for row in labels.values()))]
+    optional = ("abstain", "doubtful")
+    added = [*ADDED, *(name for name in optional if any(name in row for row in labels.values()))]
     prefix = _prefix(added, columns, PREFIX)
     names = {name: prefix + name for name in added}
     labeled_rows = []

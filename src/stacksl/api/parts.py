@@ -31,13 +31,13 @@ def in_parts(source: str) -> bool:
 
 
 def label_parts(
-    run: Run, source: str, out: str, given: Mapping[str, str], right: str | None
+    run: Run, source: str, out: str, columns: Mapping[str, str], right: str | None
 ) -> Iterator[dict[str, Any]]:
     """Label each file of `source` by the run's model, to a file of the same name in `out`.
 
     A file that is there already is kept, unless its part is newer. `source` is a pattern such as
     `parts/*.csv` or a folder, `out` a folder, on any file system of pyarrow; names that begin with
-    `.` or `_` are left out. `given` is as for `Run.read`, `right` as for `Run.predict`.
+    `.` or `_` are left out. `columns` are as for `Run.read`, `right` as for `Run.predict`.
 
     Returns:
         For each part `file`, `kept`, and, if it was not, the rows `n`, how many of them are `blank`
@@ -50,26 +50,26 @@ def label_parts(
     model, settings = run.model, how_read(run.folder)
     if not isinstance(model, Model):
         raise SettingsError("a language model labels one file at a time: give the name of a file")
-    least = None if right is None else threshold_of(run, right)
-    (reads, origin, parts), (writes, target, there) = _listed(source), _listed(out)
+    cut = None if right is None else threshold_of(run, right)
+    (reads, origin, parts), (writes, target, present) = _listed(source), _listed(out)
     parts = {name: parts[name] for name in sorted(parts) if name[0] not in "._"}
     if not parts:
         raise DataError(
             f"there is no file '{source}': give a folder, or a pattern of names in quotes such as"
             " 'parts/*.csv' (names that begin with . or _ are left out)"
         )
-    how = reads.type_name, origin, dict(digests(run.folder, [MODEL])), sorted(given.items()), least
+    how = reads.type_name, origin, dict(digests(run.folder, [MODEL])), sorted(columns.items()), cut
     mark = f"_labeled-{sha256(repr(how).encode()).hexdigest()[:16]}"  # an empty file
-    if mark not in there and any(name[0] not in "._" for name in there):
+    if mark not in present and any(name[0] not in "._" for name in present):
         raise DataError(
             f"'{out}' has files of other parts, another model, other options or another program:"
             " give --out a folder that is new, empty or of the same command"
         )
     todo = []
-    for name, part in parts.items():
+    for name, file in parts.items():
         kind_of_table(name)  # before the work
-        if name not in there or (there[name].mtime_ns or 0) < (part.mtime_ns or 0):
-            todo.append((name, part.path))
+        if name not in present or (present[name].mtime_ns or 0) < (file.mtime_ns or 0):
+            todo.append((name, file.path))
         else:
             yield {"file": name, "kept": True}
 
@@ -80,15 +80,15 @@ def label_parts(
         with writes.open_output_stream(f"{target}/{name}") as stream:
             stream.write(payload)
 
-    def label(part: tuple[str, str]) -> dict[str, Any]:
-        name, path = part
+    def label(file: tuple[str, str]) -> dict[str, Any]:
+        name, path = file
         with TemporaryDirectory() as temp:
             copy = Path(temp) / name
             try:
                 with reads.open_input_file(path) as stream:
                     copy.write_bytes(stream.read())
-                data = read_again(settings, model, copy, given)
-                table = label_file(model, copy, data, None, least)
+                data = read_again(settings, model, copy, columns)
+                table = label_file(model, copy, data, None, cut)
                 write(name, TABLES[kind_of_table(name)](table.columns, table.rows))
             except (DataError, OSError) as fault:
                 why = str(fault).replace(temp, origin)
@@ -107,8 +107,8 @@ def _listed(source: str) -> tuple[Any, str, dict[str, Any]]:
     """The file system of a folder or a pattern in one, its path there, and the files by name."""
     from pyarrow.fs import FileSelector, FileSystem
 
-    place, mark, options = source.partition("?") if "://" in source else (source, "", "")
-    folder, pattern = os.path.split(place) if "*" in place else (place, "*")
+    path_or_uri, mark, options = source.partition("?") if "://" in source else (source, "", "")
+    folder, pattern = os.path.split(path_or_uri) if "*" in path_or_uri else (path_or_uri, "*")
     uri = f"{folder}{mark}{options}"  # options such as ?endpoint_override=HOST:PORT
     try:
         system, path = FileSystem.from_uri(uri if "://" in uri else os.path.abspath(uri))

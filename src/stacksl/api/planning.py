@@ -153,34 +153,34 @@ def prepare(
         # who knew the seed and the size of the pool could name the items of the audit
         resolved = resolved.with_defaults({"seed": secrets.randbits(32)}, "drawn")
     resolved = intake.absolute(resolved)
-    place, test_place = _places(data, test, resolved.settings)
+    data_place, test_place = _places(data, test, resolved.settings)
     _expect_source(resolved, data)
     names = labeled.classes if labeled else classes
     sources = _read_sources(data, answers, test, resolved.settings, names)
     _expect_rows(resolved.settings, rows, sources)
-    filed = copied is not None or place is not None or _is(data, STDIN)
+    filed = copied is not None or data_place is not None or _is(data, STDIN)
     filed |= sources.pool.format == intake.TEXTS
     filed = filed and (data is not None or resolved.settings.adapts)
     resolved, budget = _settled(resolved, sources, filed=filed)
     _expect_playable(resolved.settings, sources, labeler)
-    model_labels, unlike = _model_labels(resolved.settings, sources, labeled)
+    model_labels, label_warnings = _model_labels(resolved.settings, sources, labeled)
     sources = replace(sources, model_labels=model_labels)
     budget = _with_measuring(resolved.settings, sources, budget)
     folder = chosen or _default_folder(sources.pool.name)
     spec = RunSpec(
-        RunFolder(folder), resolved, sources, budget, budget, _absolute(place) or "",
+        RunFolder(folder), resolved, sources, budget, budget, _absolute(data_place) or "",
         _absolute(test_place),
     )  # fmt: skip
     if copied is not None:  # as they were when that run read them
-        known = {} if test is None else stamps_of([spec.test_source or ""])
-        spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
+        stamps = {} if test is None else stamps_of([spec.test_source or ""])
+        spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **stamps})
     RunFolder.create(folder, dry_run=True)
     (audit,), left, second = budget.audits, budget.train, " with its second look"
-    few = f"an audit of {audit:,}{second * bool(budget.further)} leaves {left:,} of the"
-    few += f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
+    too_small = f"an audit of {audit:,}{second * bool(budget.further)} leaves {left:,} of the"
+    too_small += f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
     warnings = (
-        *[few] * (left < min(25, audit) and resolved.settings.column is None),
-        *unlike,
+        *[too_small] * (left < min(25, audit) and resolved.settings.column is None),
+        *label_warnings,
         *sources.pool.warnings,
         *intake.warnings_of_test(sources.pool, sources.test),
         *intake.no_encoder(resolved),
@@ -201,8 +201,8 @@ def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Reso
     judges = resolved.settings.column is not None
     judges &= resolved.settings.promised_share is None  # else a table is bought
     if judges and resolved.origin["budget"] == "default":
-        asked, rows = resolved.settings.audit, sources.available
-        audit = min(200 if asked is None else asked, rows - 1)
+        audit_wanted, rows = resolved.settings.audit, sources.available
+        audit = min(200 if audit_wanted is None else audit_wanted, rows - 1)
         labels = min(rows, audit + further_labels(resolved.settings, 2 * audit, audit))
         alone = {"audit": audit, "budget": str(labels + (labels == 1))}  # 1 is all
         resolved = resolved.with_defaults(alone, "model_labels")
@@ -230,35 +230,35 @@ def _read_sources(
     data: Any, answers: Any, test: Any, settings: Settings, names: Sequence[str] | None
 ) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
-    source, held = _places(data, test, settings)
+    source, test_path = _places(data, test, settings)
     intake.expect_answers_apart(None if isinstance(data, RunSpec) else data, answers)
     if isinstance(data, RunSpec):
-        sources, held = data.sources.as_begun(), _path(test)
-        if held is None:
+        sources, test_path = data.sources.as_begun(), _path(test)
+        if test_path is None:
             return sources
-        return replace(sources, test=load_test(held, sources.pool, settings))
+        return replace(sources, test=load_test(test_path, sources.pool, settings))
     classes = given_classes(settings)
     if classes is None and names is not None:
         classes = Classes(tuple(names), ("",) * len(names))
     if source is not None:
-        sources = load(source, held, settings, classes=classes)
+        sources = load(source, test_path, settings, classes=classes)
     else:
         how: dict[str, Any] = {"columns": named_columns(settings), "without": settings.column}
-        known = None if classes is None else classes.names
+        class_names = None if classes is None else classes.names
         pool = (
             of_stdin(settings, classes)
             if _is(data, STDIN)
-            else as_written(intake.in_memory(data, answers, classes=known, **how))
+            else as_written(intake.in_memory(data, answers, classes=class_names, **how))
         )
         if settings.adapts and settings.lm.answer_format == "letter":
             from stacksl.lm.prompt.format import letters_of
 
             for item in pool.items:
                 letters_of(item)
-        tested = None if held is None else load_test(held, pool, settings)
+        tested = None if test_path is None else load_test(test_path, pool, settings)
         owned = load_owned(settings.owned, pool, settings)
         sources = Sources.of(pool, tested, owned, classes)
-    if test is not None and held is None:
+    if test is not None and test_path is None:
         pair = isinstance(test, tuple) and len(test) == 2
         tested = as_written(
             intake.in_memory(*(test if pair else (test,)), classes=sources.pool.classes)
@@ -314,19 +314,19 @@ def run(
     """
     from stacksl.features.given import GIVEN
 
-    who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
+    answerer, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
     rows = features if hasattr(features, "__array__") or isinstance(features, list) else None
     features = features if rows is None else GIVEN
-    named, listed = _path(classes), None
+    listing, listed = _path(classes), None
     if not isinstance(classes, str | Path | None):
         ordered = hasattr(classes, "__getitem__") and not isinstance(classes, Mapping)
         expect(ordered, "classes should be a list of names, or a file of them", classes)
         listed = [*map(str, classes)]
-    flags = {"budget": budget, "labeler": name, "features": features, "classes": named, **settings}
-    flags = {name: _plain(name, value) for name, value in flags.items()}
+    flags = {"budget": budget, "labeler": name, "features": features, "classes": listing}
+    flags = {name: _plain(name, value) for name, value in (flags | settings).items()}
     resolved = resolve(flags, preset=preset)
     plan = prepare(
-        items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
+        items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(answerer),
         classes=listed, rows=rows,
     )  # fmt: skip
     new_run = plan.start(progress)
@@ -356,40 +356,46 @@ def plan_audit(
             f"--audit needs fixed classes, and each item of {run.path} has its own options: give"
             " `evaluate` a file with answers"
         )
-    new = not_of(spec.dataset.items, dataset)
-    if not new:
+    new_items = not_of(spec.dataset.items, dataset)
+    if not new_items:
         raise DataError(f"all rows of {dataset.name} are the run's own: name a file of new rows")
     rows = sorted({*range(1, dataset.total + 1)} - {row.row for row in dataset.rejected})
-    left, placed = {*new}, zip(rows, dataset.items, strict=True)
-    own = [Rejected(n, i.id, "already in the evaluated run") for n, i in placed if i not in left]
-    pool = replace(dataset, items=tuple(with_classes(new, classes.names)), answers={}, unknown={},
-                   rejected=(*dataset.rejected, *own))  # fmt: skip
-    said = [int(np.argmax(policy)) for policy in run.model.policies(pool.items, progress)]
-    chosen = spec.folder.config()
+    fresh, placed = {*new_items}, zip(rows, dataset.items, strict=True)
+    why = "already in the evaluated run"
+    rejected = [Rejected(row, item.id, why) for row, item in placed if item not in fresh]
+    pool = replace(
+        dataset,
+        items=tuple(with_classes(new_items, classes.names)),
+        answers={},
+        unknown={},
+        rejected=(*dataset.rejected, *rejected),
+    )
+    predicted = [int(np.argmax(policy)) for policy in run.model.policies(pool.items, progress)]
+    config = spec.folder.config()
     people = {"labeler": "file", "mode": "pool", "model_labels": PREDICTED, **wanted}
-    kept = {name: chosen[name] for name in INHERITED if name in chosen}
+    inherited = {name: config[name] for name in INHERITED if name in config}
     if spec.settings.labeler == "file" and not spec.terms.further:
-        kept["second_look"] = False  # so that both audits count people's errors as the model's
+        inherited["second_look"] = False  # so that both audits count people's errors as the model's
     worksheet, header, guessed = dataset.layout
-    kept |= {"read.worksheet": worksheet, "read.header": header}
-    resolved = resolve(people, kept)
-    sources = replace(Sources.of(pool, classes=classes), model_labels=tuple(said))
+    inherited |= {"read.worksheet": worksheet, "read.header": header}
+    resolved = resolve(people, inherited)
+    sources = replace(Sources.of(pool, classes=classes), model_labels=tuple(predicted))
     data = os.path.abspath(file) if file and (header is not None or not guessed) else ""
-    like = replace(spec, resolved=resolved, sources=sources, data=data, test_source=None)
-    plan, before = prepare(like, out=out, settings=resolved), random_audit(run.folder)
-    compared = (
+    template = replace(spec, resolved=resolved, sources=sources, data=data, test_source=None)
+    plan, earlier = prepare(template, out=out, settings=resolved), random_audit(run.folder)
+    comparison = (
         f"{run.path} has no audit of random rows, and the looks of a promise do not count as one:"
         " nothing will say whether its accuracy fell"
     )
-    if before is not None:
-        _, audit, settle = before
+    if earlier is not None:
+        _, audit, settle = earlier
         size = plan.spec.budget.audits[0]
-        compared = f"{power(audit.counted(), size)}, from the accuracy of {run.path}"
+        comparison = f"{power(audit.counted(), size)}, from the accuracy of {run.path}"
         if audit.second and audit.second.askable:
-            compared += f"; {settle(audit.second.askable)}"
+            comparison += f"; {settle(audit.second.askable)}"
     way = os.path.relpath(run.path, out)
-    made = replace(plan.spec, evaluates=way, stamps=stamps_of([data]))
-    return replace(plan, spec=made, warnings=(*plan.warnings, compared))
+    audit_spec = replace(plan.spec, evaluates=way, stamps=stamps_of([data]))
+    return replace(plan, spec=audit_spec, warnings=(*plan.warnings, comparison))
 
 
 # What settings and items must be to each other ----------------------------------------------------
@@ -408,9 +414,9 @@ def _expect_source(resolved: Resolved, data: Any) -> None:
         SettingsError: there are such flags.
     """
     if isinstance(data, RunSpec):
-        now, then = resolved.settings.flat(), data.settings.flat()
+        current, original = resolved.settings.flat(), data.settings.flat()
         for name in READING:
-            changed = now[name] != then[name]
+            changed = current[name] != original[name]
             if resolved.origin.get(name) == "flag" and changed:
                 raise SettingsError(
                     f"the items of the run {data.folder.path} are taken as they were read, without"
@@ -418,7 +424,7 @@ def _expect_source(resolved: Resolved, data: Any) -> None:
                 )
 
 
-def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:
+def _expect_rows(settings: Settings, array: Any, sources: Sources) -> None:
     """Refuse an array of features that does not fit the settings or the items.
 
     Raises:
@@ -427,11 +433,11 @@ def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:
     """
     from stacksl.features.given import GIVEN, checked_rows
 
-    if (given is None) == (settings.features == GIVEN):
+    if (array is None) == (settings.features == GIVEN):
         raise SettingsError("features 'given' are for Python: stacksl.run(..., features=X)")
-    if given is None:
+    if array is None:
         return
-    if not checked_rows(len(sources.pool.items), given).any():
+    if not checked_rows(len(sources.pool.items), array).any():
         raise FeatureError("features should tell items apart, got zeros alone: give other features")
     if sources.test is not None:
         raise SettingsError(
@@ -475,29 +481,30 @@ def _with_measuring(settings: Settings, sources: Sources, budget: Budget) -> Bud
     """
     from stacksl.runs.finish.forecasting import expect_stop_rule
 
-    asked_for = settings.audit
+    audit_wanted = settings.audit
     if settings.promised_share is not None:
-        if asked_for:
+        if audit_wanted:
             raise SettingsError(
                 "stop_when with right=R draws audits of its own, got an audit of"
-                f" {asked_for}: leave --audit out"
+                f" {audit_wanted}: leave --audit out"
             )
-        asked_for = 0
+        audit_wanted = 0
     judges = settings.column is not None  # then nothing has to train
     audit = audit_size(
         budget.labels,
-        asked_for=asked_for,
+        asked_for=audit_wanted,
         tested=sources.test is not None,
         items=sources.available - judges,
         at_least=int(not judges),
     )
     further = further_labels(settings, budget.labels, audit)
     budget = replace(budget, audits=(audit,), further=further)
-    most = budget.train // 2
-    if settings.sheets.overlap > most:
+    largest = budget.train // 2
+    if settings.sheets.overlap > largest:
         raise SettingsError(
             f"sheets.overlap is how many rows two annotators answer, got {settings.sheets.overlap}"
-            f" where {2 * most} labels train: give at most --overlap {most}, or a larger budget"
+            f" where {2 * largest} labels train: give at most --overlap {largest}, or a larger"
+            " budget"
         )
     expect_stop_rule(settings, sources, audit, further)
     return budget
@@ -519,9 +526,9 @@ def _model_labels(
     from stacksl.features.given import GIVEN
     from stacksl.runs.session.model_labels import load_model_labels
 
-    ranked = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
-    named = settings.class_names and settings.refit and settings.features != GIVEN
-    if settings.column is not None and ranked and settings.refit:
+    in_pool = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
+    uses_names = settings.class_names and settings.refit and settings.features != GIVEN
+    if settings.column is not None and in_pool and settings.refit:
         if column is None:  # of a run whose items are taken
             return sources.model_labels, ()
         if dataset.answers and dataset.answers == column.answers:
@@ -533,7 +540,9 @@ def _model_labels(
         labels = tuple(column.answers.get(item.id, -1) for item in dataset.items)
         return labels, blank * bool(column.unlabeled)
     if settings.column is not None or not (
-        ranked and named and make_features(settings.features, classes=dataset.classes).reads_text
+        in_pool
+        and uses_names
+        and make_features(settings.features, classes=dataset.classes).reads_text
     ):
         raise SettingsError(
             "model_labels needs a pool of texts with fixed classes, whose final model is fitted on"

@@ -236,8 +236,9 @@ class Run:
         if frame is None:
             return table
         fields = COLUMNS[COLUMNS.index("label") :]
-        first = {row["item"]: {name: row[name] for name in fields} for row in reversed(table.rows)}
-        return own_rows(spec, frame, first, "bought_")
+        first = reversed(table.rows)  # of several answers to an item the first one stays
+        answers = {row["item"]: {name: row[name] for name in fields} for row in first}
+        return own_rows(spec, frame, answers, "bought_")
 
     def table(self, frame: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:
         """The run's own rows with their labels, as `stacksl export RUN --table` writes them.
@@ -283,8 +284,8 @@ class Run:
         run, spec = {"run": str(self.path)}, RunSpec.open(self.folder)
         dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)
-        like = "did you mean" in strange(dataset.other_labels, dataset.classes or (), quoted=False)
-        if not (dataset.answers or dataset.unknown or like):
+        typos = "did you mean" in strange(dataset.other_labels, dataset.classes or (), quoted=False)
+        if not (dataset.answers or dataset.unknown or typos):
             with self.ledger as ledger:
                 return {**run, **watch(spec, ledger, model, dataset, progress)}
         if {"confidence", "source"} <= {*dataset.unused}:
@@ -295,10 +296,10 @@ class Run:
             )
         outcome = evaluate(model, dataset, progress)
         if dataset.unknown and model.classes is not None:
-            some = strange(dataset.unknown, model.classes, quoted=False)
+            examples = strange(dataset.unknown, model.classes, quoted=False)
             warnings.warn(
                 f"{plural(len(dataset.unknown), 'row')} of {dataset.name} count as wrong, as their"
-                f" label is none of the classes ({some})",
+                f" label is none of the classes ({examples})",
                 stacklevel=2,
             )
         as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
@@ -401,8 +402,8 @@ class Run:
         with folder.locked(inside=True):
             corrected = len(corrections(folder, paths, correct))
             received = answer(folder, paths, progress)
-            again = max(0, received.repeated - corrected)  # a correction is read a second time
-            return replace(received, repeated=again, corrected=corrected)
+            repeated = max(0, received.repeated - corrected)  # a correction is read a second time
+            return replace(received, repeated=repeated, corrected=corrected)
 
     def corrections(self, *files: str | Path) -> list[Correction]:
         """The accepted answers to which these sheets have another answer of the same person."""
@@ -448,8 +449,8 @@ class Run:
         from stacksl.runs.changes.people import free_rows
 
         expect_progress(progress)
-        given = {"away": away, "back": back, "set_aside": set_aside, "keep": keep}
-        who: dict[str, Any] = {purpose: _several(names) for purpose, names in given.items()}
+        purposes = {"away": away, "back": back, "set_aside": set_aside, "keep": keep}
+        who: dict[str, Any] = {purpose: _several(names) for purpose, names in purposes.items()}
         freed = free_rows(
             self.folder, **who, free=free, keys=_several(keys), drop=drop, dry_run=dry_run
         )
@@ -512,9 +513,9 @@ class Run:
         from stacksl.runs.changes.change import Change, change_run
 
         expect_progress(progress)
-        what = "annotators should be names alone, as a label has one price, whoever answers it"
-        expect(not isinstance(annotators, Mapping), what, annotators)
-        wanted = Change(
+        reason = "annotators should be names alone, as a label has one price, whoever answers it"
+        expect(not isinstance(annotators, Mapping), reason, annotators)
+        requested = Change(
             None if budget is None else str(budget),
             tuple(str(expect_path(file, "a file").absolute()) for file in _several(items)),
             tuple(str(expect_path(file, "a file").absolute()) for file in _several(owned)),
@@ -528,9 +529,9 @@ class Run:
         )
         labeler = None if isinstance(labeler, str) else labeler
         later = later or dry_run
-        if not later and wanted.labeler is None:
+        if not later and requested.labeler is None:
             expect_labeler(self.folder, as_labeler(labeler))
-        outcome = change_run(self.folder, wanted, agreed, dry_run=dry_run)
+        outcome = change_run(self.folder, requested, agreed, dry_run=dry_run)
         if not later:
             self.resume(progress, labeler=labeler)
         return outcome
@@ -557,7 +558,7 @@ class Run:
         return replay_run(RunSpec.open(self.folder))
 
 
-def _several(given: _Text | Sequence[_Text]) -> list[_Text]:
-    fits = isinstance(given, Path | Iterable) and not isinstance(given, bytes)
-    expect(fits, "a name, a path or a list of them was expected", given)
-    return [given] if isinstance(given, str | Path) else list(given)
+def _several(one_or_more: _Text | Sequence[_Text]) -> list[_Text]:
+    fits = isinstance(one_or_more, Path | Iterable) and not isinstance(one_or_more, bytes)
+    expect(fits, "a name, a path or a list of them was expected", one_or_more)
+    return [one_or_more] if isinstance(one_or_more, str | Path) else list(one_or_more)

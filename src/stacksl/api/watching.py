@@ -48,15 +48,15 @@ def watch(
     Raises:
         DataError: there are too few rows.
     """
-    run_items, old, held = _rows(spec, ledger)
-    new = not_of(run_items, dataset)
-    if min(len(new), len(old)) < FEWEST:
+    run_items, old_rows, held_out = _rows(spec, ledger)
+    new_items = not_of(run_items, dataset)
+    if min(len(new_items), len(old_rows)) < FEWEST:
         raise DataError(
             f"expected {FEWEST} new rows without answers, and {FEWEST} rows of the run, to compare,"
-            f" got {len(new)} and {len(old)}: give more rows that are not the run's own, or name a"
-            " column of answers with --label-column"
+            f" got {len(new_items)} and {len(old_rows)}: give more rows that are not the run's own,"
+            " or name a column of answers with --label-column"
         )
-    items = with_classes(new, model.classes)
+    items = with_classes(new_items, model.classes)
     encoder = getattr(getattr(model, "features", None), "encoder", None)
     fixed = getattr(encoder, "fixed", 0) if encoder is not None and encoder.state() else None
     block = stored = None
@@ -64,41 +64,43 @@ def watch(
         block = model.features.transform(items, progress)
         stored = features_of(spec, model.features, silent)
         policies = model.probabilities(block)
-        held_policies = model.probabilities(stored.take(held.tolist())) if len(held) else []
+        held_policies = model.probabilities(stored.take(held_out.tolist())) if len(held_out) else []
     else:
         policies = list(model.policies(items, progress))
-        held_policies = list(model.policies([run_items[row] for row in held]))
-    (choices, sure), (held_choices, held_sure) = _top(policies), _top(held_policies)
+        held_policies = list(model.policies([run_items[row] for row in held_out]))
+    (choices, largest), (held_choices, held_largest) = _top(policies), _top(held_policies)
     if isinstance(block, SharedBlock) and isinstance(stored, SharedBlock) and fixed != 0:
-        vectors, before = block.h[:, :fixed], np.asarray(stored.h[old])[:, :fixed]
-        first, newest = vectors[:MOST], vectors[-MOST:]
+        vectors, earlier = block.h[:, :fixed], np.asarray(stored.h[old_rows])[:, :fixed]
+        oldest, newest = vectors[:MOST], vectors[-MOST:]
     else:
-        parts = items[:MOST], items[-MOST:], [run_items[row] for row in old]
-        first, newest, before = (unfitted([item.prompt for item in some]) for some in parts)
-    rows = watching.unlike(newest, before)
-    capitals, confidence, classes = [watching.vector_bets(before, first, SEED)], None, None
-    if len(held) >= FEWEST and fixed != 0:
-        capitals.append(watching.confidence_bets(held_sure, sure[:MOST], SEED))
-        confidence = [float(held_sure.mean()), float(sure.mean())]
-    if len(held) >= FEWEST and model.classes is not None:
+        parts = items[:MOST], items[-MOST:], [run_items[row] for row in old_rows]
+        oldest, newest, earlier = (unfitted([item.prompt for item in part]) for part in parts)
+    strange, groups = watching.unlike(newest, earlier), list[dict[str, Any]]()
+    if len(strange) >= watching.FEWEST:
+        groups = _groups(items[-MOST:], newest, strange)
+    capitals, confidence, classes = [watching.vector_bets(earlier, oldest, SEED)], None, None
+    if len(held_out) >= FEWEST and fixed != 0:
+        capitals.append(watching.confidence_bets(held_largest, largest[:MOST], SEED))
+        confidence = [float(held_largest.mean()), float(largest.mean())]
+    if len(held_out) >= FEWEST and model.classes is not None:
         classes = watching.shifted_classes(held_choices, choices, model.classes)
     return {
         "n": len(items),
         "known": len(dataset.items) - len(items),
         "shared": overlap(run_items, items),
-        "held_out": len(held),
+        "held_out": len(held_out),
         "told_after": watching.told_after(watching.together(capitals)),
         "confidence": confidence,
         "classes": classes,
-        "unlike": len(rows),
-        "groups": _groups(items[-MOST:], newest, rows) if len(rows) >= watching.FEWEST else [],
+        "unlike": len(strange),
+        "groups": groups,
     }
 
 
 def not_of(items: Sequence[Item], dataset: Dataset) -> list[Item]:
     """The items of a data set that are not among `items`, by id and text."""
-    known = {(item.id, item.prompt) for item in items}
-    return [item for item in dataset.items if (item.id, item.prompt) not in known]
+    pairs = {(item.id, item.prompt) for item in items}
+    return [item for item in dataset.items if (item.id, item.prompt) not in pairs]
 
 
 def _rows(spec: RunSpec, ledger: Ledger) -> tuple[Sequence[Item], Rows, Rows]:
@@ -110,9 +112,9 @@ def _rows(spec: RunSpec, ledger: Ledger) -> tuple[Sequence[Item], Rows, Rows]:
     give_roles(spec, corpus, ledger)
     learned = facts is not None and facts.audit is not None and facts.audit.trained_on > 0
     drawn = [] if learned else corpus.drawn
-    first = generator(SEED, "watching/rows").permutation(len(spec.sources.pool.items))[:MOST]
-    held = np.array(sorted({*corpus.compared, *drawn}), dtype=np.int64)
-    return corpus.items, first[corpus.usable[first]], held[corpus.usable[held]]
+    sampled = generator(SEED, "watching/rows").permutation(len(spec.sources.pool.items))[:MOST]
+    held_out = np.array(sorted({*corpus.compared, *drawn}), dtype=np.int64)
+    return corpus.items, sampled[corpus.usable[sampled]], held_out[corpus.usable[held_out]]
 
 
 def _top(policies: Sequence[Array]) -> tuple[Rows, Array]:
@@ -125,6 +127,6 @@ def _groups(items: Sequence[Item], vectors: Vectors, rows: Rows) -> list[dict[st
     texts = [items[row].prompt for row in rows]
     groups = []
     for topic in find_topics(texts, vectors[rows], min(GROUPS, len(set(map(normal, texts))))):
-        shown = [{"id": items[rows[n]].id, "text": texts[n]} for n in topic.examples[:EXAMPLES]]
-        groups.append({"name": topic.name, "rows": len(topic.rows), "examples": shown})
+        examples = [{"id": items[rows[n]].id, "text": texts[n]} for n in topic.examples[:EXAMPLES]]
+        groups.append({"name": topic.name, "rows": len(topic.rows), "examples": examples})
     return groups

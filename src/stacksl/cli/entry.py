@@ -100,10 +100,10 @@ def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli
 
 def _named(words: Sequence[str]) -> list[str]:
     """The words with an empty name after a --free without one, which the parser cannot read."""
-    after = [*words[1:], "--"]  # one more than no words at all
+    followers = [*words[1:], "--"]  # one more than no words at all
     return [
         "--free=" if word == "--free" and following.startswith("-") else word
-        for word, following in zip(words, after, strict=False)
+        for word, following in zip(words, followers, strict=False)
     ]
 
 
@@ -132,8 +132,8 @@ def _sentence_and_code(error: BaseException, program: str, *, debug: bool) -> tu
     if isinstance(error, StackslError):
         return str(error), 2
     if isinstance(error, OSError):
-        where, why = f" '{error.filename}'" if error.filename else "", error.strerror or error
-        return f"the system refused{where}: {why}; check the path and the free space", 2
+        file, why = f" '{error.filename}'" if error.filename else "", error.strerror or error
+        return f"the system refused{file}: {why}; check the path and the free space", 2
     hint = "see above" if debug else "please report it with what the same command and --debug print"
     return f"unexpected {kind_and_place(error)} ({hint})", 1
 

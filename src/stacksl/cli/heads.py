@@ -40,17 +40,17 @@ def check_head(folder: RunFolder) -> str | None:
             run = f"{folder.path.resolve()}\n{Terms(*store.select(TERMS)[0]).genesis}"
             root = os.environ.get("XDG_STATE_HOME", "")
             state = Path(root) if os.path.isabs(root) else Path.home() / ".local" / "state"
-            place = state / "stacksl" / "heads" / sha256(run.encode()).hexdigest()[:32]
-            if place.is_file():
-                rows, _, tip = place.read_text().strip().partition(":")
+            head_file = state / "stacksl" / "heads" / sha256(run.encode()).hexdigest()[:32]
+            if head_file.is_file():
+                rows, _, tip = head_file.read_text().strip().partition(":")
                 if store.select(EVENTS, ("hash",), "WHERE seq = ?", int(rows)) != [(tip,)]:
                     return (
                         f"{folder.path} has not the row {int(rows):,} of its ledger that a command"
                         " last saw there, so it is an older copy or was rewritten: put the newer"
-                        f" copy back, or delete {place} to go on with this one"
+                        f" copy back, or delete {head_file} to go on with this one"
                     )
-            now = store.tail()
-        if now is not None:
-            make_private(place.parent)
-            write_atomic(place, f"{now.count}:{now.hash}\n")
+            tail = store.tail()
+        if tail is not None:
+            make_private(head_file.parent)
+            write_atomic(head_file, f"{tail.count}:{tail.hash}\n")
     return None

@@ -92,8 +92,8 @@ def spent(amounts: Mapping[str, float] | None) -> str | None:
     """What a run spent of its money, as `status` gives it; None where labels have no price."""
     if amounts is None:
         return None
-    paid, most = (money(round(amounts[key] * MICRO)) for key in ("spent", "budget"))
-    return f"{paid} of {most}"
+    paid, budget = (money(round(amounts[key] * MICRO)) for key in ("spent", "budget"))
+    return f"{paid} of {budget}"
 
 
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
@@ -104,7 +104,7 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
     names |= {"column": "Labels you had", "table": "Right in the table"}
     return [
         ("Last report", result["last_report"]),
-        *((shown, result[name]["sentence"]) for name, shown in names.items() if result[name]),
+        *((title, result[name]["sentence"]) for name, title in names.items() if result[name]),
         ("Stop rule", result["stopped"] or result["stop_when"]),
         ("Rest", result["rest"]),
     ]
@@ -112,9 +112,9 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def gate(table: Mapping[str, Any]) -> str | None:
     """How labels are chosen by the settings in a `table`; None of a column, whose doubt chooses."""
-    made = [table.get(name) for name in ("mode", "lm.adapt", "lm.normalization")]
-    first = ", after up to 25 labels drawn at random" * (made == ["pool", "lora", "auto"])
-    return None if table.get("model_labels") else f"{table['gate.name']}{first}"
+    kind = [table.get(name) for name in ("mode", "lm.adapt", "lm.normalization")]
+    start = ", after up to 25 labels drawn at random" * (kind == ["pool", "lora", "auto"])
+    return None if table.get("model_labels") else f"{table['gate.name']}{start}"
 
 
 def rejected(dataset: Dataset) -> list[dict[str, Any]]:

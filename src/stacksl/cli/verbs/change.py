@@ -131,7 +131,7 @@ def change(
         "stop_when": stop_when,
         "settings": dict(map(setting_of, set_ or [])),
     }
-    who: dict[str, Any] = {
+    people_changes: dict[str, Any] = {
         "away": away or (),
         "back": back or (),
         "free": True if free == EVERYBODY else free or False,
@@ -141,16 +141,17 @@ def change(
         "keep": keep or (),
     }
     if budget is not None and drop and free == EVERYBODY and not (key or away or set_aside):
-        changes["drop"], who = True, dict.fromkeys(who)
-    people = any(who.values())
-    kinds = [any(changes.values()) or later or (dry_run and not people), people, train_on_audit]
+        changes["drop"], people_changes = True, dict.fromkeys(people_changes)
+    of_people = any(people_changes.values())
+    of_terms = any(changes.values()) or later or (dry_run and not of_people)
+    kinds = [of_terms, of_people, train_on_audit]
     if sum(kinds) > 1:
         raise SettingsError(
             "expected one kind of change: what is bought (with --later), who answers (--away to"
             " --keep), or --train-on-audit; give each in a command of its own"
         )
-    if people:
-        _change_people(opened, {**who, "dry_run": dry_run}, json=json, quiet=quiet)
+    if of_people:
+        _change_people(opened, {**people_changes, "dry_run": dry_run}, json=json, quiet=quiet)
     elif train_on_audit:
         labels = opened.refit_with_audit()
         sentence = f"the model was fitted again, with the {plural(labels, 'label')} of the audit"
@@ -186,17 +187,17 @@ def _change_run(
     print(f"{_described(outcome, changes, run.path)}\n\n{closing}")
 
 
-def _change_people(run: Run, who: dict[str, Any], *, json: bool, quiet: bool) -> None:
+def _change_people(run: Run, changes: dict[str, Any], *, json: bool, quiet: bool) -> None:
     with warnings.catch_warnings(record=True, action="always") as caught, live(quiet=quiet) as show:
-        freed = run.people(**who, progress=show)
+        freed = run.people(**changes, progress=show)
     warn(str(warning.message) for warning in caught)
-    what = plural(freed, "row" if by_file(run) else "question")
+    freed_rows = plural(freed, "row" if by_file(run) else "question")
     if json:
         print(as_json({**status_facts(run), "released": freed}))
-    elif who["dry_run"]:
-        print(f"{what} would be freed")
+    elif changes["dry_run"]:
+        print(f"{freed_rows} would be freed")
     else:
-        print("\n\n".join([f"{what} freed"] * bool(freed) + [shown_run(run)]))
+        print("\n\n".join([f"{freed_rows} freed"] * bool(freed) + [shown_run(run)]))
 
 
 def _with_descriptions(names: list[str], descriptions: list[str]) -> dict[str, str]:

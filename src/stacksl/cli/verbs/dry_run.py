@@ -110,10 +110,11 @@ def audit_precision(spec: RunSpec) -> str:
     if spec.settings.labeler_kind in (OPENAI, LOCAL):
         return NO_AUDIT
     agreement = spec.settings.labeler == "file" and not spec.budget.further
-    who = f"with the annotator{'s' * (',' in spec.settings.annotators)}"
-    what = f"{f'agreement {who}' if agreement else 'accuracy'} on new items"
+    people = f"with the annotator{'s' * (',' in spec.settings.annotators)}"
+    what = f"{f'agreement {people}' if agreement else 'accuracy'} on new items"
     if (column := spec.settings.column) is not None:
-        what = f"share of labels in '{column}' that {f'agree {who}' if agreement else 'are right'}"
+        verb = f"agree {people}" if agreement else "are right"
+        what = f"share of labels in '{column}' that {verb}"
     return expected_width(spec.budget.audits[0], spec.budget.labels, what)
 
 
@@ -139,7 +140,7 @@ def _planned(spec: RunSpec) -> str:
     """What would be bought and measured, and at what price."""
     from stacksl.runs.finish.promise_sentences import expected_promise
 
-    test, owned, further = _test(spec), len(spec.sources.owned), spec.budget.further
+    test, owned, second_look = _test(spec), len(spec.sources.owned), spec.budget.further
     promised, overlap = spec.settings.promised_share, spec.settings.sheets.overlap
     rows = len(spec.sources.pool.items)
     labels = f"{count(spec.budget.labels)} at most"
@@ -151,21 +152,21 @@ def _planned(spec: RunSpec) -> str:
     cost = None if spec.budget.cost is None else f"{money(spec.budget.cost)} at most"
     column = spec.settings.column
     judged = f"the labels in '{column}' are judged"
-    if spec.budget.labels > spec.budget.audits[0] + further:
+    if spec.budget.labels > spec.budget.audits[0] + second_look:
         judged += ", and the most doubtful ones are asked about"
     if promised is None and spec.evaluates is None:
         judged += "; --stop-when right=97% in place of --audit promises that share of the table"
-    second = plural(further, "label") + spec.budget.cost_of(further)
-    second += " at most, to ask further people about audited items"
+    second_words = plural(second_look, "label") + spec.budget.cost_of(second_look)
+    second_words += " at most, to ask further people about audited items"
     if spec.settings.annotators.count(",") == 1:  # what they differ on stays open
-        second += "; with two people the interval is about twice as wide as with three"
+        second_words += "; with two people the interval is about twice as wide as with three"
     return facts(
         [
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
             ("Labels", labels),
             ("Promise", expected_promise(spec) or None),
             ("Audit", _audit(spec, promised) if test is None or promised is not None else None),
-            ("Second look", second if further else None),
+            ("Second look", second_words if second_look else None),
             (
                 "Overlap",
                 f"{plural(overlap, 'row')} answered twice, within the budget" if overlap else None,
@@ -210,14 +211,14 @@ def shown_forecast(forecast: dict[str, Any], how: str = "", measure: str = "Accu
             for row in forecast["expected"]
         ]
         lines.append(table(header + (["Cost"] if priced else []), rows))
-    now = forecast["now"]
-    about: list[tuple[str, object]] = [
+    estimate = forecast["now"]
+    details: list[tuple[str, object]] = [
         ("Labels learned", f"{count(forecast['labels'])}{how}" if forecast["labels"] else None),
-        (f"{measure} now", now and f"{share(now['accuracy'])} ({_between(now)})"),
+        (f"{measure} now", estimate and f"{share(estimate['accuracy'])} ({_between(estimate)})"),
         ("Rests on", forecast["rests_on"] or None),
         ("No forecast", forecast["reason"] or None),
     ]
-    return "\n\n".join(part for part in (*lines, facts(about)) if part)
+    return "\n\n".join(part for part in (*lines, facts(details)) if part)
 
 
 def _between(row: dict[str, Any]) -> str:

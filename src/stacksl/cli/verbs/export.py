@@ -97,27 +97,28 @@ def export(
     opened, status = options.open_run(run), None
     keys = ("table", "labels", "left_out", "model", "task", "command")
     result: dict[str, Any] = {"run": run, **dict.fromkeys(keys), "left_out": 0}
-    about = None if task is None else read_provenance(opened.folder.model)
+    provenance = None if task is None else read_provenance(opened.folder.model)
     if table is not None:
         with live(quiet=quiet or json) as show:
-            own = export_rows(opened, table, lambda: label_own(opened, encoding(show)))
+            labeled = export_rows(opened, table, lambda: label_own(opened, encoding(show)))
         changed = differing(opened.folder.resolved().get("files", {}))
         warn(f"{why.partition(';')[0]}: its rows have ids and texts alone" for why in changed)
-        status, total = opened.status(), {"rows": len(own.rows), "blank": sum(own.blank.values())}
-        more = {"blank_by_source": dict(own.blank), "right": status["table"]}
-        result["table"] = {"file": table, **total, **more}
+        status, blank = opened.status(), dict(labeled.blank)
+        counts = {"rows": len(labeled.rows), "blank": sum(blank.values())}
+        by_source = {"blank_by_source": blank, "right": status["table"]}
+        result["table"] = {"file": table, **counts, **by_source}
     if labels is not None:
         answers = export_rows(opened, labels, lambda: bought_answers(opened, names=names)[1])
         result |= {"labels": labels, "left_out": answers.left_out}
     if model is not None:
         result["model"] = write_model(opened, model)
-    if task is not None and about is not None:
-        result |= _task(opened, about, task, options.reading(context))
+    if task is not None and provenance is not None:
+        result |= _task(opened, provenance, task, options.reading(context))
     print(as_json(result) if json else _summary(result, status))
 
 
 def _task(
-    opened: Run, about: Provenance, task: tuple[str, Path], how: dict[str, str]
+    opened: Run, provenance: Provenance, task: tuple[str, Path], columns: dict[str, str]
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
     from stacksl.lm.export.folder import model_arguments
@@ -125,22 +126,22 @@ def _task(
     from stacksl.lm.reading import read_tokenizer
 
     file, out = task
-    dataset = opened.read(file, given=how)
-    tokenizer = read_tokenizer(about.name, about.source, about.revision)
-    written = write_task(
+    dataset = opened.read(file, given=columns)
+    tokenizer = read_tokenizer(provenance.name, provenance.source, provenance.revision)
+    exported = write_task(
         out.absolute(),
         dataset.name,
         dataset.items,
         dataset.answers,
-        about.form(tokenizer),
+        provenance.form(tokenizer),
         tokenizer,
-        about.normalization,
-        about.limits(about.positions),
+        provenance.normalization,
+        provenance.limits(provenance.positions),
     )
-    warn([*dataset.warnings, *_left_out(written, len(dataset.rejected))])
-    arguments = model_arguments(about, opened.folder.model.absolute())
-    facts = {"folder": written.folder, "name": written.name, "items": written.items}
-    return {"task": facts, "command": command(arguments, written.name, written.folder)}
+    warn([*dataset.warnings, *_left_out(exported, len(dataset.rejected))])
+    arguments = model_arguments(provenance, opened.folder.model.absolute())
+    facts = {"folder": exported.folder, "name": exported.name, "items": exported.items}
+    return {"task": facts, "command": command(arguments, exported.name, exported.folder)}
 
 
 def _left_out(task: Task, rejected: int) -> list[str]:

@@ -76,14 +76,15 @@ def status(
     status, forecast = opened.status(), opened.forecast()
     # where the accuracy was measured, an estimate of it would contradict
     measured_now = status["test"] or status["audit"]
-    how = STEPS * (status["state"] != "finished")
+    precision = STEPS * (status["state"] != "finished")
     from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 
     by_model = str(opened.folder.resolved()["labeler"]).partition(":")[0] in (OPENAI, LOCAL)
-    shown = shown_forecast(forecast, how, "Agreement with the model" if by_model else "Accuracy")
+    measure = "Agreement with the model" if by_model else "Accuracy"
+    shown = shown_forecast(forecast, precision, measure)
     ahead = [shown] if forecast["now"] and not measured_now else []
     rounds = status["mode"] == "stream" and status["state"] != "finished"
-    more = [
+    details = [
         ("Rounds", count(status["rounds"]) if rounds else None),
         ("Gate", gate(opened.folder.resolved())),
         ("Why", status["sentence"]),
@@ -91,7 +92,7 @@ def status(
         ("Go on with", status["resume"]),
         *(("Warning", sentence) for sentence in status["warnings"]),
     ]
-    print("\n\n".join([summary(opened, status, more), *people, *ahead]))
+    print("\n\n".join([summary(opened, status, details), *people, *ahead]))
 
 
 def by_file(run: Run) -> bool:
@@ -126,11 +127,11 @@ def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:
         return "\n".join(f"{name} = {as_toml(value)}" for name, value in folder.config().items())
     from stacksl.runs.storage.folder import SECRET
 
-    known = {name: setting for name, setting in folder.settings().items() if name != SECRET}
+    settings = {name: setting for name, setting in folder.settings().items() if name != SECRET}
     if json:
-        return as_json({name: setting._asdict() for name, setting in known.items()})
+        return as_json({name: setting._asdict() for name, setting in settings.items()})
     rows = []
-    for name, setting in known.items():
+    for name, setting in settings.items():
         values: Any = [setting.value]
         if isinstance(setting.value, dict):  # the files that were read, with size, time and digest
             values = [f"{path}, {size:,} bytes" for path, (size, *_) in setting.value.items()]
@@ -184,23 +185,23 @@ def ls(
         return
     if kind not in KINDS:
         raise unknown_name("kind", kind, ["runs", *KINDS])
-    named = KINDS[kind]()
-    rows = [{"name": name, "about": about} for name, about in named.items()]
+    descriptions = KINDS[kind]()
+    rows = [{"name": name, "about": about} for name, about in descriptions.items()]
     text = table(("name", "what it is"), ([row["name"], row["about"]] for row in rows))
     print(as_json(rows) if json else text)
 
 
 def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
-    shown = row.get("audit") or row.get("test")
-    accuracy = shown and f"{percent(shown['accuracy'])} ({interval(*shown['interval'])})"
+    measured = row.get("audit") or row.get("test")
+    accuracy = measured and f"{percent(measured['accuracy'])} ({interval(*measured['interval'])})"
     return (row["run"], row["state"], row["rounds"], row["spent"], row["budget"], accuracy)
 
 
 def _first_lines(module: str, registry: str) -> dict[str, str]:
     """Each name in a registry of a module with the first sentence of its description."""
     sentences = {}
-    for name, what in sorted(getattr(import_module(module), registry).items()):
-        paragraph = " ".join((what.__doc__ or "").strip().split("\n\n")[0].split())
+    for name, part in sorted(getattr(import_module(module), registry).items()):
+        paragraph = " ".join((part.__doc__ or "").strip().split("\n\n")[0].split())
         sentences[name] = paragraph.split(". ")[0].rstrip(".")
     return sentences
 
@@ -215,17 +216,17 @@ def _presets() -> dict[str, str]:
 
 
 def _gates() -> dict[str, str]:
-    first = _first_lines("stacksl.core.gates.registry", "GATES")
+    others = _first_lines("stacksl.core.gates.registry", "GATES")
     covers = "The default for fixed classes: ask for labels that tell most about uncertain items"
-    return dict(sorted({"coverage": covers, **first}.items()))
+    return dict(sorted({"coverage": covers, **others}.items()))
 
 
 def _labelers() -> dict[str, str]:
     people = "`file`: people, in sheets that any spreadsheet opens; `stacksl answer` takes them"
     model = "`openai:MODEL`: a model on a server with the protocol of OpenAI, at --url"
     local = "`hf:NAME_OR_DIR`: a causal language model in this process, by its log-likelihoods"
-    first = _first_lines("stacksl.labelers.registry", "LABELERS")
-    return {"file": people, "openai": model, "hf": local, **first}
+    others = _first_lines("stacksl.labelers.registry", "LABELERS")
+    return {"file": people, "openai": model, "hf": local, **others}
 
 
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {

@@ -79,14 +79,14 @@ def evaluate(
     from stacksl.runs.storage.status import random_audit
 
     opened = options.open_run(run)
-    wanted = {name: context.obj[name] for name in _BUYING if name in context.obj}
-    if wanted.get("audit", "0") == "0" and (wanted or out or dry_run):
+    audit_options = {name: context.obj[name] for name in _BUYING if name in context.obj}
+    if audit_options.get("audit", "0") == "0" and (audit_options or out or dry_run):
         raise SettingsError("--budget, --out and --dry-run are for an audit: give --audit N")
     dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
-    if wanted:
+    if audit_options:
         out = out or Path(os.path.normpath(run / ".."), f"{run.resolve().name}-{Path(file).stem}")
         with live(quiet=quiet) as show:
-            plan = plan_audit(opened, dataset, wanted, out, encoding(show), file)
+            plan = plan_audit(opened, dataset, audit_options, out, encoding(show), file)
         begin(plan, dry_run=dry_run, yes=yes, quiet=quiet, json=json)
         return
     with warnings.catch_warnings(record=True, action="always") as caught, live(quiet=quiet) as show:
@@ -95,9 +95,9 @@ def evaluate(
     result["rejected"] = rejected(dataset)
     if not json:
         warn(dataset.warnings)
-    shown = as_json if json else _compared if "told_after" in result else _shown
-    print(shown(result))
-    if shown is _compared:
+    format_result = as_json if json else _compared if "told_after" in result else _shown
+    print(format_result(result))
+    if format_result is _compared:
         rows, audit = f"{word(run)} {word(file)}", min(60, result["n"] - 1)
         why = "whether the accuracy fell" if random_audit(opened.folder) else "how many are right"
         buy = f"  stacksl evaluate {rows} --audit {audit}  # People say {why}\n"
@@ -126,31 +126,33 @@ def _shown(result: dict[str, Any]) -> str:
 
 def _shared(result: dict[str, Any], follows: str) -> str | None:
     rows, shared = plural(result["n"], "row"), result["shared"]
-    words = f"{count(shared)} of {rows} have the same text as a row of the run{follows}"
-    return words if shared else None
+    sentence = f"{count(shared)} of {rows} have the same text as a row of the run{follows}"
+    return sentence if shared else None
 
 
 def _compared(result: dict[str, Any]) -> str:
     """What is said of rows without answers."""
-    confidence, classes, first = (result[key] for key in ("confidence", "classes", "told_after"))
-    likeness = f"the rows differ from the run's, as the first {first} show; of rows that are alike"
+    confidence, classes, after = (result[key] for key in ("confidence", "classes", "told_after"))
+    likeness = f"the rows differ from the run's, as the first {after} show; of rows that are alike"
     likeness += " this is said in 5% of cases at most, however often you look"
-    if first is None:
+    if after is None:
         likeness = (
             "no difference is shown so far; what follows is of this one look, and can be chance"
         )
-    sure = "not compared: it needs 50 held-out rows, and features other than hashing"
+    surety = "not compared: it needs 50 held-out rows, and features other than hashing"
     if result["held_out"] >= 50:
-        sure = "not compared: hashing features are made from the run's own rows, not from new ones"
+        surety = (
+            "not compared: hashing features are made from the run's own rows, not from new ones"
+        )
     if confidence is not None:
-        sure = f"{percent(confidence[1])}, and {percent(confidence[0])} on the rows held out"
+        surety = f"{percent(confidence[1])}, and {percent(confidence[0])} on the rows held out"
     rows: list[tuple[str, object]] = [
         ("Without answers", f"{plural(result['n'], 'row')} (see --label-column)"),
         ("Left out, rows of the run", plural(result["known"], "row") if result["known"] else None),
         ("Rows of the run", _shared(result, ", under another id" + COPIES)),
         ("Held out in the run", plural(result["held_out"], "row")),
         ("Likeness", likeness),
-        ("Confidence", sure),
+        ("Confidence", surety),
         ("Classes", "none grew or shrank beyond chance" if classes == [] else None),
     ]
     for shift in classes or ():
@@ -220,9 +222,9 @@ def predict(
     if in_parts(file):
         if out in (None, "-") or Path(out).suffix[1:].lower() in TABLES:
             raise SettingsError(f"expected --out FOLDER for the files of '{file}', got {out}")
-        opened, given = options.open_run(run), options.reading(context)
+        opened, columns = options.open_run(run), options.reading(context)
         try:
-            for row in label_parts(opened, file, out, given, right):
+            for row in label_parts(opened, file, out, columns, right):
                 print(as_json(row) if json else _part(row), flush=True)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command labels the other parts") from None
@@ -262,8 +264,8 @@ def _predict(
         from stacksl.api.labeling import TO_PERSON, label_file, threshold_of
         from stacksl.data import TABLES, write_table
 
-        least = None if right is None else threshold_of(opened, right)
-        table = label_file(opened.model, path, dataset, encoding(show), least)
+        threshold = None if right is None else threshold_of(opened, right)
+        table = label_file(opened.model, path, dataset, encoding(show), threshold)
     if out == "-":
         kind = dataset.format.partition(":")[0].replace("lines", "csv")
         payload = TABLES[kind if kind in TABLES else "jsonl"](table.columns, table.rows)
@@ -273,9 +275,9 @@ def _predict(
     write_table(out, table.columns, table.rows)
     n, blank = len(table.rows), table.blank.get(TO_PERSON, 0)
     result = {"run": opened.path, "rejected": rejected(dataset), "file": out, "n": n}
-    left = f", {count(blank)} of them blank, {TO_PERSON}" * bool(blank)
-    shown = as_json({**result, "columns": table.columns})
-    print(shown if json else f"{plural(n, 'row')} with labels in {out}{left}")
+    blank_words = f", {count(blank)} of them blank, {TO_PERSON}" * bool(blank)
+    as_line = as_json({**result, "columns": table.columns})
+    print(as_line if json else f"{plural(n, 'row')} with labels in {out}{blank_words}")
 
 
 VERBS = (evaluate, predict)

@@ -67,13 +67,13 @@ def run(
 
     on_ray(engine)
     table, copied = _config(config)
-    named = table.pop("data", None), table.pop("test", None)
+    named_files = table.pop("data", None), table.pop("test", None)
 
     def planned() -> Plan:
         resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
         return prepare(
-            data or copied or named[0],
-            test=test or (None if copied else named[1]),
+            data or copied or named_files[0],
+            test=test or (None if copied else named_files[1]),
             out=out,
             settings=resolved,
         )
@@ -82,8 +82,8 @@ def run(
         plan = with_header(context, planned)
     except DataError as fault:
         if dry_run and fault.dataset is not None:  # every row, before the sentence on them all
-            read = {"data": data_facts(fault.dataset)}
-            print(as_json(read) if json else understood(fault.dataset))
+            understood_facts = {"data": data_facts(fault.dataset)}
+            print(as_json(understood_facts) if json else understood(fault.dataset))
         raise
     begin(plan, dry_run=dry_run, yes=yes, quiet=quiet, json=json, report_to=report_to)
 
@@ -114,10 +114,10 @@ def resume(
         warn([sentence + less * adapts])
     try:
         with live(quiet=quiet) as bar, tracked(report_to, run, bar) as progress:
-            done = opened.resume(progress)
+            ended = opened.resume(progress)
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
-    _finish(done, json)
+    _finish(ended, json)
 
 
 def begin(
@@ -146,10 +146,10 @@ def begin(
     plan = plan.claimed()
     try:
         with live(quiet=quiet) as bar, tracked(report_to, plan.out, bar) as progress:
-            done = plan.start(progress)
+            ended = plan.start(progress)
     except KeyboardInterrupt as stop:
         raise _stopped(plan.out) from stop
-    _finish(done, json)
+    _finish(ended, json)
 
 
 def setting_of(text: str) -> tuple[str, Any]:
@@ -265,8 +265,8 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
     if result["state"] == "finished":
         model = result["model"] if result["stated"] is None else None
         lines = summary(run, result, [("Report", result["report"]), ("Model", model)])
-        known = shown_facts(run.folder)
-        steps = commands(replace(known, run=str(run.path))) if known else []
+        run_report = shown_facts(run.folder)
+        steps = commands(replace(run_report, run=str(run.path))) if run_report else []
         return "\n".join([lines, "\nNext:", *(f"  {step}  # {aim}" for aim, step in steps)])
     lines = summary(run, result, [("Go on with", None if waits else result["resume"])])
     if waits and result["labeler"] == "file":
@@ -296,8 +296,8 @@ def summary(run: Run, result: Mapping[str, Any], more: Sequence[tuple[str, objec
 def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """Where answers are awaited, and why."""
     sheets = result.get("sheets") or ()
-    what, at = ("row", "in") if result["labeler"] == "file" else ("answer", "of")
-    rows = [(f"{plural(sheet['open'], what)} {at}", sheet["file"]) for sheet in sheets]
+    unit, preposition = ("row", "in") if result["labeler"] == "file" else ("answer", "of")
+    rows = [(f"{plural(sheet['open'], unit)} {preposition}", sheet["file"]) for sheet in sheets]
     return [*rows, *(("Because", sheet.get("why")) for sheet in sheets)]
 
 
@@ -306,13 +306,13 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     from stacksl.report.quality import Differing, SecondLook
     from stacksl.report.sentences import unpaid
 
-    run, second = word(Path(result["run"])), (result["audit"] or {}).get("second")
+    run, second_look = word(Path(result["run"])), (result["audit"] or {}).get("second")
     notes: list[tuple[str, str]] = []
-    if second and result["state"] == "finished" and not second["nobody"]:
-        lack = unpaid(SecondLook(**second), result["audit"]["measures"])
+    if second_look and result["state"] == "finished" and not second_look["nobody"]:
+        lack = unpaid(SecondLook(**second_look), result["audit"]["measures"])
         call = f"stacksl change {run} --budget {result['budget'] + lack}"
-        what = f"{plural(lack, 'row')} had no label left for another answer: `{call}` asks them"
-        notes += [("Second look", what)] * bool(lack)
+        sentence = f"{plural(lack, 'row')} had no label left for another answer: `{call}` asks them"
+        notes += [("Second look", sentence)] * bool(lack)
     why = ("look alike and like no class", "were answered with none and the text")
     add = f"to add them as one: stacksl change {run} --add-class"
     notes += [
@@ -323,11 +323,11 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         for group in result["proposed"]
     ] + [
         (
-            f"{who.name} differs",
-            f"{who.sentence}: stacksl change {run} --set-aside {word(who.name)} or"
-            f" --keep {word(who.name)}",
+            f"{person.name} differs",
+            f"{person.sentence}: stacksl change {run} --set-aside {word(person.name)} or"
+            f" --keep {word(person.name)}",
         )
-        for who in (Differing(**row) for row in result["differing"])
+        for person in (Differing(**row) for row in result["differing"])
     ]
     return notes
 
@@ -339,15 +339,15 @@ def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
     money, budget = result["money"], str(run.folder.resolved().get("budget"))
     if result["state"] != "finished" or result["stopped"] or not (money and budget[0] == "$"):
         return None
-    known, labels = shown_facts(run.folder), 0
+    run_report, labels = shown_facts(run.folder), 0
     if money["price"]:  # only labels that cost less than planned leave money for more
         labels = result["spent"] + int((money["budget"] - money["spent"]) // money["price"])
-    if not (known and labels > result["budget"]) or "never asked for" not in [
-        row.name for row in known.data.roles
+    if not (run_report and labels > result["budget"]) or "never asked for" not in [
+        row.name for row in run_report.data.roles
     ]:
         return None
-    wanted = {"budget": f"${money['budget']:f}".rstrip("0").rstrip(".")}
-    return change_call(str(run.path), wanted, python=known.method.python)
+    changes = {"budget": f"${money['budget']:f}".rstrip("0").rstrip(".")}
+    return change_call(str(run.path), changes, python=run_report.method.python)
 
 
 def _labels(result: Mapping[str, Any]) -> str:
@@ -360,9 +360,9 @@ def _labels(result: Mapping[str, Any]) -> str:
         return f"{count(result['spent'])} of {count(result['budget'])} bought{rounds}{measures}"
     answered, out = result["answered"], result["out"]
     place = "in sheets" if result.get("labeler", "file") == "file" else "asked"
-    kept = {"reserved and not yet asked": result["spent"] - answered - out}
-    parts = {place: out, **kept, "left": result["left"]}
-    counts = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)
+    reserved = {"reserved and not yet asked": result["spent"] - answered - out}
+    counts_by_name = {place: out, **reserved, "left": result["left"]}
+    counts = "".join(f", {name} {count(n)}" for name, n in counts_by_name.items() if n)
     return f"{count(result['budget'])}: answered {count(answered)}{counts}"
 
 

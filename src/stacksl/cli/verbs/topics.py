@@ -59,9 +59,9 @@ def topics(
     from stacksl.runs.settings.resolve import resolve
 
     resolved = with_features(resolve(context.obj), without_data=False)
-    how = resolved.settings, Dataset("", "", (), {}, NO_CLASSES)  # no columns are known
+    reading = resolved.settings, Dataset("", "", (), {}, NO_CLASSES)  # no columns are known
     with stdin_copied() if file == STDIN else nullcontext(file) as path:
-        dataset = with_header(context, lambda: read_again(*how, path, options.reading(context)))
+        dataset = with_header(context, lambda: read_again(*reading, path, options.reading(context)))
     if out.suffix.lower() != ".xlsx" or out.exists():
         fault = "exists already" if out.exists() else "is no .xlsx file"
         raise SettingsError(f"'{out}' {fault}: name a new .xlsx file with --out")
@@ -90,9 +90,9 @@ def topics(
 
 def _typed(context: typer.Context) -> str:
     """The options of reading as they were typed, for the command that comes next."""
-    words, given = "", context.obj
+    words, typed = "", context.obj
     for name, flag in ((name, options.FLAGS[name].word) for name in options.READING):
-        if isinstance(value := given.get(name), str):
+        if isinstance(value := typed.get(name), str):
             words += f" --{flag} {word(value)}"
         elif value is not None:
             words += f" --{'' if value else 'no-'}{flag}"
