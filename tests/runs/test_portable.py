@@ -167,16 +167,10 @@ def test_both_doors_take_the_same_texts_and_refuse_what_is_none(mixed) -> None:
         np.testing.assert_array_equal(model.probabilities(data), expected)
     assert model.probabilities("an owl").shape == (1, len(model.about["classes"]))
     holed = frame.assign(text=["an owl", float("nan")])
-    wrong = [
-        (holed, "nan"),
-        (frame[["n"]], r"\[1\]"),
-        (["an owl", 5], "5"),
-        (None, "None"),
-        (["an owl", " "], "' '"),
-    ]
-    for data, found in [*wrong, (7, "7"), (texts[:1] * 2 + [texts], r"\['an owl'")]:
+    wrong = [(holed, 1), (frame[["n"]], 0), (["an owl", 5], 1), (None, 0), (["an owl", " "], 1)]
+    for data, row in [*wrong, (7, 0), (texts[:1] * 2 + [texts], 2)]:
         for door in (model.probabilities, model.predict):
-            with pytest.raises(ValueError, match="a column 'text', got " + found):
+            with pytest.raises(ValueError, match=f"a column 'text', not row {row}$"):
                 door(data)
     assert model.predict([]) == []
 

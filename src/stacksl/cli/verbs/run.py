@@ -73,7 +73,7 @@ def run(
         resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
         return prepare(
             data or copied or named_files[0],
-            test=test or (None if copied else named_files[1]),
+            test=test or (None if copied and not data else named_files[1]),  # else the run's
             out=out,
             settings=resolved,
         )

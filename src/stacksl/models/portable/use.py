@@ -25,8 +25,8 @@ class Model:
     def probabilities(self, data: object) -> np.ndarray:
         """A row per text, a column per class of `about["classes"]`; `data` as for `predict`."""
         texts = np.atleast_1d(np.asarray(getattr(data, "text", data), object)).tolist()
-        if odd := [text for text in texts if not isinstance(text, str) or not text.strip()]:
-            raise ValueError(f"expected non-empty texts or a column 'text', got {odd[0]!r:.40}")
+        if odd := [n for n, t in enumerate(texts) if not isinstance(t, str) or not t.strip()]:
+            raise ValueError(f"expected non-empty texts or a column 'text', not row {odd[0]}")
         probabilities = np.zeros((len(texts), len(self.about["classes"])))
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))  # little padding
         while order:
