@@ -47,6 +47,11 @@ def test_files_without_examples_are_read_as_before(tmp_path) -> None:
     assert found == Classes(("a", "b"), ("one | two, three", ""))
 
 
+def test_blanks_around_a_cell_and_empty_cells_at_the_end_are_left_out(tmp_path) -> None:
+    found = read_classes(made(tmp_path, 'top up \n"lost card ", one , two ,,\n'))
+    assert found == Classes(("top up", "lost card"), ("", "one, two"))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

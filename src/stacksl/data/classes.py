@@ -182,16 +182,16 @@ def _lines(place: Path) -> Iterator[_Line]:
     rows = csv.reader(text.splitlines(), delimiter=separator, skipinitialspace=True)
     columns: list[str] = []
     for number, row in enumerate(rows, start=1):
-        cells = [one_line(cell) for cell in row]
+        cells = [one_line(cell).strip() for cell in row]
         if not any(cells):
             continue
-        head = [cell.strip().casefold() for cell in cells]
+        head = [cell.casefold() for cell in cells]
         head[:1] = ["name"] if head[0] in _NAMES else head[:1]
         if number == 1 and head in _HEADERS:
             columns = head
         elif _EXAMPLES not in columns:
-            description = (", " if separator == "," else " ").join(cells[1:]).strip()
-            yield _Line(number, cells[0], description)
+            between = ", " if separator == "," else " "
+            yield _Line(number, cells[0], between.join(filter(None, cells[1:])))
         elif len(cells) > len(columns):
             raise DataError(
                 f"line {number} of {place} should have {len(columns)} cells, as the first line"

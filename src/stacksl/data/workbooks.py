@@ -141,8 +141,8 @@ def _expect_workbook(path: Path) -> None:
         )
     if "xl/workbook.xml" not in {part.filename for part in parts}:
         raise DataError(
-            f"'{path}' is no .xlsx workbook (it may be .ods or .xlsb): save it as .xlsx, or as "
-            "'CSV UTF-8'"
+            f"'{path}' is an archive that is no .xlsx workbook: if it is .zip, unpack it and name "
+            "the file in it; if it is .ods or .xlsb, save it as .xlsx, or as 'CSV UTF-8'"
         )
 
 
