@@ -132,7 +132,9 @@ def test_a_run_below_its_mark_goes_on_to_its_end(below: Run, capsys: Any) -> Non
     low = wilson(status["audit"]["correct"], 40, z_of_look(4))[0]
     assert status["audit"]["interval"] == [pytest.approx(low), 1.0]
     assert entry.call(["status", str(made.path)]) == 0
-    assert f"at least {100 * low:.1f}% in 95 of 100 runs" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"at least {100 * low:.1f}% in 95 of 100 runs" in printed
+    assert "accuracy=0.8 did not end the run" in printed
     expect_sound(made)
 
 
@@ -144,6 +146,14 @@ def test_what_is_bought_does_not_depend_on_the_audits_answers(above: Run, below:
     )
     assert len(first) < len(second)
     assert second[: len(first)] == first
+
+
+@pytest.mark.parametrize(("audit", "warned"), [(40, True), (45, False)])
+def test_an_audit_that_rarely_shows_the_mark_is_warned_of(audit: int, warned: bool) -> None:
+    given = {**PLAN, "audit": audit, "stop_when": "accuracy=0.8"}
+    warnings = prepare(ITEMS, ANSWERS, settings=given).warnings
+    said = "an audit of 40 items rarely shows an accuracy of 0.8"
+    assert any(said in each and "give --audit 45 or more" in each for each in warnings) == warned
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -140,6 +140,7 @@ def prepare(
     Raises:
         SettingsError, DataError, LabelerError, RunError: one sentence on what is wrong.
     """
+    from stacksl.runs.finish.forecasting import rarely_shown
     from stacksl.runs.finish.promise_sentences import before_a_look
 
     chosen = None if out is None else expect_path(out, "out")
@@ -185,7 +186,7 @@ def prepare(
         *intake.warnings_of_test(sources.pool, sources.test),
         *intake.no_encoder(resolved),
         *intake.without_threshold(resolved),
-        *filter(None, [before_a_look(spec, spec.budget.labels)]),
+        *filter(None, [before_a_look(spec, budget.labels), rarely_shown(spec.settings, audit)]),
     )
     return Plan(spec, labeler, warnings, named=out is not None, rows=rows)
 

@@ -102,10 +102,11 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
     if not result["stated"]:
         names["audit"] = "Final model" if result["column"] else "By the audit"
     names |= {"column": "Labels you had", "table": "Right in the table"}
+    idle = " did not end the run" * (result["state"] == "finished")  # a rule without an outcome
     return [
         ("Last report", result["last_report"]),
         *((title, result[name]["sentence"]) for name, title in names.items() if result[name]),
-        ("Stop rule", result["stopped"] or result["stop_when"]),
+        ("Stop rule", result["stopped"] or (result["stop_when"] and result["stop_when"] + idle)),
         ("Rest", result["rest"]),
     ]
 

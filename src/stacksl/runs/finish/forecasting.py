@@ -21,7 +21,7 @@ from stacksl.data import Dataset
 from stacksl.errors import SettingsError
 from stacksl.ledger.accounts import Accounts
 from stacksl.models.forecast import FEWEST, GROWTH, Growth, Normal, carried_over, gain, level_of
-from stacksl.models.metrics import wilson, z_of_look
+from stacksl.models.metrics import z_of_look
 from stacksl.models.promise import Look
 from stacksl.runs.finish.promising import (
     expect_promise,
@@ -219,16 +219,16 @@ def expect_stop_rule(settings: Settings, sources: Sources, audit: int, further: 
                 "stop_when with right=R is for items that share their classes, and these have"
                 " options of their own: give only a budget"
             )
-    looks, z = kind == "accuracy", z_of_look(1)
+    looks = kind == "accuracy"
     if looks and (settings.mode != "pool" or settings.adapts or not settings.refit or column):
         raise SettingsError(
             "stop_when with an accuracy refits the final model at each look, as a linear model of a"
             " pool is: give --mode pool without --model, refit=false or a column, or a budget"
         )
-    if looks and wilson(audit, audit, z)[0] < mark:
+    if looks and audit < fewest_audited(mark):
         raise SettingsError(
-            f"stop_when accuracy={mark:g} needs an audit of {ceil(z * z * mark / (1 - mark))} items"
-            f" even if the model has all of them right, and this run has {audit}: start one with"
+            f"stop_when accuracy={mark:g} needs an audit of {fewest_audited(mark)} items even if"
+            f" the model has all of them right, and this run has {audit}: start one with"
             " --audit N, three times as many or more"
         )
     if looks and settings.labeler == "file" and not further:
@@ -246,6 +246,24 @@ def expect_stop_rule(settings: Settings, sources: Sources, audit: int, further: 
             "stop_when needs a forecast, which only runs have that train a linear model for fixed"
             " classes, and not those that judge a column of labels: give a budget"
         )
+
+
+def fewest_audited(mark: float) -> int:
+    """The rows of an audit that show an accuracy at the first look if all of them are right."""
+    z = z_of_look(1)
+    return ceil(z * z * mark / (1 - mark))
+
+
+def rarely_shown(settings: Settings, audit: int) -> str:
+    """A warning where an audit is too small to show the accuracy of the stop rule; else empty."""
+    mark = settings.accuracy_mark
+    if mark is None or audit >= (wanted := 3 * fewest_audited(mark)):
+        return ""
+    return (
+        f"an audit of {audit} items rarely shows an accuracy of {mark:g}, even if the model is"
+        f" several points better, and the run then buys all its labels: give --audit {wanted} or"
+        " more"
+    )
 
 
 def options_of(spec: RunSpec) -> int:
