@@ -128,7 +128,8 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
     if column.asked:
         words += f" People named a class for {count(column.asked)} of the most doubtful."
     if column.changed:
-        words += f" People's answers, with those of the audit, changed {count(column.changed)}"
+        audited = ", with those of the audit," * (audit is not None)
+        words += f" People's answers{audited} changed {count(column.changed)}"
         found = f": {count(column.mended)} were found to be wrong, and the others are unclear"
         words += f" labels of the exported table{found * (column.mended < column.changed)}."
     if audit is not None and audit.accuracy is not None and not audit.passed_over:
