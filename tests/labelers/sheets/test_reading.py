@@ -132,6 +132,13 @@ def test_a_key_that_is_not_ours_is_a_fault_and_never_another_rows(
     assert "vessel" not in fault.sentence
 
 
+def test_an_empty_sheet_of_another_run_is_a_fault(desk: Desk) -> None:
+    sheet = read_sheet(desk.path, {new_key(0, np.random.default_rng(5)): desk.rows[0]})
+    assert [(f.row, f.column) for f in sheet.faults] == [(1, "key")]
+    assert "this run knows none of the keys: take the file of this run" in sheet.faults[0].sentence
+    assert not read_sheet(desk.path, desk.known).faults
+
+
 def test_a_column_sorted_alone_is_found(desk: Desk) -> None:
     rows = [SheetRow(key, f"prompt number {n}", ("yes", "no")) for n, key in enumerate(desk.keys)]
     known = {row.key: row for row in rows}

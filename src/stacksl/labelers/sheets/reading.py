@@ -61,6 +61,8 @@ def read_sheet(
             fault = _misplaced(row, key, unusable, cells, questions, owners)
             read = fault or _reply(row, key, cells, questions[key])
             faults.append(read) if isinstance(read, Fault) else replies.append(read)
+    if empty and not answered and empty.isdisjoint(questions):
+        faults.append(Fault(1, "key", "this run knows none of the keys: take the file of this run"))
     agreeing, contradictions = _one_a_key(replies)
     return Sheet(
         tuple(agreeing),
