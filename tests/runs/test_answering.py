@@ -153,7 +153,7 @@ def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> No
     with pytest.raises(RunError, match="an annotator left to answer"):
         waiting.people(away="anna")
     waiting.people(back="ben")
-    with pytest.raises(RunError, match="got 'ben': away is nobody"):
+    with pytest.raises(RunError, match="got 'ben': nobody is away"):
         waiting.people(back="ben")
     done = play(waiting)
     with done.ledger as ledger:

@@ -37,6 +37,12 @@ def test_nobody_is_called_as_the_page_calls_its_owner(names: str) -> None:
     resolve({"labeler": "file", "annotators": "anna,owner-2"})
 
 
+def test_a_name_that_is_there_twice_is_shown() -> None:
+    found = mistake(flags={"labeler": "file", "annotators": "anna,ben,Anna"})
+    assert found.startswith("annotators should be different names")
+    assert found.endswith("got anna,ben,Anna")
+
+
 def test_an_absent_flag_is_no_flag() -> None:
     resolved = resolve({"scorer.ridge": None, "gate": None}, {"scorer.ridge": 0.5})
     assert (resolved.settings.scorer.ridge, resolved.origin["scorer.ridge"]) == (0.5, "config")

@@ -169,8 +169,8 @@ def _expect_annotators(
         raise RunError(f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}")
     if present := [name for name in back if name not in away]:
         raise RunError(
-            f"expected --back with an annotator who is away, got '{present[0]}': away"
-            f" {'is nobody' if not away else 'are ' + ', '.join(sorted(away))}"
+            f"expected --back with an annotator who is away, got '{present[0]}':"
+            f" {', '.join(sorted(away)) or 'nobody'} {'are' if len(away) > 1 else 'is'} away"
         )
 
 

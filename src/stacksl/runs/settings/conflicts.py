@@ -105,7 +105,7 @@ def _of_people(settings: Settings, people: bool) -> Iterator[str]:
     if not plain or len(folded) < len(names):
         yield (
             "annotators should be different names without spaces, with commas between, such"
-            " as anna,ben"
+            f" as anna,ben, got {settings.annotators}"
         )
     looks = settings.second_look or "accuracy" in (settings.stop_when or "")
     if looks and (len(names) < 2 or settings.audit == 0):
