@@ -23,6 +23,7 @@ def with_values(values: list[str]) -> list[dict[str, str]]:
     ("given", "rows", "sentence"),
     [
         ({"model_labels": "gtp"}, None, "no column 'gtp' .* did you mean 'gpt'.* --model-labels"),
+        ({"model_labels": "gtp", "classes": "classes.txt"}, None, "no column 'gtp' .* 'gpt'"),
         ({}, with_values([""] * 20), "no row has a label in the column 'gpt'"),
         ({"model_labels": "ticket_id"}, None, "'ticket_id' has 160 different labels in 160 rows"),
         (
@@ -76,8 +77,13 @@ def test_the_column_is_read_from_the_worksheet_that_is_named(tmp_path: Path) -> 
 def test_a_file_keeps_its_meaning_and_people_need_their_labeler(tmp_path: Path) -> None:
     said = tmp_path / "said.csv"
     said.write_text("text,label\n" + "".join(f"{r['text']},{r['gpt']}\n" for r in tickets()))
-    run = judged(tickets(), tmp_path, model_labels=str(said), audit=0, budget=30)
-    assert run.status()["column"] is None
+    classes = tmp_path / "classes.txt"
+    classes.write_text("\n".join(TOPICS))
+    for n, given in enumerate(({}, {"classes": str(classes)})):
+        given |= {"model_labels": str(said), "audit": 0, "budget": 30}
+        (folder := tmp_path / str(n)).mkdir()
+        run = judged(tickets(), folder, **given)
+        assert run.status()["column"] is None
     reasons = {row.decision().reason for row in rows_of(run, "round")}
     assert reasons <= {"drawn", COVERAGE}
     given = {"model_labels": str(said), "annotators": "anna,ben", "labeler": None}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.data import Dataset, Layout, as_written, overlap, read, strange, table_of
+from stacksl.data.columns import require
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError, expect, expect_path
 from stacksl.runs.items.reading import Reading, given_classes, named_columns
@@ -116,9 +117,11 @@ def with_column(
                 table, format=how.format, layout=layout, columns=wanted, classes=names,
                 max_candidates=how.max_candidates, lenient=True,
             )  # fmt: skip
+            require("label", name, (*judged.columns.values(), *judged.unused))
     except DataError as fault:
         if not Path(name).exists():
             raise DataError(str(fault).replace("--label-column", "--model-labels")) from None
+        judged = None
     if judged is None:
         resolved = resolved.updated({"model_labels": str(Path(name).resolve())})
         explicit = {key for key, where in resolved.origin.items() if where in ("flag", "config")}
