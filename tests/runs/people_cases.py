@@ -129,12 +129,21 @@ def answer_all(waiting: Run, say: Say = truth) -> Received:
 
 def play(waiting: Run, say: Say = truth, *, calls: int = 40) -> Run:
     """Answer until the run has finished."""
+    status = waiting.status()
     for _ in range(calls):
-        status = waiting.status()
         if status["state"] != "waiting":
             return waiting
-        waiting.answer(*[fill(path, say) for path in sheets(waiting, status)])
+        status = waiting.answer(*[fill(path, say) for path in sheets(waiting, status)]).status
     raise AssertionError(f"the run still waits after {calls} calls")
+
+
+def answer_until(happened: Callable[[], object], waiting: Run, say: Say = truth) -> Run:
+    """Answer all that waits, again and again, until something has happened."""
+    for _ in range(40):
+        if happened():
+            return waiting
+        answer_all(waiting, say)
+    raise AssertionError("it never happened")
 
 
 def expect_sound(done: Run) -> None:

@@ -9,16 +9,16 @@ from stacksl.api import Run
 from ..ledgers import rows_of
 from .conftest import class_items
 
-ITEMS, ANSWERS = class_items(500)
-PLAN: dict[str, Any] = {"budget": 400, "mode": "pool", "stop_when": "right=90%"}
+ITEMS, ANSWERS = class_items(300)
+PLAN: dict[str, Any] = {"budget": 260, "mode": "pool", "stop_when": "right=90%"}
 PEOPLE: dict[str, Any] = {
-    "count": 400,
-    "budget": 380,
+    "count": 240,
+    "budget": 230,
     "open_questions": 40,
     "class_names": True,
     "stop_when": "right=85%",
 }
-THREE = {**PEOPLE, "annotators": "anna,ben,carl"}
+THREE = {**PEOPLE, "budget": 400, "annotators": "anna,ben,carl"}
 
 
 def looks(made: Run) -> list[dict[str, Any]]:

