@@ -77,6 +77,12 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, Path]:
     return made, write_model(made, made.path / "out")
 
 
+@pytest.fixture(scope="module")
+def model(mixed) -> Model:
+    """The model of that folder, as its own file loads it."""
+    return Model(mixed[1])
+
+
 def predicted(run: stacksl.Run, texts: list[str], monkeypatch) -> np.ndarray:
     monkeypatch.setenv("STACKSL_NO_CACHE", "1")
     items = [stacksl.Item(f"{n}", text, CLASSES) for n, text in enumerate(texts)]
@@ -105,19 +111,18 @@ def fed_to(model: Model, texts: list[str], monkeypatch) -> list[tuple[dict[str, 
     return seen
 
 
-def test_a_padded_batch_changes_nothing(mixed, monkeypatch) -> None:
-    run, out = mixed
+def test_a_padded_batch_changes_nothing(mixed, model, monkeypatch) -> None:
+    run, _ = mixed
     assert isinstance(run.model.head, MixedHead)
     texts = [TEXTS[place] for place in (0, 1, 5)]
-    ((fed, said),) = fed_to(Model(out), texts, monkeypatch)
+    ((fed, said),) = fed_to(model, texts, monkeypatch)
     assert (fed["mask"] == 0).any()
     order = sorted(texts, key=len)
     np.testing.assert_allclose(said, predicted(run, order, monkeypatch), rtol=0, atol=1e-5)
 
 
-def test_the_graph_reads_texts_of_several_parts_with_others(mixed, monkeypatch) -> None:
-    run, out = mixed
-    model = Model(out)
+def test_the_graph_reads_texts_of_several_parts_with_others(mixed, model, monkeypatch) -> None:
+    run, _ = mixed
     texts = [TEXTS[-1], "owl", ".", TEXTS[-2]]
     read = model.tokenizer.encode_batch(texts)
     rows = [(n, part) for n, text in enumerate(read) for part in [text, *text.overflowing]]
@@ -141,10 +146,16 @@ def test_vectors_without_n_grams_are_handed_over(tmp_path, monkeypatch, features
     assert np.abs(there - predicted(made, short, monkeypatch)).max() < 1e-5
 
 
-def test_as_many_tokens_are_read_as_by_the_encoder(mixed, monkeypatch) -> None:
-    _, out = mixed
-    ((fed, _),) = fed_to(Model(out), ["word " * 10_000], monkeypatch)
-    assert fed["ids"].shape == (minilm.PARTS, minilm.LONGEST)
+def test_as_many_tokens_are_read_as_by_the_encoder(model, monkeypatch) -> None:
+    seen = []
+
+    def noted(names: None, fed: dict[str, list]) -> list:
+        seen.append(np.shape(fed["ids"]))
+        return [np.zeros((1, len(CLASSES)))]
+
+    monkeypatch.setattr(model.session, "run", noted)
+    model.probabilities(["word " * 10_000])
+    assert seen == [(minilm.PARTS, minilm.LONGEST)]
 
 
 def test_use_has_forty_lines_of_code(mixed) -> None:
@@ -158,9 +169,9 @@ def test_use_has_forty_lines_of_code(mixed) -> None:
     assert len(written) == 40
 
 
-def test_both_doors_take_the_same_texts_and_refuse_what_is_none(mixed) -> None:
+def test_both_doors_take_the_same_texts_and_refuse_what_is_none(model) -> None:
     pandas = pytest.importorskip("pandas", reason="needs pandas")
-    model, texts = Model(mixed[1]), ["an owl", "salt"]
+    texts = ["an owl", "salt"]
     frame = pandas.DataFrame({"n": [1, 2], "text": texts})
     expected = model.probabilities(texts)
     for data in (frame, frame.text, np.array(texts), tuple(texts)):
@@ -185,12 +196,11 @@ def test_use_runs_without_stacksl(mixed, monkeypatch) -> None:
     assert [row[0] for row in rows] == [row["choice"] for row in expected]
     for (_, number), row in zip(rows, expected, strict=True):
         assert float(number) == pytest.approx(row["probability"], abs=1e-5)
-    lines = "\n".join(texts) + "\n"
-    again = subprocess.run(script, input=lines, capture_output=True, check=True, text=True)
-    assert again.stdout == said
-    bytes_ = b"a form feed \x0c and \xe2\x80\xa8 more\r\n\nwith \xff, no end of line"
-    odd = subprocess.run(script, input=bytes_, capture_output=True, check=True).stdout
-    first, empty, third = odd.splitlines()  # only the end of a line ends a text
+    lines = "\n".join([*texts, "a form feed \x0c and \u2028 more\r", "", "with "]).encode()
+    lines += b"\xff, no end of line"
+    again = subprocess.run(script, input=lines, capture_output=True, check=True).stdout
+    *same, first, empty, third = again.splitlines()  # only the end of a line ends a text
+    assert same == said.encode().splitlines()
     assert (b"\t" in first, empty, b"\t" in third) == (True, b"", True)
 
 
@@ -221,12 +231,14 @@ def test_mlflow_loads_the_folder(mixed) -> None:
     assert json.loads(said) == stacksl.load(out).predict(["owl", "salt"])
 
 
-def test_the_threshold_of_abstention_goes_along(mixed, tmp_path) -> None:
+def test_the_threshold_of_abstention_goes_along_into_an_empty_folder(mixed, tmp_path) -> None:
     from stacksl.core.heads.abstaining import Threshold
 
-    run, _ = mixed
+    run, out = mixed
     model = replace(run.model, abstaining=Threshold(0.99, 0.8, 0.8, 20, 20))
+    (tmp_path / "out").mkdir()
     write_folder(tmp_path / "out", model, read_facts(run.folder), {0.9: 0.75})
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {*files_of(out)}
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     sure = "At least 90% of its labels with a probability of 0.750000 or more are right; each such"
     assert f"{sure} threshold holds with 95% confidence" in card
@@ -271,15 +283,16 @@ def test_a_package_that_is_missing_is_named(mixed, tmp_path, monkeypatch) -> Non
         stacksl.load(out)
 
 
-def test_a_folder_is_never_overwritten(mixed, tmp_path) -> None:
+def files_of(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+
+def test_a_folder_is_never_overwritten(mixed) -> None:
     run, out = mixed
-    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    before = files_of(out)
     with pytest.raises(RunError, match="is not empty"):
         write_model(run, out)
-    assert {name: (out / name).read_bytes() for name in before} == before
-    (tmp_path / "empty").mkdir()
-    write_model(run, tmp_path / "empty")
-    assert {path.name for path in (tmp_path / "empty").iterdir()} == before.keys()
+    assert files_of(out) == before
 
 
 def test_what_is_no_such_folder_is_refused(mixed, tmp_path) -> None:
