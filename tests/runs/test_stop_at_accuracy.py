@@ -22,6 +22,7 @@ from .conftest import class_items, pair_items
 from .people_cases import (
     Row,
     answer_all,
+    answer_until,
     begin,
     copy_of,
     cuts,
@@ -36,7 +37,7 @@ from .people_cases import (
 )
 
 ITEMS, ANSWERS = class_items(300)
-PLAN: dict[str, Any] = {"budget": 100, "audit": 40, "mode": "pool", "open_questions": 5}
+PLAN: dict[str, Any] = {"budget": 100, "audit": 40, "mode": "pool", "open_questions": 15}
 PEOPLE: dict[str, Any] = {
     "count": 240,
     "budget": 110,
@@ -248,11 +249,7 @@ def test_a_model_made_again_is_looked_at_again_and_nothing_is_bought(tmp_path, e
 def looking(folder: Path, mark: float, say: Callable[[Row], str] = truth, **more: Any) -> Run:
     """A run of people that waits for the second answers of a look."""
     made = begin(folder, **{**PEOPLE, "stop_when": f"accuracy={mark}", **more})
-    for _ in range(20):
-        if made.status()["state"] == "finished" or seconds(made):
-            return made
-        answer_all(made, say)
-    raise AssertionError("no look ever came")
+    return answer_until(lambda: made.status()["state"] == "finished" or seconds(made), made, say)
 
 
 def seconds(made: Run) -> int:
@@ -307,8 +304,7 @@ def test_nobody_is_asked_again_while_the_mark_is_far(tmp_path: Path) -> None:
         assert not seconds(made)
         answer_all(made, say)
     assert not any(reached for _, _, reached in looks(made))
-    while not seconds(made):
-        answer_all(made, say)
+    answer_until(lambda: seconds(made), made, say)
     assert made.status()["left"] == int(made.folder.resolved()["further_labels"]) - seconds(made)
     play(made, say)
     assert made.status()["audit"]["measures"] == "accuracy", "the last model has its second look"

@@ -234,7 +234,7 @@ def test_the_p_value_of_a_fall_is_boschloos(before: tuple[int, int], now: tuple[
     assert fall_p(before, now) == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.parametrize(("first", "new"), [(60, 60), (60, 30), (100, 30), (30, 150)])
+@pytest.mark.parametrize(("first", "new"), [(60, 60), (30, 150)])
 def test_a_fall_is_told_by_chance_in_5_percent_of_cases_at_most(first: int, new: int) -> None:
     """Exactly so, at every accuracy; a test of two pooled proportions has up to 11%."""
     assert max(fall_found(share / 100, first, new, 0.0) for share in range(1, 100)) <= 0.05
