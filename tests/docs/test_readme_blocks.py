@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +12,10 @@ from pathlib import Path
 import openpyxl
 import pytest
 
+from stacksl.cli.entry import call
 from stacksl.data import sample
 
-from .pages_cases import BLOCK, PAGES, ROOT
+from .pages_cases import BLOCK, PAGES
 
 README = PAGES["README.md"]
 BLOCKS = BLOCK.findall(README)
@@ -25,24 +26,12 @@ DECIMAL = re.compile(r"(\d+\.\d+)")
 class Reader:
     """A reader of the README who types its blocks in one folder; a colleague fills in sheets."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capsys = folder, capsys
         items, _ = sample()
         assert items.classes is not None
         self.right = {
             _plain(item.prompt): items.classes[items.answers[item.id]] for item in items.items
-        }
-        program = folder / "bin" / "stacksl"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m stacksl "$@"\n')
-        program.chmod(0o755)
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if name != "STACKSL_FEATURES"},
-            "PATH": f"{program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT / "src"),
-            "XDG_CACHE_HOME": str(folder / "cache"),
-            "XDG_STATE_HOME": str(folder / "state"),
-            "NO_COLOR": "1",
         }
 
     def types(self, command: str) -> str:
@@ -50,18 +39,17 @@ class Reader:
         if command.startswith("stacksl answer"):
             for sheet in re.findall(r"\S+\.xlsx", command):
                 self._fills(self.folder / sheet)
-        return self._prints(["bash", "-o", "pipefail", "-c", command])
+        before, pipe, command = command.rpartition("| ")
+        if not pipe:
+            assert call(shlex.split(command, comments=True)[1:]) == 0, self.capsys.readouterr()
+            return self.capsys.readouterr().out
+        words = ["bash", "-o", "pipefail", "-c", f'{before}| "{sys.executable}" -m {command}']
+        return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def runs(self, script: str) -> str:
         """What a Python script prints on stdout."""
-        return self._prints([sys.executable, "-c", script])
-
-    def _prints(self, words: list[str]) -> str:
-        done = subprocess.run(
-            words, cwd=self.folder, env=self.environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{words[-1]}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        exec(script, {"__name__": "__main__"})
+        return self.capsys.readouterr().out
 
     def _fills(self, path: Path) -> None:
         book = openpyxl.load_workbook(path)
@@ -78,9 +66,14 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    return Reader(tmp_path_factory.mktemp("reader"))
+@pytest.fixture
+def reader(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Reader:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STACKSL_FEATURES")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return Reader(tmp_path, capsys)
 
 
 def expect(printed: str, shown: str) -> None:
