@@ -7,8 +7,7 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,16 @@ from stacksl.cli import entry
 
 from ..ledgers import bought
 from ..runs.people_cases import begin, fill, open_rows, play, sheets
-from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound, files
+from .conftest import (
+    Kind,
+    Worker,
+    budget_of,
+    chain,
+    expect_same,
+    expect_sound,
+    files,
+    write_classes,
+)
 
 RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
 FOLDER, COMMIT = f"{RUNS}.storage.folder", f"{LABELS}.store.database:Store.commit"
@@ -413,22 +421,16 @@ def what_was_bought(made: Run) -> list[dict[str, object]]:
     return [{**row, "learned_at": row["learned_at"] is not None} for row in bought(made)]
 
 
-# The command line, which stops itself before it buys a second batch of labels.
+# The command line stops itself before it buys a second batch of labels.
 HALTING = """
-import signal, sys
-sys.path.insert(0, sys.argv.pop(1))
-import worker
-from stacksl.cli import main
-worker.arm("stacksl.ledger.ledger:Ledger.post", 2, "before", signal.SIGSTOP)
-main()
+import __main__, signal
+__main__.arm("stacksl.ledger.ledger:Ledger.post", 2, "before", signal.SIGSTOP)
 """
 
 
 @pytest.fixture
 def long(tmp_path: Path) -> Kind:
     """A job that buys a dozen labels."""
-    from .conftest import write_classes
-
     data, test = write_classes(tmp_path / "c.csv", 60), write_classes(tmp_path / "t.csv", 24, 1)
     return Kind("long", data, test, {"budget": 12}, tmp_path / "undisturbed" / "run")
 
@@ -447,38 +449,26 @@ def test_answers_of_two_processes_are_taken_once(worker, asked, tmp_path) -> Non
     assert sum(each["repeated"] for each in told) == 4
 
 
-def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_path, capfd) -> None:
+def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(
+    worker, long, tmp_path, capfd
+) -> None:
     out = tmp_path / "run"
-    words = (
-        "run",
-        long.data,
-        "--test",
-        long.test,
-        "--budget",
-        12,
-        "--open-questions",
-        6,
-        "--quiet",
-    )
-    words += ("--out",)
-    process = subprocess.Popen(
-        [sys.executable, "-c", HALTING, str(Path(__file__).parent), *map(str, words), str(out)],
-        # Ctrl-C has its meaning on a terminal, while a shell's background ignores it
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    _, status = os.waitpid(process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status), "it holds the run, and cannot finish meanwhile"
+    words = ["run", str(long.data), "--test", str(long.test), "--budget", "12"]
+    words += ["--open-questions", "6", "--quiet", "--out"]
+    process = worker.apart([*words, str(out)], tmp_path, first=HALTING)
+    while "(stopped)" not in Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8"):
+        assert process.poll() is None, process.told()
+        time.sleep(0.01)  # it holds the run, and cannot finish meanwhile
     assert Run.open(out).status()["state"] == "running"
     assert entry.call(["resume", str(out), "--wait", "0"]) == 2
     told = capfd.readouterr().err
     assert f"is held by process {process.pid} on " in told
     assert told.count("\n") == 1
 
-    process.send_signal(signal.SIGINT)
+    os.kill(process.pid, signal.SIGINT)
     os.kill(process.pid, signal.SIGCONT)
-    said, told = process.communicate(timeout=300)
-    assert process.returncode == 130, (said, told)
+    assert process.wait(300) == 130, process.told()
+    told = process.told()
     assert f"stacksl resume {out}" in told
     assert "Traceback" not in told
     status = Run.open(out).status()
@@ -491,7 +481,7 @@ def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_pa
     said = capfd.readouterr().out
     assert json.loads(said)["state"] == "finished"
     assert json.loads(said)["asked"] == 12
-    assert entry.call([*map(str, words), str(long.reference)]) == 0
+    assert entry.call([*words, str(long.reference)]) == 0
     expect_same(out, long)
     noted = json.loads((out / "facts.json").read_text())["interruptions"]
     assert len(noted) == 1

@@ -49,7 +49,10 @@ def test_a_cell_of_the_benchmark_refits_and_judges():
     """On a few questions: what the benchmark calls is what the package has."""
     refits, bench = benchmark("_refits"), benchmark("language_model")
     names = ("sum", "mean", "max", "min", "any", "all", "log", "exp")
-    items = [Item(name, f"# Return the {name}.\ndef", names[n : n + 4]) for n, name in enumerate(names[:4])]
+    items = [
+        Item(name, f"# Return the {name}.\ndef", names[n : n + 4])
+        for n, name in enumerate(names[:4])
+    ]
     gold = np.zeros(4, dtype=np.int64)
     pool = refits.model_of({}, 0).scores(items, "pmi")
     task = refits.Task(items, gold, items[:2], gold[:2], pool, 0.0)
