@@ -131,7 +131,7 @@ def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(
 
 def test_nothing_is_bought_while_a_look_at_the_audit_is_due(opened: Opened, monkeypatch) -> None:
     page = opened(
-        count=240, budget=110, audit=40, open_questions=20, annotators="anna,ben,carl",
+        count=200, budget=80, audit=36, open_questions=15, annotators="anna,ben,carl",
         stop_when="accuracy=0.9",
     )  # fmt: skip
     people = [page.browser(name) for name in ("anna", "ben", "carl")]
@@ -180,7 +180,7 @@ def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) 
 def test_a_table_is_bought_on_the_page_up_to_a_promise(opened: Opened) -> None:
     """A model on the way is made on another thread than the one that holds the ledger."""
     page = opened(
-        count=200, budget=180, audit=None, open_questions=40, annotators="anna,ben,carl",
+        count=100, budget=90, audit=None, open_questions=30, annotators="anna,ben,carl",
         class_names=True, stop_when="right=80%",
     )  # fmt: skip
     people = [page.browser(name) for name in ("anna", "ben", "carl")]

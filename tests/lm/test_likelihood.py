@@ -51,26 +51,6 @@ def checkpointed(model: Any) -> None:
     getattr(model, name)({"use_reentrant": False})
 
 
-def by_hand(model: Any, item: TokenItem) -> Any:
-    """The definition, a token at a time, from the model's own causal pass."""
-    found = []
-    for option in item.options:
-        total, seen = 0.0, list(item.prompt)
-        for token in option:
-            with torch.no_grad():
-                last = model(torch.tensor([seen])).logits[0, -1].double()
-            total += float(last[token] - last.logsumexp(0))
-            seen.append(token)
-        found.append(total)
-    return torch.tensor(found)
-
-
-def test_naive_is_the_definition(make_model: Any, items: list[TokenItem]) -> None:
-    model = make_model("qwen3")
-    for item, got in zip(items, naive(model, items), strict=True):
-        assert torch.allclose(got.detach(), by_hand(model, item), atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("kind", "lora", "checkpointing"), [("qwen3", True, False), ("llama", False, True)]
 )
@@ -198,16 +178,6 @@ def test_a_path_is_checked_on_few_options_and_once(make_model: Any) -> None:
     assert again.verdict == first.verdict
     other = Likelihood(model, verdict=first.verdict.replace("torch ", "torch 1"))
     assert passes(other, many) > 64
-
-
-def test_a_state_from_token_to_token_goes_the_padded_way(
-    make_model: Any, items: list[TokenItem]
-) -> None:
-    model = make_model("mamba")
-    likelihood = Likelihood(model)
-    assert not packs(model)
-    likelihood.sums(items)
-    assert likelihood.used == {"sums": "padded"}
 
 
 def test_absolute_positions_are_packed(make_model: Any, items: list[TokenItem]) -> None:

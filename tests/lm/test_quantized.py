@@ -40,15 +40,6 @@ def library(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return made
 
 
-def test_a_missing_library_is_named(
-    monkeypatch: pytest.MonkeyPatch, model_folders: dict[str, Path]
-) -> None:
-    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    said = r"dtype 'nf4' needs the library bitsandbytes, which cannot be loaded \(.*\): install"
-    with pytest.raises(SettingsError, match=said):
-        _ = open_base(str(model_folders["qwen3"]), device="cpu", dtype="nf4").model
-
-
 def test_a_run_without_the_library_writes_nothing(monkeypatch, tmp_path) -> None:
     from stacksl import run
 
