@@ -1,4 +1,4 @@
-"""What is sent, to whom and with whose consent; how answers are read; 105 classes."""
+"""What is sent, to whom and with whose consent; how answers are read; 30 classes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .chat_server import Handler, letter_of, right, serving, wanted_of
 from .reply_cases import CLASSES, LETTERS, OPTIONS, TEXTS
 
 NAMES = ["green", "red", "blue"]
-MANY = [f"{word}{n}" for word in ("card", "cash", "app", "top", "rate") for n in range(21)]
+MANY = [f"{word}{n}" for word in ("card", "cash", "app", "top", "rate") for n in range(6)]
 
 
 def data_of(folder: Path, names: list[str] = NAMES, count: int = 24) -> tuple[str, str]:
