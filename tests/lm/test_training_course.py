@@ -39,11 +39,16 @@ class OneOfTwo:
         self.gradients = [tensor.clone() for tensor in tensors]
 
 
-def test_the_ranks_gradients_add_up_to_those_of_one_process(monkeypatch, make_model, items):
-    adapter = moved(attached(make_model("qwen3"), dropout=0.3))
+@pytest.mark.parametrize(
+    ("batch_tokens", "dropout"), [(30, 0.3), pytest.param(4096, 0.0, id="one batch, cut in two")]
+)
+def test_the_ranks_gradients_add_up_to_those_of_one_process(
+    monkeypatch, make_model, items, batch_tokens, dropout
+):
+    adapter = moved(attached(make_model("qwen3"), dropout=dropout))
     settings = replace(FAST, batch_size=5, epochs=1)
     examples = made(adapter, items, settings)
-    likelihood = Likelihood(adapter.model, batch_tokens=30)
+    likelihood = Likelihood(adapter.model, batch_tokens=batch_tokens)
     steps = recorded(monkeypatch)
     train(adapter, likelihood, examples, settings, seed=0, key=1)
     ranks = [OneOfTwo(0), OneOfTwo(1)]
