@@ -80,7 +80,7 @@ class AdaptedModel:
     def about(self) -> Provenance:
         """Its base, settings and classes, for its `lm.json`."""
         choices, base = self.model.choices, self.model.worker.base
-        of_base = ("source", "revision", "fingerprint", "license", "positions", "dtype")
+        base_fields = ("source", "revision", "fingerprint", "license", "positions", "dtype")
         return copied(
             Provenance,
             choices,
@@ -91,7 +91,7 @@ class AdaptedModel:
             columns=dict(self.columns),
             verdict=self.model.worker.verdict,
             stamp=base.weights.stamp,
-            **{name: getattr(base, name) for name in of_base},
+            **{name: getattr(base, name) for name in base_fields},
         )
 
     def save(self, folder: Path, facts: Facts, test: Dataset | None = None) -> None:
@@ -105,19 +105,19 @@ class AdaptedModel:
         Raises:
             RunError: there is none, it is damaged, or its base has changed.
         """
-        about = read_provenance(folder)
+        provenance = read_provenance(folder)
         expect_whole(folder)
-        shape = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-        targets = tuple(sorted(shape["target_modules"]))
-        lora = LoraSettings(int(shape["r"]), float(shape["lora_alpha"]), targets=targets)
-        choices = copied(ModelChoices, about, model=about.base, device=device, lora=lora)
-        model = LanguageModel(choices, known=about.weights)
+        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        targets = tuple(sorted(config["target_modules"]))
+        lora = LoraSettings(int(config["r"]), float(config["lora_alpha"]), targets=targets)
+        choices = copied(ModelChoices, provenance, model=provenance.base, device=device, lora=lora)
+        model = LanguageModel(choices, known=provenance.weights)
         fingerprint = model.worker.base.fingerprint
-        if fingerprint != about.fingerprint:
+        if fingerprint != provenance.fingerprint:
             raise RunError(
-                f"the adapter was trained on the weights {about.fingerprint[:12]}, but"
-                f" {about.name} is {fingerprint[:12]} here: restore its weights"
+                f"the adapter was trained on the weights {provenance.fingerprint[:12]}, but"
+                f" {provenance.name} is {fingerprint[:12]} here: restore its weights"
                 " and tokenizer, or run again"
             )
         model.take(folder)
-        return cls(model, about.classes, about.columns)
+        return cls(model, provenance.classes, provenance.columns)

@@ -51,7 +51,7 @@ class Finding:
 
 
 def compare_annotators(
-    who: NDArray[np.int64],
+    annotators: NDArray[np.int64],
     agreed: NDArray[np.bool_],
     doubt: Array,
     tested: Sequence[int],
@@ -60,17 +60,17 @@ def compare_annotators(
     """Each annotator in `tested` against the others in `against`.
 
     Args:
-        who: (N,) the annotator of each row with a label, in the order of rounds.
+        annotators: (N,) the annotator of each row with a label, in the order of rounds.
         agreed: (N,) whether that label was predicted.
         doubt: (N,) of the prediction; larger is harder.
         against: annotators whose rows are the others' level.
     """
-    if len(who) < FIRST or not len(tested):
+    if len(annotators) < FIRST or not len(tested):
         return []
-    level = LEVEL * FIRST / (len(who) * (len(who) + 1)) / len(tested)
-    strata = _strata(doubt)
+    level = LEVEL * FIRST / (len(annotators) * (len(annotators) + 1)) / len(tested)
+    strata, is_compared = _strata(doubt), np.isin(annotators, against)
     findings = (
-        _compared(id, agreed, strata, who == id, np.isin(who, against) & (who != id), level)
+        _compared(id, agreed, strata, annotators == id, is_compared & (annotators != id), level)
         for id in tested
     )
     return [finding for finding in findings if finding is not None]
@@ -78,8 +78,8 @@ def compare_annotators(
 
 def doubt_of(scores: Array) -> tuple[NDArray[np.int64], Array]:
     """The candidate with the largest of (N, K) scores, and minus its lead over the second, (N,)."""
-    two = np.partition(scores, -2, axis=1)[:, -2:]
-    return np.argmax(scores, axis=1), two[:, 0] - two[:, 1]
+    top_two = np.partition(scores, -2, axis=1)[:, -2:]
+    return np.argmax(scores, axis=1), top_two[:, 0] - top_two[:, 1]
 
 
 def _strata(doubt: Array) -> list[NDArray[np.int64]]:
@@ -95,8 +95,8 @@ def _compared(
     annotator: int,
     agreed: NDArray[np.bool_],
     strata: Sequence[NDArray[np.int64]],
-    own: NDArray[np.bool_],
-    others: NDArray[np.bool_],
+    own_rows: NDArray[np.bool_],
+    other_rows: NDArray[np.bool_],
     level: float,
 ) -> Finding | None:
     """One annotator against the rest; None where no stratum has rows of both."""
@@ -106,7 +106,7 @@ def _compared(
     expected = 0.0
     distribution = np.ones(1)
     for stratum in strata:
-        mine, theirs = agreed[stratum[own[stratum]]], agreed[stratum[others[stratum]]]
+        mine, theirs = agreed[stratum[own_rows[stratum]]], agreed[stratum[other_rows[stratum]]]
         if not len(mine) or not len(theirs):
             continue
         total = int(mine.sum() + theirs.sum())

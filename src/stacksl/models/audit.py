@@ -57,8 +57,8 @@ class Audit:
 
     def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """(row, candidate) of the items answered with a candidate; `ids` are those of all rows."""
-        known = self.now or self.answers
-        pairs = [(row, known.get(ids[row])) for row in self.rows]
+        latest_answers = self.now or self.answers
+        pairs = [(row, latest_answers.get(ids[row])) for row in self.rows]
         return [(row, word) for row, word in pairs if isinstance(word, int)]
 
 
@@ -96,9 +96,9 @@ def audit_size(
             f" from: give at most {items}"
         )
     if asked_for > budget - at_least:
-        why = "leave labels to train on" if at_least else "be within the budget"
+        condition = "leave labels to train on" if at_least else "be within the budget"
         raise SettingsError(
-            f"the audit must {why}, but {asked_for} of a budget of {budget} were"
+            f"the audit must {condition}, but {asked_for} of a budget of {budget} were"
             f" asked for: give at most {budget - at_least}, or a larger budget"
         )
     return asked_for
@@ -131,9 +131,9 @@ def draw(
 
 
 def expected_width(
-    size: int, budget: int, what: str = "accuracy on new items", reserved: str = ""
+    size: int, budget: int, measured: str = "accuracy on new items", reserved: str = ""
 ) -> str:
-    """The sentence before a run: the audit's share of the budget, and how precise `what` will be.
+    """The sentence before a run: the audit's share of the budget, and the precision of `measured`.
 
     >>> expected_width(80, 800).split(":")[0]
     '80 of the 800 labels are kept for an audit'
@@ -142,13 +142,13 @@ def expected_width(
         ends = (wilson(round(share * size), size) for share in (0.5, 0.9))
         half = [50 * (high - low) for low, high in ends]
         return (
-            f"{size:,} of the {budget:,} {reserved or RESERVED}: it will measure the {what}"
+            f"{size:,} of the {budget:,} {reserved or RESERVED}: it will measure the {measured}"
             f" to within {half[0]:.0f} points where it is near 50%, and within"
             f" {half[1]:.0f} where it is near 90% (half of a 95% interval; more where people err)"
         )
-    why = f" (under {SMALLEST} labels there is no audit)" if budget < SMALLEST else ""
+    reason = f" (under {SMALLEST} labels there is no audit)" if budget < SMALLEST else ""
     return (
-        f"no labels are kept for an audit{why}: the accuracy on new items will not be known;"
+        f"no labels are kept for an audit{reason}: the accuracy on new items will not be known;"
         " --audit N or --test FILE would measure it"
     )
 
@@ -230,17 +230,17 @@ class Audited:
 
 
 def powered(
-    right: Array, known: NDArray[np.bool_], powers: Powers, z: float = Z
+    right: Array, clear: NDArray[np.bool_], powers: Powers, z: float = Z
 ) -> tuple[float, float, float]:
     """A prediction-powered accuracy with its interval, by default one of 95%.
 
-    It is of the `known` rows; `right` is 0 of the others, which the low end counts as wrong and the
+    It is of the `clear` rows; `right` is 0 of the others, which the low end counts as wrong and the
     high end as right.
     """
-    value, _ = moments(right[known], Powers(powers.sure[known], powers.reference))
-    ends = (moments(r, powers) for r in (right, np.maximum(right, ~known)))
-    (low, few), (high, many) = ((share, rows_of(share, var, len(right))) for share, var in ends)
-    return value, wilson(low * few, few, z)[0], wilson(high * many, many, z)[1]
+    value, _ = moments(right[clear], Powers(powers.sure[clear], powers.reference))
+    ends = (moments(r, powers) for r in (right, np.maximum(right, ~clear)))
+    (low, low_n), (high, high_n) = ((share, rows_of(share, var, len(right))) for share, var in ends)
+    return value, wilson(low * low_n, low_n, z)[0], wilson(high * high_n, high_n, z)[1]
 
 
 def right_in_table(
@@ -255,17 +255,17 @@ def right_in_table(
     >>> right_in_table(0, 9, (0.8, 0.7, 0.9)), right_in_table(5, 5, (0.8, 0.7, 0.9))
     ((0.8, 0.7, 0.9), (0.9, 0.85, 0.95))
     """
-    of_people, wider = people / (people + model), math.sqrt(1 + n / max(1, model))
-    value, low, high = ((1 - of_people) * share for share in accuracy)
-    wrong, least, most = (of_people * rate for rate in errors)
-    share = of_people - wrong + value
-    below = math.hypot(wider * (value - low), most - wrong)
-    above = math.hypot(wider * (high - value), wrong - least)
+    people_share, widening = people / (people + model), math.sqrt(1 + n / max(1, model))
+    value, low, high = ((1 - people_share) * share for share in accuracy)
+    wrong, low_wrong, high_wrong = (people_share * rate for rate in errors)
+    share = people_share - wrong + value
+    below = math.hypot(widening * (value - low), high_wrong - wrong)
+    above = math.hypot(widening * (high - value), wrong - low_wrong)
     return share, max(0.0, share - below), min(1.0, share + above)
 
 
-def stand_for_left(audited: Array, left: Array) -> NDArray[np.bool_]:
-    """Which `audited` labels, (n,), stand for the labels `left` in a table, (m,).
+def stand_for_left(audited: Array, remaining: Array) -> NDArray[np.bool_]:
+    """Which `audited` labels, (n,), stand for the labels `remaining` in a table, (m,).
 
     Both are given by their probabilities. People were asked about doubtful labels, so an audited
     one that is less probable than 499 in 500 of those left stands for none of them.
@@ -273,7 +273,7 @@ def stand_for_left(audited: Array, left: Array) -> NDArray[np.bool_]:
     >>> stand_for_left(np.array([0.2, 0.6, 0.9]), np.array([0.5, 0.7, 0.8]))
     array([False,  True,  True])
     """
-    return audited >= np.quantile(left, 0.002)
+    return audited >= np.quantile(remaining, 0.002)
 
 
 def judge_audit(
@@ -288,28 +288,28 @@ def judge_audit(
     answers to rows set aside; for `fields` see `Audited`.
     """
     rows, unclear = [], (*UNCLEAR, None)
-    none = unknown = 0
+    none_count = unknown = 0
     for item, policy in policies.items():
         word = answers.get(item)
         if word in unclear:
             unknown += 1
             continue
-        none += word == "none"
-        right = word if isinstance(word, int) else NO_ANSWER
-        rows.append((right, int(np.argmax(policy)), float(np.max(policy)), item))
-    gold, predicted = (np.array([row[at] for row in rows], dtype=np.int64) for at in (0, 1))
+        none_count += word == "none"
+        gold_index = word if isinstance(word, int) else NO_ANSWER
+        rows.append((gold_index, int(np.argmax(policy)), float(np.max(policy)), item))
+    gold, predicted = (np.array([row[column] for row in rows], dtype=np.int64) for column in (0, 1))
     if reference is not None and len(policies):
-        sure = np.array([float(np.max(policy)) for policy in policies.values()])
+        confidence = np.array([float(np.max(policy)) for policy in policies.values()])
         clear = np.array([answers.get(item) not in unclear for item in policies])
         hits = np.zeros(len(policies))
         hits[clear] = gold == predicted
         z = z_of_look(fields.get("look", 0))
-        fields |= {"powered": powered(hits, clear, Powers(sure, reference), z)}
+        fields |= {"powered": powered(hits, clear, Powers(confidence, reference), z)}
         fields |= {"reference": len(reference)}
     return Audited(
         n=len(policies),
         correct=int((gold == predicted).sum()),
-        none_of_these=none,
+        none_of_these=none_count,
         unknown=unknown,
         items=tuple(row[3] for row in rows),
         gold=gold,

@@ -152,7 +152,7 @@ def judge(policies: list[Array], dataset: Dataset) -> Evaluation:
     confidence = np.array([float(np.max(policy)) for policy in policies])
     pairs = list(zip(policies, golden, strict=True))
     ranks = [int((p > p[g]).sum()) for p, g in pairs if g != UNKNOWN]
-    long = min(map(len, policies), default=0)
+    fewest_options = min(map(len, policies), default=0)
     return Evaluation(
         n=dataset.total,
         correct=int((gold == predicted).sum()),
@@ -162,5 +162,5 @@ def judge(policies: list[Array], dataset: Dataset) -> Evaluation:
         gold=gold,
         predicted=predicted,
         confidence=confidence,
-        top={k: sum(r < k for r in ranks) / dataset.total for k in TOPS if long > k},
+        top={k: sum(r < k for r in ranks) / dataset.total for k in TOPS if fewest_options > k},
     )

@@ -71,8 +71,8 @@ GROWTH = Growth(
 
 def logit(share: float) -> float:
     """log(p / (1 − p)), for p held between 0.001 and 0.999."""
-    held = min(max(share, 0.001), 0.999)
-    return math.log(held / (1 - held))
+    clipped = min(max(share, 0.001), 0.999)
+    return math.log(clipped / (1 - clipped))
 
 
 def share_of(level: float) -> float:
@@ -80,15 +80,15 @@ def share_of(level: float) -> float:
     return 1 / (1 + math.exp(-level))
 
 
-def carried_over(sure: Array, right: Array, pool: Array) -> float:
+def carried_over(confidence: Array, right: Array, pool: Array) -> float:
     """The accuracy on all items, from that on bought ones at the same probability of the choice.
 
-    A logistic regression of `right` on the logit of `sure`, with a normal prior around "as right as
-    it is sure", is averaged over `pool`. It corrects for purchases that were chosen by doubt as far
-    as the probability tells what is hard, and no further.
+    A logistic regression of `right` on the logit of `confidence`, with a normal prior around "as
+    right as it is sure", is averaged over `pool`. It corrects for purchases that were chosen by
+    doubt as far as the probability tells what is hard, and no further.
 
     Args:
-        sure: (n,) the model's probability of its choice, before each label was bought.
+        confidence: (n,) the model's probability of its choice, before each label was bought.
         right: (n,) 0 or 1, whether the choice was right.
         pool: (m,) its probability of its choice for all items: those without a label as it is now,
             those bought as it was before their label.
@@ -96,12 +96,12 @@ def carried_over(sure: Array, right: Array, pool: Array) -> float:
     from scipy.optimize import minimize
     from scipy.special import expit
 
-    x, center = _logits(sure), np.array([0.0, 1.0])
+    x, center = _logits(confidence), np.array([0.0, 1.0])
 
-    def loss(c: Array) -> tuple[float, Array]:
-        along, away = c[0] + c[1] * x, c - center
-        value = np.sum(np.logaddexp(0.0, along) - right * along) + 0.5 * np.sum(_PRIOR * away**2)
-        missed = expit(along) - right
+    def loss(coefficients: Array) -> tuple[float, Array]:
+        logits, away = coefficients[0] + coefficients[1] * x, coefficients - center
+        value = np.sum(np.logaddexp(0.0, logits) - right * logits) + 0.5 * np.sum(_PRIOR * away**2)
+        missed = expit(logits) - right
         return float(value), np.array([missed.sum(), missed @ x]) + _PRIOR * away
 
     fitted = minimize(loss, center, jac=True, method="BFGS").x
@@ -112,8 +112,8 @@ _PRIOR = np.array([0.25, 4.0])  # inverse variances: 2² of the intercept, 0.5²
 
 
 def _logits(shares: Array) -> Array:
-    held = np.clip(np.asarray(shares, dtype=np.float64), 0.001, 0.999)
-    logits: Array = np.log(held / (1 - held))
+    clipped = np.clip(np.asarray(shares, dtype=np.float64), 0.001, 0.999)
+    logits: Array = np.log(clipped / (1 - clipped))
     return logits
 
 
@@ -125,24 +125,24 @@ def explaining(level: float, labels: float, options: int) -> list[float]:
 # --- forecasts ----------------------------------------------------------------------------------
 
 
-def level_of(known: Growth, carried: float, labels: int, options: int) -> Normal:
+def level_of(growth: Growth, carried: float, labels: int, options: int) -> Normal:
     """The level at `labels`, from the accuracy that `carried_over` gives.
 
     Purchases are harder than the pool, and more so the better a model is.
     """
-    level, (coefficients, sd) = logit(carried), known.missed
+    level, (coefficients, sd) = logit(carried), growth.missed
     return Normal(level + float(np.dot(explaining(level, labels, options), coefficients)), sd)
 
 
-def accuracy_at(known: Growth, level: Normal, labels: int, wanted: int, options: int) -> Estimate:
-    """The accuracy at `wanted` labels, from the level at `labels` of them."""
-    rise, spread_out = _rise(known, level.mean, labels, wanted, options)
-    middle, sd = level.mean + rise, math.hypot(level.sd, spread_out)
-    return Estimate(share_of(middle), share_of(middle - Z * sd), share_of(middle + Z * sd))
+def accuracy_at(growth: Growth, level: Normal, labels: int, target: int, options: int) -> Estimate:
+    """The accuracy at `target` labels, from the level at `labels` of them."""
+    rise, rise_sd = _rise(growth, level.mean, labels, target, options)
+    mean, sd = level.mean + rise, math.hypot(level.sd, rise_sd)
+    return Estimate(share_of(mean), share_of(mean - Z * sd), share_of(mean + Z * sd))
 
 
-def gain(known: Growth, level: Normal, labels: int, more: int, options: int) -> Estimate:
-    """What `more` labels are expected to add to the accuracy at `labels` of them, as a share.
+def gain(growth: Growth, level: Normal, labels: int, extra: int, options: int) -> Estimate:
+    """What `extra` labels are expected to add to the accuracy at `labels` of them, as a share.
 
     Labels never take accuracy away here, so the expectation over the uncertainty of level and
     growth is above the gain at their means. The interval is the 90% range over both.
@@ -150,10 +150,10 @@ def gain(known: Growth, level: Normal, labels: int, more: int, options: int) -> 
 
     def gains(grid: Array) -> Array:
         levels = level.mean + level.sd * grid
-        rises = [_rise(known, at, labels, labels + more, options) for at in levels]
+        rises = [_rise(growth, start, labels, labels + extra, options) for start in levels]
         grown = [
-            at + np.maximum(0.0, rise + sd * grid)
-            for at, (rise, sd) in zip(levels, rises, strict=True)
+            start + np.maximum(0.0, rise + sd * grid)
+            for start, (rise, sd) in zip(levels, rises, strict=True)
         ]
         return np.asarray(1 / (1 + np.exp(-np.array(grown))) - 1 / (1 + np.exp(-levels[:, None])))
 
@@ -164,11 +164,11 @@ def gain(known: Growth, level: Normal, labels: int, more: int, options: int) -> 
 
 
 def _rise(
-    known: Growth, level: float, labels: int, wanted: int, options: int
+    growth: Growth, level: float, labels: int, target: int, options: int
 ) -> tuple[float, float]:
     """The rise of a level between two numbers of labels, and its standard deviation."""
-    coefficients, sd = known.slope
-    along = math.log(max(wanted, 1) / max(labels, 1))
-    middle = math.sqrt(max(wanted, 1) * max(labels, 1))
-    slope = float(np.dot(explaining(level, middle, options), coefficients))
-    return max(0.0, slope) * along, sd * abs(along)
+    coefficients, sd = growth.slope
+    log_ratio = math.log(max(target, 1) / max(labels, 1))
+    middle_labels = math.sqrt(max(target, 1) * max(labels, 1))
+    slope = float(np.dot(explaining(level, middle_labels, options), coefficients))
+    return max(0.0, slope) * log_ratio, sd * abs(log_ratio)

@@ -46,8 +46,8 @@ class Model:
         """The policy over each item's full list of candidates: a (K,) array an item."""
         if self.head is not None:
             return [np.asarray(row, dtype=np.float64) for row in self.head.probabilities(block)]
-        every = (self.scorer.bounds(inputs, tuple(range(inputs.size))) for inputs in block)
-        return [view.probabilities for view in every]
+        views = (self.scorer.bounds(inputs, tuple(range(inputs.size))) for inputs in block)
+        return [view.probabilities for view in views]
 
     def policies(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
@@ -87,9 +87,9 @@ class Model:
             block = self.features.transform(chunk)
             if progress is not None:
                 progress(start + len(chunk), len(items))
-            for place, policy in enumerate(self.probabilities(block)):
-                item = chunk[place]
-                view = self.scorer.bounds(block[place], tuple(range(len(item.candidates))))
+            for index, policy in enumerate(self.probabilities(block)):
+                item = chunk[index]
+                view = self.scorer.bounds(block[index], tuple(range(len(item.candidates))))
                 choice, limit = int(np.argmax(policy)), self.abstaining
                 probability = float(policy[choice])
                 yield {
@@ -115,7 +115,7 @@ class Model:
         arrays.save(folder / "online.safetensors", self.scorer.state())
         if self.head is not None:
             arrays.save(folder / "head.safetensors", self.head.state())
-        about = {
+        description = {
             formats.FORMAT: formats.MODEL,
             "stacksl": __version__,
             "features": self.features.spec,
@@ -127,7 +127,7 @@ class Model:
             "columns": dict(self.columns),
             "abstain": None if self.abstaining is None else asdict(self.abstaining),
         }
-        write_atomic(folder / ABOUT, formats.to_json(about))
+        write_atomic(folder / ABOUT, formats.to_json(description))
 
     @classmethod
     def load(cls, folder: Path) -> Model:
@@ -136,24 +136,24 @@ class Model:
         Raises:
             RunError: there is none yet, it is damaged, or another version of stacksl wrote it.
         """
-        about = _about(folder)
+        description = _about(folder)
 
         def load(name: str) -> dict[str, Any]:
             return arrays.load(folder / f"{name}.safetensors", _remedy(folder))
 
-        classes = None if about["classes"] is None else tuple(about["classes"])
-        features = make_features(about["features"], classes=classes)
+        classes = None if description["classes"] is None else tuple(description["classes"])
+        features = make_features(description["features"], classes=classes)
         features.restore(load("features"))
         scorer = make_scorer(
-            about["scorer"],
-            dim=about["dim"],
+            description["scorer"],
+            dim=description["dim"],
             classes=None if classes is None else len(classes),
-            settings=ScorerSettings(**about["scorer_settings"]),
+            settings=ScorerSettings(**description["scorer_settings"]),
         )
         scorer.restore(load("online"))
-        head = restore_head(load("head")) if about["head"] else None
-        abstaining = None if about["abstain"] is None else Threshold(**about["abstain"])
-        return cls(features, scorer, head, classes, about["columns"], abstaining)
+        head = restore_head(load("head")) if description["head"] else None
+        abstaining = None if description["abstain"] is None else Threshold(**description["abstain"])
+        return cls(features, scorer, head, classes, description["columns"], abstaining)
 
 
 def with_classes(items: Sequence[Item], classes: tuple[str, ...] | None) -> Sequence[Item]:

@@ -151,10 +151,10 @@ def moments(right: Array, powers: Powers | None) -> tuple[float, float]:
     if powers is None or n < 2:
         return share, share * (1 - share) / max(1, n)
     sure, reference = powers
-    spread, alike = float(sure.var(ddof=1)), float(np.cov(right, sure)[0, 1])
-    if spread < 1e-12 or alike <= 0:  # nothing varies but the last digits
+    spread, covariance = float(sure.var(ddof=1)), float(np.cov(right, sure)[0, 1])
+    if spread < 1e-12 or covariance <= 0:  # nothing varies but the last digits
         return share, share * (1 - share) / n
-    weight = min(2.0, alike / (spread * (1 + n / len(reference))))
+    weight = min(2.0, covariance / (spread * (1 + n / len(reference))))
     value = weight * float(reference.mean()) + float((right - weight * sure).mean())
     variance = float((right - weight * sure).var(ddof=1)) / n + weight**2 * spread / len(reference)
     return min(1.0, max(0.0, value)), variance

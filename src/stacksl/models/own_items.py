@@ -25,13 +25,13 @@ FEW = 5  # measured items of a class below which its count is not corrected
 CAUTION = 2.0  # standard errors by which classes are to differ more than by chance
 
 
-def fewest(wanted: float) -> int:
-    """The fewest items, all right, whose exact lower bound reaches `wanted`.
+def fewest(accuracy: float) -> int:
+    """The fewest items, all right, whose exact lower bound reaches `accuracy`.
 
     >>> fewest(0.9), fewest(0.95)
     (29, 59)
     """
-    return math.ceil(math.log(1 - SURE) / math.log(wanted))
+    return math.ceil(math.log(1 - SURE) / math.log(accuracy))
 
 
 def lower_bound(correct: int, n: int) -> float:
@@ -45,13 +45,13 @@ def lower_bound(correct: int, n: int) -> float:
     return float(betaincinv(correct, n - correct + 1, 1 - SURE)) if correct else 0.0
 
 
-def labeled_share(confidence: Array, right: Array, own: Array, wanted: float) -> LabeledShare:
-    """The share of `own` items whose labels by the model reach the accuracy `wanted`.
+def labeled_share(confidence: Array, right: Array, own_items: Array, target: float) -> LabeledShare:
+    """The share of `own_items` whose labels by the model reach the accuracy `target`.
 
-    The thresholds are quantiles of `own`, fixed before a measured item is looked at, and are tested
-    from strict to loose until one fails; the last that passes is reported. With probability 95%
-    the accuracy above it, on items from the source of the measured ones, is at least `wanted`: no
-    correction for several tests is needed where each is only done after all before it passed
+    The thresholds are quantiles of `own_items`, fixed before a measured item is looked at, and are
+    tested from strict to loose until one fails; the last that passes is reported. With probability
+    95% the accuracy above it, on items from the source of the measured ones, is at least `target`:
+    no correction for several tests is needed where each is only done after all before it passed
     (fixed-sequence testing, Maurer et al. 1995; for thresholds Angelopoulos et al. 2021). The
     strictest one keeps the geometric mean of all items and the fewest that could pass, so that a
     few mistakes above it are allowed.
@@ -59,28 +59,28 @@ def labeled_share(confidence: Array, right: Array, own: Array, wanted: float) ->
     Args:
         confidence: (n,) the probability of the model's choice for the measured items.
         right: (n,) bool, whether it was right.
-        own: (m,) the probability of its choice for the run's own items.
-        wanted: in 0..1.
+        own_items: (m,) the probability of its choice for the run's own items.
+        target: in 0..1.
     """
-    needed, n = fewest(wanted), len(confidence)
-    passed = LabeledShare(wanted, needed)
-    if n < needed or not len(own):
+    needed, n = fewest(target), len(confidence)
+    passed = LabeledShare(target, needed)
+    if n < needed or not len(own_items):
         return passed
     for share in np.linspace(math.sqrt(needed / n), 1.0, STEPS):
-        threshold = float(np.quantile(own, 1 - share, method="lower"))
+        threshold = float(np.quantile(own_items, 1 - share, method="lower"))
         above = confidence >= threshold
         count, correct = int(above.sum()), int(right[above].sum())
-        if lower_bound(correct, count) < wanted:
+        if lower_bound(correct, count) < target:
             break
-        reached = float(np.mean(own >= threshold))
-        passed = LabeledShare(wanted, needed, reached, threshold, count, correct)
+        reached = float(np.mean(own_items >= threshold))
+        passed = LabeledShare(target, needed, reached, threshold, count, correct)
     return passed
 
 
 def table_choices(
-    confidence: Array, right: NDArray[np.bool_], own: Array, bought: Array, rows: int
+    confidence: Array, right: NDArray[np.bool_], own_items: Array, bought: Array, rows: int
 ) -> tuple[tuple[float, int], ...]:
-    """How many of the `own` items people would still answer for each share of right `rows`.
+    """How many of the `own_items` people would still answer for each share of right `rows`.
 
     With a probability of 95% all lines hold at once, for each has a fifth of the level. Thresholds
     are tested from strict to loose as in `labeled_share`; the wrong rows above one are bounded as
@@ -89,22 +89,22 @@ def table_choices(
     ones among them.
 
     Args:
-        confidence, right, own: as in `labeled_share`; the measured items are of the table.
+        confidence, right, own_items: as in `labeled_share`; the measured items are of the table.
         bought: the probability of the model's choice for the items that were bought by choice.
         rows: of the whole table, people's among them.
     """
     choices, level = [], (1 - SURE) / len(CHOICES)
-    for wanted in CHOICES:
-        people, allowed = len(own), allowed_wrong(wanted, rows)
+    for right_share in CHOICES:
+        people, allowed = len(own_items), allowed_wrong(right_share, rows)
         for share in np.linspace(0.0, 1.0, STEPS + 1)[1:]:
-            threshold = float(np.quantile(own, 1 - share, method="lower"))
-            labeled, above = int((own >= threshold).sum()), confidence >= threshold
+            threshold = float(np.quantile(own_items, 1 - share, method="lower"))
+            labeled, above = int((own_items >= threshold).sum()), confidence >= threshold
             n, wrong = int(above.sum()), int((above & ~right).sum())
-            every = labeled + n + int((bought >= threshold).sum())
-            if not shows(wrong, n, every, allowed, level):
+            all_above = labeled + n + int((bought >= threshold).sum())
+            if not shows(wrong, n, all_above, allowed, level):
                 break
-            people = len(own) - labeled
-        choices.append((wanted, people))
+            people = len(own_items) - labeled
+        choices.append((right_share, people))
     return tuple(choices)
 
 
@@ -147,8 +147,8 @@ def class_totals(
         difference, low, high = _difference(int(missed[k]), int(wrongly[k]), n)
         shift = difference * float(factor[k])
         ends = (called + unlabeled * value for value in (shift, min(low, shift), max(high, shift)))
-        total, least, most = (counted + min(max(end, 0.0), float(unlabeled)) for end in ends)
-        totals.append(ClassTotal(name, counted, called, total, least, most))
+        total, lower, upper = (counted + min(max(end, 0.0), float(unlabeled)) for end in ends)
+        totals.append(ClassTotal(name, counted, called, total, lower, upper))
     return tuple(totals)
 
 
@@ -179,10 +179,10 @@ def _counts(classes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return np.bincount(classes[classes >= 0], minlength=count)
 
 
-def _difference(more: int, less: int, n: int) -> tuple[float, float, float]:
+def _difference(first: int, second: int, n: int) -> tuple[float, float, float]:
     """The difference of two shares of the same `n` items, with its interval."""
-    p, q = more / n, less / n
-    (p_low, p_high), (q_low, q_high) = wilson(more, n), wilson(less, n)
+    p, q = first / n, second / n
+    (p_low, p_high), (q_low, q_high) = wilson(first, n), wilson(second, n)
     below = math.hypot(p - p_low, q_high - q)
     above = math.hypot(p_high - p, q - q_low)
     return p - q, p - q - below, p - q + above

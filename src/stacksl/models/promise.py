@@ -57,8 +57,8 @@ def at_most(wrong: int, rows: int, bad: int, n: int) -> float:
     """
     from scipy.special import gammaln
 
-    def choose(of: Any, some: Any) -> Any:
-        return gammaln(of + 1) - gammaln(some + 1) - gammaln(of - some + 1)
+    def choose(total: Any, chosen: Any) -> Any:
+        return gammaln(total + 1) - gammaln(chosen + 1) - gammaln(total - chosen + 1)
 
     drawn = np.arange(max(0, n - (rows - bad)), min(wrong, bad, n) + 1)
     logs = choose(bad, drawn) + choose(rows - bad, n - drawn) - choose(rows, n)
@@ -104,10 +104,10 @@ def first_look(share: float, rows: int, *, several: bool) -> int | None:
     often as is guessed.
     """
     rows = min(rows, 10_000)  # a look at more rows is hardly larger, and takes long to compute
-    before, allowed = min(rows, 3 * step_of(rows)), allowed_wrong(share, rows)
-    part, errors = rows - before, GUESSED if several else None
-    look = planned(allowed / 2 * part / rows, before, part, allowed, errors) if part else None
-    return None if look is None else before + look.labels
+    people, allowed = min(rows, 3 * step_of(rows)), allowed_wrong(share, rows)
+    model, errors = rows - people, GUESSED if several else None
+    look = planned(allowed / 2 * model / rows, people, model, allowed, errors) if model else None
+    return None if look is None else people + look.labels
 
 
 def expected_look(
@@ -119,33 +119,33 @@ def expected_look(
     `labels` that can be paid if these are fewer, at a `price` in micro-units, with no error, a
     quarter and half of those allowed. Each audited row takes so many `answers`.
     """
-    part = max(1, rows - min(labels // 2, 3 * step_of(rows)))
-    most = max(1, labels // 2 // answers)
-    allowed = allowed_wrong(share, part)
+    model = max(1, rows - min(labels // 2, 3 * step_of(rows)))
+    max_audit = max(1, labels // 2 // answers)
+    allowed = allowed_wrong(share, model)
     errors = sorted({0, allowed // 4, allowed // 2})
-    audits = [(wrong, audit_size(wrong, part, allowed)) for wrong in errors]
+    audits = [(wrong, audit_size(wrong, model, allowed)) for wrong in errors]
 
     def so_many(n: int) -> str:
         return f"{n:,}" if price is None else f"{n:,} rows for {money(n * price * answers)}"
 
-    wanted = (
+    intro = (
         f"each look has an audit, to show that {100 * share:.4g}% of the rows that people do not"
         " label"
     )
-    if (left := left_wrong(0, min(most, part), part, MODEL)) > allowed:
-        shown = 1 - left / part
-        most_shown = f"{100 * shown:.1f}% at most, even if it finds no error"
-        return f"{wanted} are right: an audit for half of this budget can show {most_shown}"
+    if (wrong_left := left_wrong(0, min(max_audit, model), model, MODEL)) > allowed:
+        provable_share = 1 - wrong_left / model
+        most_shown = f"{100 * provable_share:.1f}% at most, even if it finds no error"
+        return f"{intro} are right: an audit for half of this budget can show {most_shown}"
     sizes = [
-        f"{so_many(n)} if {f'{wrong:,}' if wrong else 'none'} of the {part:,}"
+        f"{so_many(n)} if {f'{wrong:,}' if wrong else 'none'} of the {model:,}"
         f" {'are' if wrong > 1 else 'is'} wrong"
         for wrong, n in audits
         if n
     ]
+    twice = "; each audited row takes two answers, and rows of people are asked again, too"
     return (
-        f"{wanted} ({part:,} here) are right: that alone takes {', '.join(sizes)} (in 4 of 5 cases)"
-        + "; each audited row takes two answers, and rows of people are asked again, too"
-        * (answers > 1)
+        f"{intro} ({model:,} here) are right: that alone takes {', '.join(sizes)} (in 4 of 5 cases)"
+        + (twice if answers > 1 else "")
     )
 
 
@@ -173,7 +173,7 @@ class Doubled(NamedTuple):
 
 
 def calibrated_wrong(
-    sure: Array, right: Array, weight: Array, remaining: Array, errors: float = 0.0
+    confidence: Array, right: Array, weight: Array, remaining: Array, errors: float = 0.0
 ) -> float:
     """How many of the model's rows are wrong, from held-out labels.
 
@@ -183,7 +183,7 @@ def calibrated_wrong(
     people's: on titles of questions it was .11 where no answer was wrong.
 
     Args:
-        sure: the probability of the model's answer to held-out rows, (n,).
+        confidence: the probability of the model's answer to held-out rows, (n,).
         right: whether it was their label.
         weight: how many rows each represents.
         remaining: the probability of the model's answer to its own rows, (M,), or of k models,
@@ -198,11 +198,11 @@ def calibrated_wrong(
     def margins(values: Array) -> Array:
         return np.asarray(logit(np.clip(values / (1 - errors), 1e-4, surest)))
 
-    share, along = weight * len(weight) / weight.sum(), margins(sure)
+    share, margin = weight * len(weight) / weight.sum(), margins(confidence)
 
-    def loss(given: Array) -> float:
-        a, b = given
-        likely = np.clip((1 - errors) * expit(a + b * along), 1e-9, 1 - 1e-9)
+    def loss(parameters: Array) -> float:
+        a, b = parameters
+        likely = np.clip((1 - errors) * expit(a + b * margin), 1e-9, 1 - 1e-9)
         fit = share @ (right * np.log(likely) + (1 - right) * np.log(1 - likely))
         return float(-fit + PULL * (b - 1) ** 2 + a * a / 50)
 
@@ -251,8 +251,8 @@ def planned(
     for sample in sizes:
         wrong = 0
         if errors is not None:
-            seen = hypergeom.ppf(CHANCE, people, min(people, round(errors * people)), sample)
-            wrong = left_wrong(int(seen), sample, people, PEOPLE)
+            wrong_seen = hypergeom.ppf(CHANCE, people, min(people, round(errors * people)), sample)
+            wrong = left_wrong(int(wrong_seen), sample, people, PEOPLE)
         audit = audit_size(expected, rows, allowed - wrong) if wrong <= allowed else None
         if audit is not None:
             looks.append(Look(audit, sample))
@@ -294,7 +294,7 @@ def look_now(
     people: int,
     rows: int,
     allowed: int,
-    left: int,
+    labels_left: int,
     factor: float = 1.0,
     errors: float | None = None,
     *,
@@ -313,7 +313,7 @@ def look_now(
         people: L, the rows that people labeled.
         rows: M, those of the model.
         allowed: how many wrong rows the table may have.
-        left: the labels that can be paid.
+        labels_left: the labels that can be paid.
         factor: by how much earlier audits found more wrong rows than were expected.
         errors: see `planned`.
         reach: whether any is wanted that can be paid, now or after more labels.
@@ -322,22 +322,23 @@ def look_now(
     """
     if len(stages) < 3 or not rows:
         return None
-    (first, before), (labels, now) = stages[max(0, len(stages) - 1 - BEFORE)], stages[-1]
+    (old_labels, old_wrong), (labels, wrong) = stages[max(0, len(stages) - 1 - BEFORE)], stages[-1]
     step = max(step_of(people + rows), batch)
-    fall = min(0.9, max(0.5, (now / max(before, 1e-9)) ** (step / (labels - first))))
-    look = planned(factor * now, people, rows, allowed, errors)
-    payable = look is not None and look.answers <= left and not looked
+    fall = min(0.9, max(0.5, (wrong / max(old_wrong, 1e-9)) ** (step / (labels - old_labels))))
+    look = planned(factor * wrong, people, rows, allowed, errors)
+    payable = look is not None and look.answers <= labels_left and not looked
     if payable == reach:
         return look if payable else None
-    if look is not None and payable and look.answers + 2 * step > left:
+    if look is not None and payable and look.answers + 2 * step > labels_left:
         return look
-    most = left if look is None or reach else look.answers - 1
-    for extra in (step * steps for steps in AHEAD if step * steps < min(left, rows)):
-        expected = factor * now * fall ** (extra / step)
-        later = planned(expected, people + extra, rows - extra, allowed, errors)
-        if later is not None and later.answers + extra <= most:
+    limit = labels_left if look is None or reach else look.answers - 1
+    for extra in (step * steps for steps in AHEAD if step * steps < min(labels_left, rows)):
+        expected = factor * wrong * fall ** (extra / step)
+        later_look = planned(expected, people + extra, rows - extra, allowed, errors)
+        if later_look is not None and later_look.answers + extra <= limit:
             if not reach:
                 return None
-            sure = look is not None and look.answers + extra <= most  # the model may stay as it is
-            return (look if look and sure else later)._replace(before=extra)
+            # the model may stay as it is
+            lasting = look is not None and look.answers + extra <= limit
+            return (look if look and lasting else later_look)._replace(before=extra)
     return None if reach else look

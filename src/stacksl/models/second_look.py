@@ -51,31 +51,31 @@ def split(
     order: Sequence[str],
     predicted: Mapping[str, int],
     answers: Answers,
-    begun: Collection[str],
+    asked_again: Collection[str],
     *,
     every: bool = False,
 ) -> Rows:
     """The rows of an audit by their first answers, which name a candidate or none of them.
 
-    Rows are sampled in the `order`, which is random. Items that have `begun` to be asked again stay
-    the sample where half of it agrees, so that a row which is erased later asks nobody. All that
-    agree are the sample with `every`.
+    Rows are sampled in the `order`, which is random. Items that were `asked_again` already stay the
+    sample where half of it agrees, so that a row which is erased later asks nobody. All that agree
+    are the sample with `every`.
     """
-    first = {item: answers[item][0] for item in order if answers.get(item)}
-    agreeing = [item for item, word in first.items() if word == predicted[item]]
-    wanted = min(len(agreeing), max(FEWEST, -(-len(agreeing) // 5)))
-    wanted = len(agreeing) if every else wanted
-    sampled = [item for item in agreeing if item in begun][:wanted]
-    if 2 * len(sampled) < wanted:
-        sampled = agreeing[:wanted]
-    differing = [item for item in first if first[item] not in (predicted[item], *UNCLEAR)]
+    first_word = {item: answers[item][0] for item in order if answers.get(item)}
+    agreeing = [item for item, word in first_word.items() if word == predicted[item]]
+    sample_size = min(len(agreeing), max(FEWEST, -(-len(agreeing) // 5)))
+    sample_size = len(agreeing) if every else sample_size
+    sampled = [item for item in agreeing if item in asked_again][:sample_size]
+    if 2 * len(sampled) < sample_size:
+        sampled = agreeing[:sample_size]
+    differing = [item for item in first_word if first_word[item] not in (predicted[item], *UNCLEAR)]
     return agreeing, sampled, differing
 
 
 def next_rows(
-    rows: Rows, answers: Answers, free: Mapping[str, int], left: int, awaited: Collection[str] = ()
+    rows: Rows, answers: Answers, free: Mapping[str, int], limit: int, awaited: Collection[str] = ()
 ) -> list[str]:
-    """The rows to ask one more person of, of which `left` can be paid.
+    """The rows to ask one more person of, of which `limit` can be paid.
 
     Those sampled come first, since each of them stands for several: those on which two people
     divide, then the others, while a label is kept for each ten of them that may need one more.
@@ -83,16 +83,16 @@ def next_rows(
     """
 
     def open_of(items: Sequence[str]) -> list[str]:
-        asked = (item for item in items if 0 < len(answers[item]) < MOST)
-        return [item for item in asked if settled(answers[item]) is None]
+        askable = (item for item in items if 0 < len(answers[item]) < MOST)
+        return [item for item in askable if settled(answers[item]) is None]
 
-    _, some, differing = rows
-    sampled = sorted(open_of(some), key=lambda item: len(answers[item]) == 1)
-    reserved = -(-sum(free[item] > (item not in awaited) for item in sampled) // 10)
-    wanted = [item for item in sampled if free[item] and item not in awaited]
-    divided = sum(len(answers[item]) > 1 for item in wanted)
-    wanted += [item for item in open_of(differing) if free[item] and item not in awaited]
-    return wanted[: max(0, min(divided, left), left - reserved)]
+    _, sample, differing = rows
+    sampled = sorted(open_of(sample), key=lambda item: len(answers[item]) == 1)
+    labels_reserved = -(-sum(free[item] > (item not in awaited) for item in sampled) // 10)
+    to_ask = [item for item in sampled if free[item] and item not in awaited]
+    divided = sum(len(answers[item]) > 1 for item in to_ask)
+    to_ask += [item for item in open_of(differing) if free[item] and item not in awaited]
+    return to_ask[: max(0, min(divided, limit), limit - labels_reserved)]
 
 
 def looked(
@@ -115,10 +115,9 @@ def looked(
             stays; each row on which it agreed with the first person counts by whether the present
             model does, and the sampled ones correct that.
     """
-    then = predicted if judged is None else judged
-    agreeing, sampled, differing = (
-        Counter(_right(then[item], answers[item]) for item in part) for part in rows
-    )
+    old_labels = predicted if judged is None else judged
+    old_whose = {item: _right(old_labels[item], answers[item]) for group in rows for item in group}
+    agreeing, sampled, differing = (Counter(old_whose[item] for item in group) for group in rows)
     look = SecondLook(
         n=len(predicted),
         agreeing=agreeing.total(),
@@ -131,73 +130,74 @@ def looked(
         differing_open=differing["open"],
     )
     once = tuple(
-        sum(len(answers[item]) == 1 for item in part if _right(then[item], answers[item]) == "open")
-        for part in (rows[2], rows[1])
+        sum(len(answers[item]) == 1 for item in group if old_whose[item] == "open")
+        for group in (rows[2], rows[1])
     )
     right, low, high = estimated(look, look.first_right, unasked=once)
-    whose = {item: _right(predicted[item], answers[item]) for part in rows for item in part}
+    whose = {item: _right(predicted[item], answers[item]) for group in rows for item in group}
     agree = {item: answers[item][0] == predicted[item] for item in rows[0]}
-    again = Counter((whose[item], agree[item]) for item in rows[1])
-    now = replace(look, wrong=again["other", True], sampled_open=again["open", True])
+    resampled = Counter((whose[item], agree[item]) for item in rows[1])
+    current = replace(look, wrong=resampled["other", True], sampled_open=resampled["open", True])
     differing = Counter(whose[item] for item in rows[2])
-    now = replace(now, model_right=differing["model"], differing_open=differing["open"])
+    current = replace(current, model_right=differing["model"], differing_open=differing["open"])
     whose |= {item: "model" if same else "first" for item, same in agree.items()}
-    half = dict.fromkeys(predicted, 0.5)
-    half |= {item: usual(now.model_right, now.differing, now.differing_open, once[0])
+    credit = dict.fromkeys(predicted, 0.5)
+    credit |= {item: usual(current.model_right, current.differing, current.differing_open, once[0])
              for item in rows[2] if len(answers[item]) == 1}  # fmt: skip
-    first = None
+    estimates = None
     if powers is not None:
-        parts = [whose.get(item) for item in predicted]
-        first = _moments(parts, np.array([*half.values()]), powers)
+        sources = [whose.get(item) for item in predicted]
+        estimates = _moments(sources, np.array([*credit.values()]), powers)
     moved = len(agree) - sum(agree.values())
-    more = moved, again["model", False]
+    corrections = moved, resampled["model", False]
     accuracy, ends = (
-        estimated(now, now.model_right, first, width, *more, unasked=once) for width in (z, 0.0)
+        estimated(current, current.model_right, estimates, width, *corrections, unasked=once)
+        for width in (z, 0.0)
     )
     look = replace(look, accuracy=accuracy, ends=ends[1:])
     return replace(look, errors=(1 - right, 1 - high, 1 - low) if high - low <= WIDEST else None)
 
 
 def looked_at_some(
-    some: Mapping[str, Array],
+    policies: Mapping[str, Array],
     reference: Array | None,
     rows: Rows,
     answers: Answers,
     z: float,
     judged: Mapping[str, int],
 ) -> SecondLook | None:
-    """What `looked` says of `some` of the rows; None where too few of those that agree are sampled.
+    """What `looked` says of the rows in `policies`; None if too few that agree are sampled.
 
-    These are given by their labels, as (K,) probabilities. The `reference` has the probabilities of
-    the labels that they stand for.
+    Their labels are given as (K,) probabilities. The `reference` has the probabilities of the
+    labels that they stand for.
     """
-    agreeing, sampled, differing = ([item for item in part if item in some] for part in rows)
-    if len(sampled) < min(FEWEST // 2, len(agreeing)) or not some:
+    agreeing, sampled, differing = ([item for item in group if item in policies] for group in rows)
+    if len(sampled) < min(FEWEST // 2, len(agreeing)) or not policies:
         return None
-    sure = np.array([label.max() for label in some.values()])
-    left = None if reference is None else Powers(sure, reference)
-    labels = {item: int(np.argmax(label)) for item, label in some.items()}
-    return looked((agreeing, sampled, differing), labels, answers, left, z, judged)
+    confidence = np.array([label.max() for label in policies.values()])
+    powers = None if reference is None else Powers(confidence, reference)
+    labels = {item: int(np.argmax(label)) for item, label in policies.items()}
+    return looked((agreeing, sampled, differing), labels, answers, powers, z, judged)
 
 
 def of_class(
-    label: int, given: Sequence[Sequence[Word]], look: SecondLook | None
+    label: int, answers: Sequence[Sequence[Word]], look: SecondLook | None
 ) -> tuple[int, int, float, float]:
     """How many rows labeled so are right and open, and the 95% interval of the right share.
 
     Without a second look the first answer counts. One person who agrees is wrong as often as those
     sampled; open rows are wrong at the low end and right at the high end.
     """
-    kinds, once, wrong, most = Counter[str](), 0, 0.0, 0.0
+    kinds, once, wrong, worst = Counter[str](), 0, 0.0, 0.0
     if look is not None and look.sampled:
-        wrong, most = (n / look.sampled for n in (look.wrong, look.wrong + look.sampled_open))
-    for words in given:
-        alone = words[:1] if look is None or words == [label] else []
+        wrong, worst = (n / look.sampled for n in (look.wrong, look.wrong + look.sampled_open))
+    for row_answers in answers:
+        alone = row_answers[:1] if look is None or row_answers == [label] else []
         once += bool(alone)
-        kinds[_right(label, [*alone, *alone] or words)] += 1
-    right, still = kinds["model"], kinds["open"]
-    low, _ = wilson(right - once * most, len(given))
-    return right, still, low, wilson(right + still - once * wrong, len(given))[1]
+        kinds[_right(label, [*alone, *alone] or row_answers)] += 1
+    right, open_rows = kinds["model"], kinds["open"]
+    low, _ = wilson(right - once * worst, len(answers))
+    return right, open_rows, low, wilson(right + open_rows - once * wrong, len(answers))[1]
 
 
 def too_wide(look: SecondLook) -> bool:
@@ -206,30 +206,30 @@ def too_wide(look: SecondLook) -> bool:
     return high - low > WIDEST
 
 
-def usual(right: float, rows: int, still: int, unasked: int) -> float:
+def usual(right: float, rows: int, open_rows: int, unasked: int) -> float:
     """What a row that was not asked again counts: the share of others of its kind that are right.
 
-    Of so many `rows` so many are `still` open; those that were asked again count half then, and so
+    Of so many `rows` the `open_rows` are open; those that were asked again count half then, and so
     do all where none was asked.
 
     >>> round(usual(2, 20, 3, 2), 3), usual(0, 5, 5, 5)
     (0.158, 0.5)
     """
-    return (right + 0.5 * (still - unasked) + 0.5) / (rows - unasked + 1)
+    return (right + 0.5 * (open_rows - unasked) + 0.5) / (rows - unasked + 1)
 
 
 def _moments(
     whose: Sequence[str | None], half: Array, powers: Powers
 ) -> tuple[Moments, Moments, Moments]:
     """The accuracies before the correction, by whose answer each row counts; see `estimated`."""
-    known = np.array([who is not None for who in whose])
+    answered = np.array([who is not None for who in whose])
     right = np.array([who == "model" for who in whose], dtype=np.float64)
-    still = np.array([who in (None, "open") for who in whose])
-    clear = Powers(powers.sure[known], powers.reference)
+    is_open = np.array([who in (None, "open") for who in whose])
+    clear = Powers(powers.sure[answered], powers.reference)
     return (
-        moments((right + half * still)[known], clear),
+        moments((right + half * is_open)[answered], clear),
         moments(right, powers),
-        moments(right + still, powers),
+        moments(right + is_open, powers),
     )
 
 
@@ -246,7 +246,7 @@ def _right(predicted: int, answers: Sequence[Word]) -> str:
 def estimated(
     look: SecondLook,
     right: int,
-    first: tuple[Moments, Moments, Moments] | None = None,
+    estimates: tuple[Moments, Moments, Moments] | None = None,
     z: float = Z,
     moved: int = 0,
     regained: int = 0,
@@ -259,30 +259,30 @@ def estimated(
 
     Args:
         right: of the rows that differ.
-        first: value and variance of the estimates that count those that agree as right, where open
+        estimates: value and variance of those that count the rows that agree as right, where open
             rows count half, as wrong and as right; plain shares by default.
         moved: of the rows that agree, those that count as wrong since the model was refitted.
         regained: of the sampled ones among these, those where two people say what it says now.
         unasked: of the open rows that differ, and that are sampled, those with one answer.
     """
-    known, sure = look.agreeing + look.differing, look.agreeing - moved + right
-    if first is None:
-        at_best = sure + look.differing_open + look.n - known
-        still = look.differing_open
-        rate = usual(right, look.differing, still, unasked[0])
-        first = (
-            _plain(sure + 0.5 * (still - unasked[0]) + rate * unasked[0], known),
-            _plain(sure, look.n),
+    clear_rows, right_rows = look.agreeing + look.differing, look.agreeing - moved + right
+    if estimates is None:
+        at_best = right_rows + look.differing_open + look.n - clear_rows
+        open_rows = look.differing_open
+        rate = usual(right, look.differing, open_rows, unasked[0])
+        estimates = (
+            _plain(right_rows + 0.5 * (open_rows - unasked[0]) + rate * unasked[0], clear_rows),
+            _plain(right_rows, look.n),
             _plain(at_best, look.n),
         )
-    least = look.wrong - regained
-    rate = usual(least, look.sampled, look.sampled_open, unasked[1])
-    half = least + 0.5 * (look.sampled_open - unasked[1]) + rate * unasked[1]
-    most = least + look.sampled_open
-    share, _ = corrected(*first[0], known, look, half, regained)
-    low, few = corrected(*first[1], look.n, look, most, regained)
-    high, many = corrected(*first[2], look.n, look, least, regained)
-    return share, wilson(low * few, few, z)[0], wilson(high * many, many, z)[1]
+    fewest_wrong = look.wrong - regained
+    rate = usual(fewest_wrong, look.sampled, look.sampled_open, unasked[1])
+    half = fewest_wrong + 0.5 * (look.sampled_open - unasked[1]) + rate * unasked[1]
+    most_wrong = fewest_wrong + look.sampled_open
+    share, _ = corrected(*estimates[0], clear_rows, look, half, regained)
+    low, low_n = corrected(*estimates[1], look.n, look, most_wrong, regained)
+    high, high_n = corrected(*estimates[2], look.n, look, fewest_wrong, regained)
+    return share, wilson(low * low_n, low_n, z)[0], wilson(high * high_n, high_n, z)[1]
 
 
 def _plain(right: float, n: int) -> Moments:

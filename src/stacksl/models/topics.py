@@ -39,9 +39,9 @@ def find_topics(texts: Sequence[str], vectors: Vectors, about: int) -> list[Topi
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    first: dict[str, int] = {}
-    place = np.array([first.setdefault(normal(text), len(first)) for text in texts])
-    chosen = np.unique(place, return_index=True)[1]
+    number_of: dict[str, int] = {}
+    numbers = np.array([number_of.setdefault(normal(text), len(number_of)) for text in texts])
+    chosen = np.unique(numbers, return_index=True)[1]
     if len(chosen) < about:
         raise DataError(
             f"{about} topics need {about} different texts at least, but the {len(texts):,} rows"
@@ -52,18 +52,18 @@ def find_topics(texts: Sequence[str], vectors: Vectors, about: int) -> list[Topi
         warnings.simplefilter("ignore")  # that fewer vectors differ than there are groups
         groups = KMeans(about, n_init=10, random_state=0).fit_predict(smoothed)
     groups = np.unique(groups, return_inverse=True)[1]  # without a gap
-    sizes = np.bincount(groups[place])
-    words = characteristic([texts[row] for row in chosen], groups)
+    sizes = np.bincount(groups[numbers])
+    group_words = characteristic([texts[row] for row in chosen], groups)
     topics: list[Topic] = []
     for group in np.argsort(-sizes, kind="stable"):
         members = np.flatnonzero(groups == group)
-        near = smoothed[members] @ smoothed[members].mean(axis=0)
-        typical = chosen[members[np.argsort(-near, kind="stable")[:EXAMPLES]]]
-        name = ", ".join(words[group][:NAMED])
+        closeness = smoothed[members] @ smoothed[members].mean(axis=0)
+        typical = chosen[members[np.argsort(-closeness, kind="stable")[:EXAMPLES]]]
+        name = ", ".join(group_words[group][:NAMED])
         if not name or any(topic.name == name for topic in topics):
             name = f"{name or 'topic'} {len(topics) + 1}"
-        rows = np.flatnonzero(groups[place] == group)
-        topics.append(Topic(name, words[group], rows.tolist(), typical.tolist()))
+        rows = np.flatnonzero(groups[numbers] == group)
+        topics.append(Topic(name, group_words[group], rows.tolist(), typical.tolist()))
     return topics
 
 
@@ -97,13 +97,13 @@ def characteristic(texts: Sequence[str], groups: NDArray[np.int64]) -> list[tupl
         return [()] * len(sizes)
     member = csr_array((np.ones(len(texts)), (groups, np.arange(len(texts)))))
     share: NDArray[Any] = (member @ table).toarray() / sizes[:, None]
-    larger = np.log(np.maximum(share * len(texts) / (sizes @ share), 1.0))
-    few = np.log(np.maximum(len(sizes) * share.max(axis=0) / share.sum(axis=0), 1.0))
-    words, score = counter.get_feature_names_out(), share * larger * few
+    excess = np.log(np.maximum(share * len(texts) / (sizes @ share), 1.0))
+    rarity = np.log(np.maximum(len(sizes) * share.max(axis=0) / share.sum(axis=0), 1.0))
+    words, score = counter.get_feature_names_out(), share * excess * rarity
     by_group = []
     for row in score:
-        best = [str(words[at]) for at in np.argsort(-row, kind="stable")[: 4 * WORDS] if row[at]]
+        best = [str(words[i]) for i in np.argsort(-row, kind="stable")[: 4 * WORDS] if row[i]]
         starts = [word[:STEM] for word in best]
-        taken = [word for n, word in enumerate(best) if word[:STEM] not in starts[:n]]
-        by_group.append(tuple(taken[:WORDS]))
+        distinct = [word for n, word in enumerate(best) if word[:STEM] not in starts[:n]]
+        by_group.append(tuple(distinct[:WORDS]))
     return by_group

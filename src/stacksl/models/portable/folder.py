@@ -47,29 +47,29 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
             f" '{model.features.spec}': run again with these, or use `stacksl predict`"
         )
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        what = "is a file" if out.is_file() else "is not empty"
-        raise RunError(f"a new or empty folder was expected at {out}, but it {what}: give another")
+        state = "is a file" if out.is_file() else "is not empty"
+        raise RunError(f"a new or empty folder was expected at {out}, but it {state}: give another")
     with whole_folder(out) as draft:
         for name in _COPIED:
             shutil.copyfile(_HERE / name, draft / name)
-        sentence = encoder.encoder if isinstance(encoder, WithTokens) else encoder
-        tokenizer = sentence.tokenizer.from_str(sentence.tokenizer.to_str())
+        sentence_encoder = encoder.encoder if isinstance(encoder, WithTokens) else encoder
+        tokenizer = sentence_encoder.tokenizer.from_str(sentence_encoder.tokenizer.to_str())
         tokenizer.enable_padding()
         tokenizer.save(str(draft / "tokenizer.json"))
         (draft / "model.onnx").write_bytes(model_graph(encoder, head).SerializeToString())
-        written = sorted(draft.iterdir())
+        written_files = sorted(draft.iterdir())
         text = card(facts, right)
         (draft / "README.md").write_text(text, encoding="utf-8", newline="\n")
-        about = {
+        description = {
             formats.FORMAT: formats.PORTABLE,
             "features": model.features.spec,
             "classes": model.classes,
             "abstain_below": model.abstaining and model.abstaining.value,
-            "right": {str(share): least for share, least in right.items()},
+            "right": {str(share): threshold for share, threshold in right.items()},
             "audit": facts.audit and asdict(facts.audit),
-            "files": {file.name: file_hash(file) for file in written},
+            "files": {file.name: file_hash(file) for file in written_files},
         }
-        (draft / PORTABLE).write_text(formats.to_json(about), encoding="utf-8", newline="\n")
+        (draft / PORTABLE).write_text(formats.to_json(description), encoding="utf-8", newline="\n")
 
 
 def load(folder: str | Path) -> Any:
@@ -86,8 +86,8 @@ def load(folder: str | Path) -> Any:
     folder = expect_path(folder, "the folder of a model")
     path = folder / PORTABLE
     try:
-        about = formats.read(path, formats.PORTABLE)
-        for name, digest in about["files"].items():
+        description = formats.read(path, formats.PORTABLE)
+        for name, digest in description["files"].items():
             if file_hash(folder / name) != digest:
                 raise ValueError(f"{name} does not match its SHA-256")
     except (OSError, ValueError) as fault:

@@ -112,12 +112,12 @@ def model_graph(encoder: MiniLM | WithTokens, head: ClassHead | MixedHead) -> An
     Raises:
         MissingExtra: the package onnx is not installed.
     """
-    sentence = encoder.encoder if isinstance(encoder, WithTokens) else encoder
+    sentence_encoder = encoder.encoder if isinstance(encoder, WithTokens) else encoder
     grams = _GRAMS if isinstance(encoder, WithTokens) else _ALONE
     model = bert_graph(_SIGNATURE, LAYERS, HEADS, mask="mask", tail=_POOLED + grams + _HEAD)
     from onnx import numpy_helper  # known to be there now
 
-    arrays = sentence.weights() | _head_arrays(head, encoder.bias)
+    arrays = sentence_encoder.weights() | _head_arrays(head, encoder.bias)
     arrays |= {"ends": np.array(2.0), "least": np.array(1.0), "axis": np.array([1])}
     arrays |= {"no_yes": np.array([0, 1], np.float32)}
     if isinstance(encoder, WithTokens):
@@ -129,21 +129,21 @@ def model_graph(encoder: MiniLM | WithTokens, head: ClassHead | MixedHead) -> An
 
 def _gram_arrays(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The arrays of the part that counts n-grams; those unknown have a last row of zeros."""
-    known, unread = state["grams"], len(state["grams"])
-    places = np.full(2 * BUCKETS, unread)
-    places[known] = np.arange(unread)
-    single = np.append(known < BUCKETS, False)
+    grams, gram_count = state["grams"], len(state["grams"])
+    gram_rows = np.full(2 * BUCKETS, gram_count)
+    gram_rows[grams] = np.arange(gram_count)
+    single = np.append(grams < BUCKETS, False)
     return {
         "none": np.array([0]),
         "last": np.array([-1]),
         "end": np.array([2**31]),
         "step": np.array(STEP),
         "buckets": np.array(BUCKETS),
-        "places": places,
-        "unknown": np.array(unread),
-        "width": np.array(unread + 1),
+        "places": gram_rows,
+        "unknown": np.array(gram_count),
+        "width": np.array(gram_count + 1),
         "idf": np.append(state["idf"], 0).astype(np.float64),
-        "kinds": np.stack([single, np.append(known >= BUCKETS, False)], axis=1).astype(np.float64),
+        "kinds": np.stack([single, np.append(grams >= BUCKETS, False)], axis=1).astype(np.float64),
         "basis": np.vstack([state["basis"], np.zeros((1, DIM), np.int16)]),
         "entries": np.array(2.0**ENTRY_BITS),
         "tiny": np.array(1e-12),

@@ -33,18 +33,18 @@ class Model:
             size = 1 + 2048 // (1 + len(texts[order[-1]]))  # a long text has a batch of its own
             batch, order[-size:] = order[-size:], []
             clean = [texts[n].encode("utf-8", "replace").decode() for n in batch]
-            read = enumerate(self.tokenizer.encode_batch(clean))
-            rows = [(n, part) for n, text in read for part in [text, *text.overflowing][:16]]
+            encoded = enumerate(self.tokenizer.encode_batch(clean))
+            rows = [(n, part) for n, text in encoded for part in [text, *text.overflowing][:16]]
             fed = {"ids": [p.ids for _, p in rows], "mask": [p.attention_mask for _, p in rows]}
             probabilities[batch] = self.session.run(None, fed | {"text": [n for n, _ in rows]})[0]
         return probabilities
 
     def predict(self, data: object) -> list[dict[str, str | int | float | bool]]:
         """The best class of each text: of one, of a list, or of the column `text` of a frame."""
-        said, least = self.probabilities(data), self.about["abstain_below"]
-        best = zip(said.argmax(axis=1).tolist(), said.max(axis=1).tolist(), strict=True)
+        probs, limit = self.probabilities(data), self.about["abstain_below"]
+        best = zip(probs.argmax(axis=1).tolist(), probs.max(axis=1).tolist(), strict=True)
         rows = [{"choice": self.about["classes"][k], "index": k, "probability": p} for k, p in best]
-        return [r if least is None else {**r, "abstain": r["probability"] < least} for r in rows]
+        return [r if limit is None else {**r, "abstain": r["probability"] < limit} for r in rows]
 
 
 _load_pyfunc = Model  # the name that MLflow calls
