@@ -53,7 +53,7 @@ def change_of_base(facts: Facts) -> str:
     if base is None:
         return ""
     points = 100 * (facts.curve[-1].accuracy - base.accuracy)
-    moved = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
+    change = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
     learned = facts.curve[-1].labels
     start = f"Without a label the base model answers {percent(base.accuracy)} correctly"
-    return f"{start}; {plural(learned, 'label')} {moved}." if learned else f"{start}."
+    return f"{start}; {plural(learned, 'label')} {change}." if learned else f"{start}."

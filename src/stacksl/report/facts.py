@@ -261,9 +261,9 @@ class Facts:
             content = json.dumps(formats.from_json(text))
             return TypeAdapter(cls).validate_json(content, strict=True)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, ("facts", *first["loc"])))
-            raise ValueError(f"{where}: {first['msg']}") from None
+            first_error = error.errors()[0]
+            path = ".".join(map(str, ("facts", *first_error["loc"])))
+            raise ValueError(f"{path}: {first_error['msg']}") from None
 
 
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")

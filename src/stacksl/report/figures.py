@@ -20,7 +20,7 @@ def accuracy_curve(curve: Sequence[CurvePoint]) -> str:
     """Accuracy against labels bought, with its 95% interval; empty with fewer than two points."""
     if len(curve) < 2:
         return ""
-    last, most = curve[-1], max(1, curve[-1].labels)
+    final, max_labels = curve[-1], max(1, curve[-1].labels)
     low = math.floor(10 * min(point.low for point in curve) + 1e-9)
     high = math.ceil(10 * max(point.high for point in curve) - 1e-9)
     high = min(10, max(high, low + 3))  # tenths around the shares, three of them at least
@@ -28,7 +28,7 @@ def accuracy_curve(curve: Sequence[CurvePoint]) -> str:
     floor, edge = HEIGHT - BOTTOM, WIDTH - RIGHT
 
     def across(labels: int) -> float:
-        return LEFT + (edge - LEFT) * labels / most
+        return LEFT + (edge - LEFT) * labels / max_labels
 
     def up(share: float) -> float:
         return floor - (floor - TOP) * (10 * share - low) / (high - low)
@@ -41,10 +41,10 @@ def accuracy_curve(curve: Sequence[CurvePoint]) -> str:
         at = up(tenth / 10)
         marks.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{edge}"/>')
         marks.append(_text(LEFT - 8, at + 4, f"{10 * tenth}%", "end"))
-    for labels in range(0, most + 1, round_step(most)):
+    for labels in range(0, max_labels + 1, round_step(max_labels)):
         at_edge = across(labels) > edge - 12
-        place = edge if at_edge else across(labels)
-        marks.append(_text(place, floor + 18, count(labels), "end" if at_edge else "middle"))
+        x = edge if at_edge else across(labels)
+        marks.append(_text(x, floor + 18, count(labels), "end" if at_edge else "middle"))
     marks.append(f'<path class="axis" d="M{LEFT} {floor}H{edge}"/>')
     marks.append(_text(edge, HEIGHT - 6, "labels bought", "end"))
     middle = [(point.labels, point.accuracy) for point in curve]
@@ -55,7 +55,7 @@ def accuracy_curve(curve: Sequence[CurvePoint]) -> str:
     marks.append(f'<path class="dots" d="M{through(middle, "h0M")}h0"/>')
     label = (
         f"Accuracy against labels bought: {percent(curve[0].accuracy)} with "
-        f"{plural(curve[0].labels, 'label')}, {percent(last.accuracy)} with {count(last.labels)}."
+        f"{plural(curve[0].labels, 'label')}, {percent(final.accuracy)} with {count(final.labels)}."
     )
     return (
         f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
@@ -63,17 +63,17 @@ def accuracy_curve(curve: Sequence[CurvePoint]) -> str:
     )
 
 
-def round_step(most: int) -> int:
-    """The smallest of 1, 2, 5, 10, 20, ... of which four steps reach `most`.
+def round_step(max_labels: int) -> int:
+    """The smallest of 1, 2, 5, 10, 20, ... of which four steps reach `max_labels`.
 
     >>> round_step(1), round_step(10003), round_step(2000)
     (1, 5000, 500)
     """
     steps: Iterator[int] = (
-        times * 10**power for power in range(len(str(most)) + 1) for times in (1, 2, 5)
+        times * 10**power for power in range(len(str(max_labels)) + 1) for times in (1, 2, 5)
     )
-    return next(step for step in steps if 4 * step >= most)
+    return next(step for step in steps if 4 * step >= max_labels)
 
 
-def _text(x: float, y: float, words: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{words}</text>'
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'

@@ -142,9 +142,9 @@ class AuditResult:
         """The rows that are right, that have a clear answer, and on which no two people agree."""
         if (look := self.second) is None:
             return self.correct, self.n - self.unknown, 0
-        known, still = look.agreeing + look.differing, look.sampled_open + look.differing_open
+        clear, open_rows = look.agreeing + look.differing, look.sampled_open + look.differing_open
         right = look.agreeing + look.model_right - look.wrong - look.sampled_open
-        return (look.agreeing, known, 0) if first else (right, known, still)
+        return (look.agreeing, clear, 0) if first else (right, clear, open_rows)
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

@@ -48,20 +48,20 @@ def bought(facts: Facts) -> str:
     """The first sentence: how many labels were bought, of how many items, for how much."""
     budget = facts.budget
     if budget.spent == 0:
-        seen, left = plural(budget.rounds, "item"), plural(budget.left, "label")
-        return f"No label was bought: {seen} passed, and {left} can still be bought."
+        passed, affordable = plural(budget.rounds, "item"), plural(budget.left, "label")
+        return f"No label was bought: {passed} passed, and {affordable} can still be bought."
     price = "" if budget.spent_money is None else f" for {cost(facts)}"
     sentence = f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')}"
     sentence += f" {'was' if budget.spent == 1 else 'were'} bought{price}"
     goal = "to learn from" if facts.column is None else "to correct the most doubtful labels"
-    parts = {
+    purposes = {
         goal: budget.asked - budget.unlearned,
         "for second answers": budget.unlearned,
         "for the audit, random items that only measure and are not learned": budget.audit,
         "for further answers to some of these": budget.further,
     }
-    named = [f"{count(n)} {what}" for what, n in parts.items() if n]
-    sentence += f": {'; '.join(named)}" if len(named) > 1 else ""
+    shares = [f"{count(n)} {purpose}" for purpose, n in purposes.items() if n]
+    sentence += f": {'; '.join(shares)}" if len(shares) > 1 else ""
     return f"{sentence}. {unspent(facts)}".rstrip()
 
 
@@ -70,9 +70,9 @@ def unspent(facts: Facts, run: str = "") -> str:
     if not facts.budget.unused or facts.stopped:  # which says why buying ended
         return ""
     call = change_call(run, {"budget": facts.budget.labels}, python=facts.method.python)
-    free = _free(facts) > 0 and not _setting(facts, "stop_when").startswith("accuracy")
-    more = f": `{call}` asks about more rows" * bool(run and free)
-    return f"The second look left {plural(facts.budget.unused, 'label')} unspent{more}."
+    has_rows = _free(facts) > 0 and not _setting(facts, "stop_when").startswith("accuracy")
+    advice = f": `{call}` asks about more rows" if run and has_rows else ""
+    return f"The second look left {plural(facts.budget.unused, 'label')} unspent{advice}."
 
 
 def outcome(facts: Facts) -> str:
@@ -88,22 +88,22 @@ def outcome(facts: Facts) -> str:
         sentences[:1] = [facts.stated, column_words(facts.column, facts, facts.run)]
     sentences.append(tested(facts))
     stopped = of_run(facts.stopped, facts.run)
-    parts = [" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]
-    return " ".join(reversed(parts) if promised(facts) else parts).strip()
+    paragraphs = [" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]
+    return " ".join(reversed(paragraphs) if promised(facts) else paragraphs).strip()
 
 
 def opening(facts: Facts) -> tuple[str, str]:
     """The two parts of what is said first, the one that was asked for before the other."""
-    parts = bought(facts), outcome(facts)
-    return parts[::-1] if facts.stated or promised(facts) else parts
+    paragraphs = bought(facts), outcome(facts)
+    return paragraphs[::-1] if facts.stated or promised(facts) else paragraphs
 
 
 def promised(facts: Facts) -> str:
     """The share of the table that is promised to be right, or that none is; else empty."""
     if not _promises(facts):
         return ""
-    share, found, _ = facts.stopped.partition(" of the ")
-    return share if found and share.startswith("At least ") else "not promised"
+    share, separator, _ = facts.stopped.partition(" of the ")
+    return share if separator and share.startswith("At least ") else "not promised"
 
 
 def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
@@ -111,41 +111,41 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
 
     The `facts` have the budget, and `run` is where the run is.
     """
-    audit, words = column.audit, f"How many labels in '{column.name}' are right is not known."
+    audit, text = column.audit, f"How many labels in '{column.name}' are right is not known."
     if audit is not None and audit.accuracy is not None:
-        rows = f", {clear_of(audit.n, audit.unknown, 'audited row')}" * (audit.second is None)
-        wide = f"95% interval {interval(audit.low, audit.high)}{rows}"
-        where = f"labels in the column '{column.name}'"
+        rows = "" if audit.second else f", {clear_of(audit.n, audit.unknown, 'audited row')}"
+        bounds = f"95% interval {interval(audit.low, audit.high)}{rows}"
+        scope = f"labels in the column '{column.name}'"
         if audit.passed_over:  # the most doubtful were mended before
-            where = "table's labels that people had not been asked about"
+            scope = "table's labels that people had not been asked about"
         share = f"{percent(audit.accuracy)} {_are_right(audit)}"
-        words = f"Of the {where} an estimated {share} ({wide})."
+        text = f"Of the {scope} an estimated {share} ({bounds})."
     if column.unasked:
         marked = f"{count(column.flagged)} have a doubtful label; the exported table marks them"
-        none = "none has a doubtful label: if some are wrong, the texts do not show which"
-        found = marked if column.flagged else none
-        words += f" Of {plural(column.unasked, 'row')} that nobody answered {found}."
+        no_doubt = "none has a doubtful label: if some are wrong, the texts do not show which"
+        doubt = marked if column.flagged else no_doubt
+        text += f" Of {plural(column.unasked, 'row')} that nobody answered {doubt}."
     if column.asked:
-        words += f" People named a class for {count(column.asked)} of the most doubtful."
+        text += f" People named a class for {count(column.asked)} of the most doubtful."
     if column.changed:
-        audited = ", with those of the audit," * (audit is not None)
-        words += f" People's answers{audited} changed {count(column.changed)}"
-        found = f": {count(column.mended)} were found to be wrong, and the others are unclear"
-        words += f" labels of the exported table{found * (column.mended < column.changed)}."
+        audited = ", with those of the audit," if audit is not None else ""
+        text += f" People's answers{audited} changed {count(column.changed)}"
+        detail = f": {count(column.mended)} were found to be wrong, and the others are unclear"
+        text += f" labels of the exported table{detail if column.mended < column.changed else ''}."
     if audit is not None and audit.accuracy is not None and not audit.passed_over:
-        most = 1 - column.mended / column.labeled
-        if most < audit.accuracy:
-            words += f" At most {percent(most)} of all were right, if none of these corrections is"
-            words += " wrong. The audit shows more because some are wrong, or because its rows were"
-            words += " better than the others."
-    if audit is not None and (second := audit.second) is not None:
+        limit = 1 - column.mended / column.labeled
+        if limit < audit.accuracy:
+            text += f" At most {percent(limit)} of all were right, if none of these corrections is"
+            text += " wrong. The audit shows more because some are wrong, or because its rows were"
+            text += " better than the others."
+    if audit is not None and (second_look := audit.second) is not None:
         settle = None if audit.passed_over else settled_by(facts, run)
-        words += f" {in_counts('audited rows', audit, settle, first=False)}."
-        if second.errors is not None:
-            rate, low, high = second.errors
-            words += f" People err in an estimated {percent(rate)} of answers"
-            words += f" (95% interval {interval(low, high)})."
-    return words
+        text += f" {in_counts('audited rows', audit, settle, first=False)}."
+        if second_look.errors is not None:
+            rate, low, high = second_look.errors
+            text += f" People err in an estimated {percent(rate)} of answers"
+            text += f" (95% interval {interval(low, high)})."
+    return text
 
 
 def _are_right(audit: AuditResult) -> str:
@@ -159,8 +159,8 @@ def settled_by(facts: Facts, run: str = "") -> Callable[[int], str]:
 
     def words(rows: int) -> str:
         cost = f" for {money(2 * rows * budget.price)}" if budget.price else ""
-        wanted = {"budget": budget.labels + 2 * rows}
-        call = f": `{change_call(run, wanted, python=facts.method.python)}`" * bool(run)
+        settings = {"budget": budget.labels + 2 * rows}
+        call = f": `{change_call(run, settings, python=facts.method.python)}`" if run else ""
         return f"{2 * rows} more labels{cost} may settle {count(rows)} of them{call}"
 
     return words
@@ -170,23 +170,24 @@ def in_counts(
     rows: str, audit: AuditResult, settle: Callable[[int], str] | None, first: bool
 ) -> str:
     """How many `rows` of an audit are right and open, and what would `settle` open ones."""
-    right, known, still = audit.counted(first=first)
-    words = f"{count(right)} of {count(known)} {rows} are right"
-    words += " by first answers" * (first and audit.second is not None)
-    words += f", and {count(audit.n - known)} more have no clear answer" * (audit.n > known)
-    asked = audit.second.askable if audit.second else 0
+    right, clear, open_rows = audit.counted(first=first)
+    text = f"{count(right)} of {count(clear)} {rows} are right"
+    text += " by first answers" if first and audit.second is not None else ""
+    if audit.n > clear:
+        text += f", and {count(audit.n - clear)} more have no clear answer"
+    askable = audit.second.askable if audit.second else 0
     ways = ""
     if settle is not None:
-        ways = f" (no two people agree, and {settle(asked) if asked else FURTHER})"
-    return words + f", with {count(still)} open{ways}" * bool(still)
+        ways = f" (no two people agree, and {settle(askable) if askable else FURTHER})"
+    return f"{text}, with {count(open_rows)} open{ways}" if open_rows else text
 
 
-def compared(fell: bool | None, least: float, p: float, *sides: str) -> str:
+def compared(fell: bool | None, min_p: float, p: float, *sides: str) -> str:
     """Whether the accuracy of new rows is lower, with the ends of the p-value and both counts."""
     verdict = {True: "is lower", False: "is not lower beyond chance", None: "may be lower"}[fell]
-    ends = f"p = {p:.3f}" if least == p else f"p from {least:.3f} to {p:.3f}"
-    words = f"The new accuracy {verdict} (one-sided {ends}): {'; '.join(sides)}."
-    return words + " This may change when open rows are settled." * (fell is None)
+    ends = f"p = {p:.3f}" if min_p == p else f"p from {min_p:.3f} to {p:.3f}"
+    sentence = f"The new accuracy {verdict} (one-sided {ends}): {'; '.join(sides)}."
+    return f"{sentence} This may change when open rows are settled." if fell is None else sentence
 
 
 def in_table(facts: Facts) -> str:
@@ -197,26 +198,26 @@ def in_table(facts: Facts) -> str:
     if (table := facts.table) is None or audit is None:
         return ""
     agree = audit.measures != "accuracy"
-    whose, said, labeler = "people's labels", "by people", _setting(facts, "labeler")
+    counted, source, labeler = "people's labels", "by people", _setting(facts, "labeler")
     if facts.method.python or labeler not in ("", "file"):
-        whose, said = "bought labels", "by the labeler"
-        named = [column.value for column in facts.data.columns if column.name == "label"]
-        if named and labeler == "oracle" and not facts.method.python:
-            said = f"from the file's column '{named[0]}'"
-    people = f"counting {whose} as {'agreeing' if agree else 'right'}"
+        counted, source = "bought labels", "by the labeler"
+        label_columns = [column.value for column in facts.data.columns if column.name == "label"]
+        if label_columns and labeler == "oracle" and not facts.method.python:
+            source = f"from the file's column '{label_columns[0]}'"
+    people = f"counting {counted} as {'agreeing' if agree else 'right'}"
     if table.errors is not None:
         people = f"with people wrong in an estimated {percent(table.errors)} of theirs"
         if audit.second and audit.second.errors and table.errors < audit.second.errors[0]:
             people += " (fewer than of single answers: a row that was asked again has the label"
             people += " that two people gave)"
-    later = ", without its labels of rows added later" * bool(audit.rows_after)
+    later = ", without its labels of rows added later" if audit.rows_after else ""
     of_left = ""
     if table.left is not None:
         of_left = f" Of the labels by {by}, in rows that nobody answered, an estimated"
         of_left += f" {percent(table.left)} {_are_right(audit)}."
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
-        f" ({count(table.people)} {said}, {count(table.model)} by {by}{later}) an estimated"
+        f" ({count(table.people)} {source}, {count(table.model)} by {by}{later}) an estimated"
         f" {percent(table.share)} {_are_right(audit)}"
         f" ({spread(table.low, table.high, audit.look)}), {people}.{of_left}"
     )
@@ -227,10 +228,12 @@ def outside(facts: Facts) -> str:
     audit = facts.audit
     if audit is None or not (audit.rows_after or audit.classes_after):
         return ""
-    parts = [f"{count(audit.rows_after)} of {plural(audit.rows, 'row')}"] * (audit.rows_after > 0)
-    if after := audit.classes_after:
-        parts.append(f"{count(after)} of {plural(facts.data.classes or after, 'class', 'classes')}")
-    sentence = f"The audit says nothing about {' and '.join(parts)} added after it was drawn"
+    added = []
+    if audit.rows_after:
+        added.append(f"{count(audit.rows_after)} of {plural(audit.rows, 'row')}")
+    if extra := audit.classes_after:
+        added.append(f"{count(extra)} of {plural(facts.data.classes or extra, 'class', 'classes')}")
+    sentence = f"The audit says nothing about {' and '.join(added)} added after it was drawn"
     offer = f"; a budget of {NEW_AUDIT} labels more has an audit of all rows that are left"
     drawn = _free(facts) >= NEW_AUDIT and facts.column is None and not _promises(facts)
     return f"{sentence}{offer * drawn}."
@@ -246,15 +249,16 @@ PREDICTED = "predicted"  # the column of labels that an audit of new rows judges
 
 def _free(facts: Facts) -> int:
     """How many more labels a changed budget can buy."""
-    left = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
-    left *= facts.method.mode == "pool" or bool(facts.stopped)  # a stream passes an item once
-    each = 2 if facts.column is not None and "," in _setting(facts, "annotators") else 1
-    return min(left, each * facts.data.items - facts.budget.labels + facts.budget.unused)
+    never_asked = {row.name: int(row.value) for row in facts.data.roles}.get("never asked for", 0)
+    if facts.method.mode != "pool" and not facts.stopped:  # a stream passes an item once
+        never_asked = 0
+    per_item = 2 if facts.column is not None and "," in _setting(facts, "annotators") else 1
+    return min(never_asked, per_item * facts.data.items - facts.budget.labels + facts.budget.unused)
 
 
-def unpaid(second: SecondLook | None, measures: str) -> int:
+def unpaid(look: SecondLook | None, measures: str) -> int:
     """The open rows of a second look that a larger budget pays for, where no accuracy is stated."""
-    rows = 0 if second is None or measures == "accuracy" else second.askable
+    rows = 0 if look is None or measures == "accuracy" else look.askable
     return rows if rows < NEW_AUDIT else 0  # else a new audit takes its place
 
 
@@ -264,7 +268,7 @@ def _setting(facts: Facts, name: str) -> str:
 
 def audited(audit: AuditResult, run: str) -> str:
     """How many of the audited items the final model of a `run` answers correctly."""
-    wide = spread(audit.low, audit.high, audit.look)
+    bounds = spread(audit.low, audit.high, audit.look)
     items = plural(audit.n, "audited item")
     clear = clear_of(audit.n, audit.unknown, "audited item")
     if audit.accuracy is None:
@@ -273,29 +277,29 @@ def audited(audit: AuditResult, run: str) -> str:
     if audit.trained_on:
         subject = "Before it was trained on the audit's labels, too, the final model answered"
     end = "" if audit.trained_on else ", none of which it was trained on"
-    passed = " that nobody had been asked about" * bool(audit.passed_over)
-    second = audit.second
-    nobody = f" {unasked(second.nobody, run)}" * bool(second.nobody) if second else ""
+    passed = " that nobody had been asked about" if audit.passed_over else ""
+    second_look = audit.second
+    nobody = f" {unasked(second_look.nobody, run)}" if second_look and second_look.nobody else ""
     if audit.measures != "accuracy":
         subject = subject.replace("answered", "agreed").replace("answers", "agrees")
         why = SOON if audit.waits else AGREEMENT
-        if second is not None:
-            why = OPEN.format(*map(percent, second.accuracy[1:]))
+        if second_look is not None:
+            why = OPEN.format(*map(percent, second_look.accuracy[1:]))
         return (
             f"{subject} with the {audit.measures.split()[-1]} on {percent(audit.accuracy)} of"
-            f" {clear}{passed} ({wide}){end}. {why}{nobody}"
+            f" {clear}{passed} ({bounds}){end}. {why}{nobody}"
         )
-    if second is not None or audit.reference:
+    if second_look is not None or audit.reference:
         by = f"{percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{end}"
-        if second is not None:
+        if second_look is not None:
             by = f"{clear}{end}, with a second look for people's errors"
-            still = second.sampled_open + second.differing_open
-            left = f" (it left {count(still)} open: each counts half, or as others like it)"
-            by += left * bool(still)
-        which, share = f"items{passed}" if passed else "new items", percent(audit.accuracy)
-        return f"{subject} an estimated {share} of {which} correctly ({wide}): {by}.{nobody}"
-    ends = f"; with unclear ones {percent(audit.worst)} at worst, {percent(audit.best)} at best"
-    end = f"{ends * bool(audit.unknown)} ({wide}){end}"
+            open_rows = second_look.sampled_open + second_look.differing_open
+            if open_rows:
+                by += f" (it left {count(open_rows)} open: each counts half, or as others like it)"
+        scope, share = f"items{passed}" if passed else "new items", percent(audit.accuracy)
+        return f"{subject} an estimated {share} of {scope} correctly ({bounds}): {by}.{nobody}"
+    extremes = f"; with unclear ones {percent(audit.worst)} at worst, {percent(audit.best)} at best"
+    end = f"{extremes if audit.unknown else ''} ({bounds}){end}"
     return f"{subject} {percent(audit.accuracy)} of {clear}{passed} correctly{end}."
 
 
@@ -348,30 +352,30 @@ OPEN = (
 
 def audit_rows(audit: AuditResult) -> list[Named]:
     """The audit in numbers."""
-    (right, known, still), second = audit.counted(), audit.second
-    seen = second if audit.measures == "accuracy" else None
-    others = f"; not counted, since ambiguous, broken or unanswered: {count(audit.n - known)}"
-    ends, how = (audit.worst, audit.best), " by first answers" * bool(second)
-    if seen is not None:
-        ends, how = seen.ends, ", corrected for errors of people; an open row counts half"
+    (right, clear, open_rows), second_look = audit.counted(), audit.second
+    estimate = second_look if audit.measures == "accuracy" else None
+    excluded = f"; not counted, since ambiguous, broken or unanswered: {count(audit.n - clear)}"
+    ends, method = (audit.worst, audit.best), " by first answers" if second_look else ""
+    if estimate is not None:
+        ends, method = estimate.ends, ", corrected for errors of people; an open row counts half"
     rows = [
         Named("Items of the audit", count(audit.n)),
-        Named("Right", f"{count(right)} of {count(known)}{others * (audit.n > known)}"),
-        *[Named("Open: no two people agree", count(still))] * bool(second),
-        Named(f"Audited {audit.measures}{how}", percent(audit.accuracy, 2)),
+        Named("Right", f"{count(right)} of {count(clear)}{excluded if audit.n > clear else ''}"),
+        *[Named("Open: no two people agree", count(open_rows))] * bool(second_look),
+        Named(f"Audited {audit.measures}{method}", percent(audit.accuracy, 2)),
     ]
     if audit.look:
         rows.append(Named("At least, in 95 of 100 runs", percent(audit.low, 2)))
         rows.append(Named("Looks at the audit, this one included", count(audit.look)))
     else:
-        wilson = " (Wilson)" * (seen is None and not audit.reference)
+        wilson = " (Wilson)" if estimate is None and not audit.reference else ""
         rows.append(Named(f"95% interval{wilson}", interval(audit.low, audit.high, 2)))
     if audit.none_of_these:
         rows.append(Named("None of the candidates, counted as wrong", count(audit.none_of_these)))
-    if audit.unknown or (seen is not None and ends[0] < ends[1]):
+    if audit.unknown or (estimate is not None and ends[0] < ends[1]):
         rows.append(Named("Worst to best case of open and unclear rows", interval(*ends, 2)))
-    if second is not None and second.errors is not None:
-        rate, low, high = second.errors
+    if second_look is not None and second_look.errors is not None:
+        rate, low, high = second_look.errors
         rows.append(Named("People's errors", f"{percent(rate)} ({interval(low, high)})"))
     return rows
 
@@ -484,10 +488,10 @@ def change_rows(facts: Facts) -> list[Named]:
     kinds = ("question to train on", "questions to train on") if pool else ("round", "rounds")
     rows = []
     for row in facts.asking.changes:
-        words, noun = CHANGES[row.kind]
+        template, noun = CHANGES[row.kind]
         counted = plural(row.count, noun, "classes" if noun == "class" else "")
-        what = f"{words.format(row.who or counted)}{_paid(row.money)}"
-        rows.append(Named(f"After {plural(row.rounds, *kinds)}", what))
+        change = f"{template.format(row.who or counted)}{_paid(row.money)}"
+        rows.append(Named(f"After {plural(row.rounds, *kinds)}", change))
     return rows
 
 
@@ -506,12 +510,12 @@ def mixed(refit: Refit) -> str:
         return ""
     if len(refit.mixture) == 1:
         return f"It is made of {KINDS[refit.mixture[0][0]]}."
-    parts = "; ".join(
+    members = "; ".join(
         f"of {KINDS[kind]}: weight {percent(weight)}, held-out log-loss {loss:.2f}"
         for kind, weight, loss in refit.mixture
     )
     return (
-        f"It is a mixture of {len(refit.mixture)} models ({parts}). The weights make labels that"
+        f"It is a mixture of {len(refit.mixture)} models ({members}). The weights make labels that"
         " are held out in three folds most probable; a label counts as often as it is an item's"
         " nearest one. The log-losses only compare the models: new items may be easier or harder"
         " than the bought ones."
@@ -520,10 +524,10 @@ def mixed(refit: Refit) -> str:
 
 def modesty(calibration: Calibration) -> str:
     """How sure the model is on average, and how often right: which way it errs."""
-    sure, right = calibration.confidence, calibration.accuracy
-    way = "it is too modest" if right - sure > 0.02 else "it is too sure"
-    way = "that agrees" if abs(right - sure) <= 0.02 else way
-    return f"On average it is {percent(sure)} sure and right in {percent(right)}: {way}."
+    confidence, right = calibration.confidence, calibration.accuracy
+    verdict = "it is too modest" if right - confidence > 0.02 else "it is too sure"
+    verdict = "that agrees" if abs(right - confidence) <= 0.02 else verdict
+    return f"On average it is {percent(confidence)} sure and right in {percent(right)}: {verdict}."
 
 
 # Labels, items, and what to do next ---------------------------------------------------------------
@@ -568,7 +572,7 @@ def choice_words(people: int, facts: Facts) -> str:
     assert facts.own is not None
     price = facts.budget.price
     cost = f" for {money(people * price)}" if price else ""
-    answered = f"people answer {plural(people, 'more row')}{cost * bool(people)}"
+    answered = f"people answer {plural(people, 'more row')}{cost if people else ''}"
     return f"{answered}, the model labels {count(facts.own.rest - people)}"
 
 
@@ -595,7 +599,7 @@ def total_words(row: ClassTotal) -> str:
 def commands(facts: Facts) -> list[tuple[str, str]]:
     """(what for, command) of the next steps."""
     path, budget, column = facts.run, facts.budget, facts.column
-    new = column is not None and column.name == PREDICTED
+    judges_other = column is not None and column.name == PREDICTED
     run, python = shlex.quote(path), facts.method.python
     waits = facts.audit is not None and facts.audit.waits
     kind = facts.data.format.partition(":")[0]
@@ -607,7 +611,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
         ]
     else:
         steps = [("Write the labeled table", f"stacksl export {run} --table labels.{kind}")]
-    if not new:  # there the model of another run is judged
+    if not judges_other:  # there the model of another run is judged
         steps += [("Label new items", f"stacksl predict {run} new.{kind} --out labeled.{kind}")]
         steps += [("Measure the model on new items", f"stacksl evaluate {run} new.{kind}")]
     if (rows := facts.asking.disputed) and not waits:
@@ -618,14 +622,16 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
         ask = f"Ask further people about {plural(rows, 'row')} of the second look"
         steps.append((ask, change_call(path, {"budget": budget.labels + rows}, python=python)))
     doubtful = 100 if column is None else column.flagged
-    second = column and column.audit and column.audit.second
-    kept = 2 * second.askable if second else 0  # they come first
-    if (added := min(doubtful, _free(facts) - kept)) > 0 and not promised:
+    second_look = column and column.audit and column.audit.second
+    reserved = 2 * second_look.askable if second_look else 0  # they come first
+    if (added := min(doubtful, _free(facts) - reserved)) > 0 and not promised:
         check = f"Let people check {plural(added, 'label')}, the least certain first"
-        check += f", and give {plural(kept, 'label')} to open audited rows" * bool(kept)
-        wanted = {"budget": budget.labels - budget.unused + added + kept}
-        more = f"Buy {added} more" if column is None else check
-        steps.append((more, change_call(path, wanted, python=python)))
-    if facts.audit and not (waits or facts.audit.trained_on or facts.language or promised or new):
+        if reserved:
+            check += f", and give {plural(reserved, 'label')} to open audited rows"
+        settings = {"budget": budget.labels - budget.unused + added + reserved}
+        purpose = f"Buy {added} more" if column is None else check
+        steps.append((purpose, change_call(path, settings, python=python)))
+    trainable = facts.audit and not (waits or facts.audit.trained_on or facts.language)
+    if trainable and not (promised or judges_other):
         steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     return steps

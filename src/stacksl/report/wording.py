@@ -28,8 +28,8 @@ def excerpt(text: str, length: int) -> str:
     if len(flat) <= length:
         return flat
     cut = flat[: length - 1]
-    words = cut.rsplit(" ", 1)[0]
-    return (words if len(words) > length // 2 else cut).rstrip() + "…"
+    whole_words = cut.rsplit(" ", 1)[0]
+    return (whole_words if len(whole_words) > length // 2 else cut).rstrip() + "…"
 
 
 _MARKS = re.compile(r"([\\`*_{}\[\]<>()#|~!&$])")
@@ -63,23 +63,23 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def plural(value: int, one: str, many: str = "") -> str:
+def plural(value: int, noun: str, plural_noun: str = "") -> str:
     """A count with its noun.
 
     >>> plural(1, "label"), plural(0, "class", "classes")
     ('1 label', '0 classes')
     """
-    return f"{count(value)} {one if value == 1 else many or one + 's'}"
+    return f"{count(value)} {noun if value == 1 else plural_noun or noun + 's'}"
 
 
-def clear_of(n: int, unclear: int, one: str) -> str:
+def clear_of(n: int, unclear: int, noun: str) -> str:
     """How many rows a share was measured on: those with a clear answer, where some have none.
 
     >>> clear_of(20, 5, "item"), clear_of(20, 0, "item")
     ('the 15 clear ones among 20 items', '20 items')
     """
     clear = f"the {count(n - unclear)} clear {'one' if n - unclear == 1 else 'ones'} among "
-    return clear * bool(unclear) + plural(n, one)
+    return (clear if unclear else "") + plural(n, noun)
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -164,13 +164,13 @@ def memory(size: int) -> str:
     return f"{number(size / 2**30)} GiB" if size >= 2**30 else f"{number(size / 2**20)} MiB"
 
 
-def change_call(run: str, wanted: Mapping[str, object], *, python: bool) -> str:
+def change_call(run: str, settings: Mapping[str, object], *, python: bool) -> str:
     """How a run is changed: a command, or in `python` where an object made there answers."""
     if python:
-        given = "".join(f"{name}={value!r}, " for name, value in wanted.items())
-        return f"stacksl.Run.open({run!r}).change({given}labeler=...)"
-    given = "".join(f" --{k.replace('_', '-')} {shlex.quote(str(v))}" for k, v in wanted.items())
-    return f"stacksl change {shlex.quote(run)}{given}"
+        args = "".join(f"{name}={value!r}, " for name, value in settings.items())
+        return f"stacksl.Run.open({run!r}).change({args}labeler=...)"
+    args = "".join(f" --{k.replace('_', '-')} {shlex.quote(str(v))}" for k, v in settings.items())
+    return f"stacksl change {shlex.quote(run)}{args}"
 
 
 def of_run(sentence: str, run: str) -> str:
