@@ -245,78 +245,78 @@ class Accounts:
                 self.learned_labels[surrogate] = index
 
     def _apply_to(self, key: Key, entry: Entry) -> None:
-        before = self.purchases.get(key)
+        state = self.purchases.get(key)
         if entry.event == "reserved":
-            self._apply_lease(key, before, entry)
+            self._apply_lease(key, state, entry)
             return
         stages = _OF_PURCHASES[entry.event]
-        if before is None or before.stage not in stages:
-            was = "was never made" if before is None else f"is {before.stage}"
-            raise impossible(entry, f"its purchase {was}")
-        if entry.purpose is not None and entry.purpose != before.purpose:
-            raise impossible(entry, f"its purchase is for '{before.purpose}'")
+        if state is None or state.stage not in stages:
+            stage_text = "was never made" if state is None else f"is {state.stage}"
+            raise impossible(entry, f"its purchase {stage_text}")
+        if entry.purpose is not None and entry.purpose != state.purpose:
+            raise impossible(entry, f"its purchase is for '{state.purpose}'")
         match entry.event:
             case "released":
-                self._close(key, before)
+                self._close(key, state)
                 dropped = entry.payload.get("reason") == DROPPED
-                now = replace(before, stage="released", dropped=dropped)
+                new_state = replace(state, stage="released", dropped=dropped)
             case "answered":
-                now = self._answered(key, before, entry)
+                new_state = self._answered(key, state, entry)
             case "late":
-                now = replace(before, words=before.words | {word_of(entry)})
+                new_state = replace(state, words=state.words | {word_of(entry)})
             case "corrected":
-                if entry.number != before.corrections + 1:
+                if entry.number != state.corrections + 1:
                     raise impossible(entry, "its number does not follow the last one")
                 word = word_of(entry)
-                named = entry.payload.get("named") and before.measured is not None
-                now = replace(
-                    before,
+                is_remeasured = entry.payload.get("named") and state.measured is not None
+                new_state = replace(
+                    state,
                     word=word[1],
-                    words=before.words | {word},
-                    measured=word[1] if named else before.measured,
+                    words=state.words | {word},
+                    measured=word[1] if is_remeasured else state.measured,
                     corrections=entry.number,
                 )
             case _:  # learned
-                if before.learned_at is not None or key[0] in self.learned_labels:
+                if state.learned_at is not None or key[0] in self.learned_labels:
                     raise impossible(entry, "it was learned before")
-                if not self.is_learnable(before):
+                if not self.is_learnable(state):
                     raise impossible(entry, "its answer cannot be learned")
-                now = replace(before, learned_at=entry.micros)
-                self.learned_labels[key[0]] = before.index
-        self.purchases[key] = now
+                new_state = replace(state, learned_at=entry.micros)
+                self.learned_labels[key[0]] = state.index
+        self.purchases[key] = new_state
 
-    def _apply_lease(self, key: Key, before: State | None, entry: Entry) -> None:
-        if before is not None and before.stage != "released":
-            raise impossible(entry, f"its purchase is {before.stage}")
-        if entry.token != (before.token if before else 0) + 1:
+    def _apply_lease(self, key: Key, state: State | None, entry: Entry) -> None:
+        if state is not None and state.stage != "released":
+            raise impossible(entry, f"its purchase is {state.stage}")
+        if entry.token != (state.token if state else 0) + 1:
             raise impossible(entry, "its token does not follow the last one")
         price = price_of(entry, entry.price or 0)
         self._expect_payable(entry, price)
         lease = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
-        first = lease if before is None else before
-        added = self.classes_added if before is None else before.classes_added
-        again = first.again or (added > 0 and "again" in entry.payload)
-        lease = replace(lease, words=first.words, classes_added=added, again=again)
+        origin = lease if state is None else state
+        classes_added = self.classes_added if state is None else state.classes_added
+        asked_again = origin.again or (classes_added > 0 and "again" in entry.payload)
+        lease = replace(lease, words=origin.words, classes_added=classes_added, again=asked_again)
         self.purchases[key] = lease
         self.open[key] = None
-        self.doubled += before is None and key[1] == 1 and lease.purpose == "train"
+        self.doubled += state is None and key[1] == 1 and lease.purpose == "train"
         self._promise(lease, 1)
 
-    def _answered(self, key: Key, before: State, entry: Entry) -> State:
+    def _answered(self, key: Key, state: State, entry: Entry) -> State:
         """Pay for an answer; the purchase after it."""
         paid, word = price_of(entry, entry.price or 0), word_of(entry)
-        if paid > before.price:
+        if paid > state.price:
             raise impossible(entry, "it cost more than was reserved")
-        if before.stage == "open":
-            self._close(key, before)
+        if state.stage == "open":
+            self._close(key, state)
         else:
             self._expect_payable(entry, paid)
-        if before.purpose != "owned":
+        if state.purpose != "owned":
             self.answered += 1
             self.paid += paid
-            self.asked += before.again or before.purpose == "train"
-        now = replace(before, stage="answered", price=paid, words=before.words | {word})
-        return replace(now, word=word[1], labeler=entry.code)
+            self.asked += state.again or state.purpose == "train"
+        answered = replace(state, stage="answered", price=paid, words=state.words | {word})
+        return replace(answered, word=word[1], labeler=entry.code)
 
     def _expect_payable(self, entry: Entry, price: int) -> None:
         """An owned label costs nothing; any other must fit."""
@@ -344,8 +344,8 @@ class Accounts:
         That of the answer that was learned first, else of the first slot that can be learned.
         """
         slots = [state for _, state in self.slots(item) if self.is_learnable(state)]
-        first = next((state for state in slots if state.learned_at is not None), None)
-        state = first or next(iter(slots), None)
+        learned = next((state for state in slots if state.learned_at is not None), None)
+        state = learned or next(iter(slots), None)
         return None if state is None else state.index
 
     def slots(self, item: str) -> list[tuple[Key, State]]:
@@ -396,12 +396,12 @@ def word_of(entry: Entry) -> tuple[int, Word, str | None]:
         LedgerCorrupt: the row holds no valid answer.
     """
     data = entry.payload
-    given, texts = data.get("given", entry.token), data.get("words")
-    if type(given) is not int:
-        raise impossible(entry, f"its given is {given!r}, not a whole number")
+    token, texts = data.get("given", entry.token), data.get("words")
+    if type(token) is not int:
+        raise impossible(entry, f"its given is {token!r}, not a whole number")
     word: Any = data.get("index", data.get("said"))
     if type(word) is int or word in get_args(AnswerKind)[1:]:
-        return given, word, texts if isinstance(texts, str) else None
+        return token, word, texts if isinstance(texts, str) else None
     raise impossible(entry, f"its index is {data.get('index')!r}, not a whole number")
 
 

@@ -185,7 +185,7 @@ def decision_payload(decision: Decision) -> str:
     to K − 1 are written as K.
     """
     presented = tuple(int(i) for i in decision.presented)
-    everything = presented == _first(len(presented))
+    presents_all = presented == _first(len(presented))
     numbers = {name: getattr(decision, name) for name in (*_FLOATS, *_BOUNDS)}
     data: dict[str, object] = {
         name: _write(number)
@@ -193,7 +193,7 @@ def decision_payload(decision: Decision) -> str:
         if name in _FLOATS or not math.isnan(number)
     }
     data.update(
-        presented=len(presented) if everything else presented,
+        presented=len(presented) if presents_all else presented,
         choice=int(decision.choice),
         reason=decision.reason,
         state=[_write(x) for x in decision.state],
@@ -262,31 +262,31 @@ def chain(head: Head, entries: Iterable[Entry]) -> list[Row]:
     return rows
 
 
-def walk(first: str, pages: Iterable[list[Row]]) -> Iterator[list[Row]]:
+def walk(genesis: str, pages: Iterable[list[Row]]) -> Iterator[list[Row]]:
     """Yield the rows page by page, each page after it was verified.
 
-    `first` is the hash that row 1 must follow.
+    `genesis` is the hash that row 1 must follow.
 
     Raises:
         LedgerCorrupt: naming the first bad row, what it should hold and what it holds.
     """
-    end = Head(0, first)
+    head = Head(0, genesis)
     for page in pages:
         for row in page:
-            _check(end, row)
-            end = Head(row.seq, row.hash)
+            _check(head, row)
+            head = Head(row.seq, row.hash)
         yield page
 
 
-def _check(end: Head, row: Row) -> None:
-    if row.seq != end.count + 1:
+def _check(head: Head, row: Row) -> None:
+    if row.seq != head.count + 1:
         raise LedgerCorrupt(
-            f"row {end.count + 1} of the ledger is missing, got row {row.seq} instead: "
+            f"row {head.count + 1} of the ledger is missing, got row {row.seq} instead: "
             "a row was removed, restore the file from a copy"
         )
-    if row.previous != end.hash:
+    if row.previous != head.hash:
         raise LedgerCorrupt(
-            f"row {row.seq} of the ledger should follow the hash {end.hash[:12]}, but has "
+            f"row {row.seq} of the ledger should follow the hash {head.hash[:12]}, but has "
             f"{row.previous[:12]}: it was edited, restore the file from a copy"
         )
     expected = link_hash(row.seq, row, row.previous)

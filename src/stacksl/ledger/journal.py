@@ -163,23 +163,23 @@ class Journal(LedgerReader):
     @contextmanager
     def _tentative(self) -> Iterator[None]:
         """Drop what is recorded inside if the block raises, and count what is left again."""
-        before = len(self.entries)
+        count = len(self.entries)
         try:
             yield
         except BaseException:
-            del self.entries[before:]
+            del self.entries[count:]
             self.__dict__.pop("accounts", None)
             with suppress(LedgerError):  # an error here would hide the first one
                 _ = self.accounts
             raise
 
-    def record(self, event: str, payload: Mapping[str, object] | str = "{}", **of: Any) -> None:
+    def record(self, event: str, payload: Mapping[str, object] | str = "{}", **fields: Any) -> None:
         """Count an entry and keep it to be written; one that is on disk is the next one there.
 
-        The `payload` may be its text; `of` are the other fields of the `Entry`.
+        The `payload` may be its text; `fields` are the other fields of the `Entry`.
         """
         text = payload if isinstance(payload, str) else canonical(payload)
-        entry = Entry(int(self._clock() * 1e6), event, text=text, **of)
+        entry = Entry(int(self._clock() * 1e6), event, text=text, **fields)
         recorded = self._recorded and self.recorded
         if recorded is None:
             self.accounts.apply(entry)
@@ -312,10 +312,10 @@ class Journal(LedgerReader):
         """
         data = to_bytes(arrays)
         with self.together():
-            rows, last = chain(self.head, self.entries), self.arrays()
+            rows, saved = chain(self.head, self.entries), self.arrays()
             head = Head(rows[-1].seq, rows[-1].hash) if rows else self.head
             end = (head.count - 1, round, data, True)  # the last row is then their digest
-            if last and not rows and (last.head.count, *last[1:]) == end:
+            if saved and not rows and (saved.head.count, *saved[1:]) == end:
                 return
             self.record(STORED, {STORED: write_arrays(self._store, head, round, data)})
 

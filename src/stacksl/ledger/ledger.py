@@ -58,15 +58,15 @@ class Ledger(Journal):
             LedgerError: an unknown item, a round posted twice, an item bought before, or a
                 database that cannot be written. Nothing has changed then.
         """
-        wanted = any(decision.status == "wanted" for decision in decisions)
-        with self.together() if wanted else self.later():
+        reserves = any(decision.status == "wanted" for decision in decisions)
+        with self.together() if reserves else self.later():
             self.items.know([decision.item for decision in decisions])
             posted = [self._post(decision) for decision in decisions]
             # After all firsts: no item goes without a label for another's second, and a replay,
             # which plays round by round, finds them where they were counted.
             for decision in posted:
-                further = slots if slots and decision.status == "reserved" else {}
-                for slot in range(1, further.get(decision.item, 1)):
+                slot_counts = slots if slots and decision.status == "reserved" else {}
+                for slot in range(1, slot_counts.get(decision.item, 1)):
                     if self.accounts.affords(self.accounts.price):
                         key = (self.items.surrogates[decision.item], slot)
                         self._reserve(key, int(decision.round))
@@ -74,11 +74,11 @@ class Ledger(Journal):
 
     def _post(self, decision: Decision) -> Decision:
         surrogate, round = self.items.surrogates[decision.item], int(decision.round)
-        asked = decision.status == "wanted" and self.accounts.left > 0
+        is_bought = decision.status == "wanted" and self.accounts.left > 0
         if decision.status == "wanted":
-            decision = decision.reserved() if asked else decision.refused()
+            decision = decision.reserved() if is_bought else decision.refused()
         self.record("round", decision_payload(decision), round=round, surrogate=surrogate)
-        if asked:
+        if is_bought:
             self._reserve((surrogate, 0), round)
         return decision
 
@@ -122,18 +122,18 @@ class Ledger(Journal):
             for item in items:
                 surrogate = self.items.surrogates[item]
                 slots = self.accounts.slots(surrogate)
-                first, slot, round = slots[0][1] if slots else None, 0, None
-                own = "audit" if first is None else first.purpose
-                kind = {"train": "train", "again": own}.get(purpose, "audit")
+                first_state, slot, round = slots[0][1] if slots else None, 0, None
+                item_purpose = "audit" if first_state is None else first_state.purpose
+                kind = {"train": "train", "again": item_purpose}.get(purpose, "audit")
                 if purpose != "audit":
-                    if first is None or first.purpose != kind:
+                    if first_state is None or first_state.purpose != kind:
                         raise LedgerError(
                             "a further slot belongs to an item that was bought before,"
                             f" '{item}' was not"
                         )
-                    slot, round = len(slots), first.round
-                again = purpose == "again" or kind == "train"
-                self._reserve((surrogate, slot), round, kind, again=again)
+                    slot, round = len(slots), first_state.round
+                asks_again = purpose == "again" or kind == "train"
+                self._reserve((surrogate, slot), round, kind, again=asks_again)
                 leased.append(self._purchase((surrogate, slot), item))
             return leased
 
@@ -238,10 +238,10 @@ class Ledger(Journal):
         state = self.accounts.purchases.get((surrogate, answer.slot))
         if state is None or not state.words:
             return False
-        words = None
+        digest = None
         if answer.text is not None or answer.note is not None:
-            words = self.items.text_hash(surrogate, answer.text, answer.note)
-        return (answer.token, answer.word, words) in state.words
+            digest = self.items.text_hash(surrogate, answer.text, answer.note)
+        return (answer.token, answer.word, digest) in state.words
 
     def _can_wait(self, answer: Answer) -> bool:
         """Whether an answer is on its purchase's open lease, or was recorded before, without texts.
@@ -249,9 +249,10 @@ class Ledger(Journal):
         Such an answer of a labeler that gives it again for free loses nothing when it is lost.
         """
         key = (self.items.surrogates[answer.item], answer.slot)
-        state, bare = self.accounts.purchases.get(key), answer.text is None and answer.note is None
-        opens = state is not None and state.stage == "open" and state.token == answer.token
-        return bare and (opens or self._is_recorded(answer))
+        state = self.accounts.purchases.get(key)
+        has_texts = answer.text is not None or answer.note is not None
+        is_open = state is not None and state.stage == "open" and state.token == answer.token
+        return not has_texts and (is_open or self._is_recorded(answer))
 
     def _settle(self, answer: Answer) -> tuple[Outcome, int | None, bool]:
         """Record an answer.
@@ -271,18 +272,18 @@ class Ledger(Journal):
             )
         if answer.index is not None:
             self._expect_candidate(key[0], answer.index)
-        who = self.private.codes.get(answer.labeler, answer.labeler)
-        if self._accept(key, state, answer, who):
+        code = self.private.codes.get(answer.labeler, answer.labeler)
+        if self._accept(key, state, answer, code):
             if self._record_learned(key):
                 return "accepted", state.round, False
             return "accepted", None, self._relabel(key[0])
         payload = self._payload_of(key[0], answer)
-        self._record_of(key, state, "late", payload, code=who, token=answer.token, price=0)
-        if state.stage != "answered" or state.labeler != who:
+        self._record_of(key, state, "late", payload, code=code, token=answer.token, price=0)
+        if state.stage != "answered" or state.labeler != code:
             return "late", None, False
         return "repeated" if state.word == answer.word else "disputed", None, False
 
-    def _accept(self, key: Key, state: State, answer: Answer, who: str) -> bool:
+    def _accept(self, key: Key, state: State, answer: Answer, code: str) -> bool:
         """Charge an answer if it can be; a late one takes over the open lease."""
         if state.stage == "answered":
             return False
@@ -301,7 +302,7 @@ class Ledger(Journal):
             payload["given"] = answer.token
         if not leased:
             payload["unleased"] = True  # a new charge: it replaces no reservation
-        self._record_of(key, state, "answered", payload, code=who, token=token, price=answer.price)
+        self._record_of(key, state, "answered", payload, code=code, token=token, price=answer.price)
         return True
 
     def _payload_of(self, surrogate: str, answer: Answer) -> dict[str, object]:
@@ -317,8 +318,8 @@ class Ledger(Journal):
         self, key: Key, state: State, event: str, data: Mapping[str, object], **fields: Any
     ) -> None:
         """Record a row of a purchase: its round, its purpose, and its last lease unless given."""
-        of = {"surrogate": key[0], "slot": key[1], "token": state.token, **fields}
-        self.record(event, data, round=state.round, purpose=state.purpose, **of)
+        columns = {"surrogate": key[0], "slot": key[1], "token": state.token, **fields}
+        self.record(event, data, round=state.round, purpose=state.purpose, **columns)
 
     def _record_learned(self, key: Key) -> bool:
         """Record `learned` if the accepted answer is the first of its item to learn from."""
@@ -420,10 +421,10 @@ class Ledger(Journal):
                 self._expect_candidate(key[0], answer.index)
             data = self._payload_of(key[0], answer) | ({"named": True} if named else {})
             number = state.corrections + 1
-            who = self.private.codes.get(labeler, labeler)
-            self._record_of(key, state, "corrected", data, code=who, number=number, price=0)
-            first = self._revise(key[0])
-            learned = None if first is None else self.accounts.purchases[first].index
+            code = self.private.codes.get(labeler, labeler)
+            self._record_of(key, state, "corrected", data, code=code, number=number, price=0)
+            learned_key = self._revise(key[0])
+            learned = None if learned_key is None else self.accounts.purchases[learned_key].index
         round = state.round or 0
         return None if learned is None else (self.decisions([round])[round], Label(learned))
 

@@ -70,8 +70,8 @@ class Purchase:
 
     def answer(self, index: int | None, labeler: str, price: int = 0) -> Answer:
         """The answer that the candidate of this index is the right one, or that none is."""
-        said: AnswerKind = "none" if index is None else "label"
-        return Answer(self.item, self.slot, self.token, index, labeler, price, said)
+        kind: AnswerKind = "none" if index is None else "label"
+        return Answer(self.item, self.slot, self.token, index, labeler, price, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +155,17 @@ class Head(NamedTuple):
     hash: str
 
 
-def settled(words: Sequence[Word]) -> Word | None:
+def settled(answers: Sequence[Word]) -> Word | None:
     """What two people said, of one answer each in their order; None while no two agree."""
-    return next((word for at, word in enumerate(words) if word in words[:at]), None)
+    return next((word for i, word in enumerate(answers) if word in answers[:i]), None)
 
 
-def counted(words: Sequence[Word]) -> Word:
+def counted(answers: Sequence[Word]) -> Word:
     """The answer that counts: what two people said, else the first."""
-    return words[0] if (agreed := settled(words)) is None else agreed
+    return answers[0] if (agreed := settled(answers)) is None else agreed
 
 
-def whole(value: object, what: str) -> int:
+def whole(value: object, name: str) -> int:
     """`value` as a plain integer; 0.9 is not 0, and 2.0 is not 2.
 
     Raises:
@@ -175,7 +175,7 @@ def whole(value: object, what: str) -> int:
         return operator.index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]  # TypeError is handled
     except TypeError:
         raise LabelerError(
-            f"{what} should be a whole number, got {value!r}: a labeler answers in integers"
+            f"{name} should be a whole number, got {value!r}: a labeler answers in integers"
         ) from None
 
 
@@ -191,38 +191,38 @@ def whole_answer(answer: Answer) -> Answer:
             f"a labeler should give answers made by `request.answer(...)`, got a"
             f" {type(answer).__name__}: correct its `answers`, then resume"
         )
-    who = f"of the answer to item '{answer.item}' by '{answer.labeler}'"
+    whose = f"of the answer to item '{answer.item}' by '{answer.labeler}'"
     slot, token, price = (
-        whole(getattr(answer, name), f"the {name} {who}") for name in ("slot", "token", "price")
+        whole(getattr(answer, name), f"the {name} {whose}") for name in ("slot", "token", "price")
     )
     if answer.said not in get_args(AnswerKind):
         raise LabelerError(
-            f"the kind {who} should be one of {', '.join(get_args(AnswerKind))}, got another: "
+            f"the kind {whose} should be one of {', '.join(get_args(AnswerKind))}, got another: "
             "use one of these"
         )
     index = None
     if answer.said == "label":
-        index = whole(answer.index, f"the index {who}")
+        index = whole(answer.index, f"the index {whose}")
     elif answer.index is not None:
         raise LabelerError(
-            f"the index {who} should be None, since it says '{answer.said}' and names no "
+            f"the index {whose} should be None, since it says '{answer.said}' and names no "
             "candidate: leave one of them out"
         )
-    text, note = (_free(getattr(answer, name), f"the {name} {who}") for name in ("text", "note"))
+    text, note = (_free(getattr(answer, name), f"the {name} {whose}") for name in ("text", "note"))
     if text is not None and answer.said != "none":
         raise LabelerError(
-            f"the right text {who} belongs only to said='none', got '{answer.said}': "
+            f"the right text {whose} belongs only to said='none', got '{answer.said}': "
             "leave it out, or put it in the note"
         )
     if price < 0:
         raise LabelerError(
-            f"the price {who} should be 0 micro-units or more, got {price}: a labeler never pays"
+            f"the price {whose} should be 0 micro-units or more, got {price}: a labeler never pays"
         )
     return Answer(answer.item, slot, token, index, answer.labeler, price, answer.said, text, note)
 
 
-def _free(text: object, what: str) -> str | None:
+def _free(text: object, name: str) -> str | None:
     """A free text, None where it is empty; it is never quoted."""
     if text is not None and not isinstance(text, str):
-        raise LabelerError(f"{what} should be a text or None, got a {type(text).__name__}")
+        raise LabelerError(f"{name} should be a text or None, got a {type(text).__name__}")
     return text or None

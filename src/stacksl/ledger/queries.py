@@ -149,8 +149,8 @@ class LedgerReader:
         for rows in self._store.pages(after, only=only, upto=upto):
             items = [self.items.identities[row.surrogate].id for row in rows]
             names = [self._name(row.code) for row in rows]
-            named = zip(rows, items, names, strict=True)
-            yield parsed([replace(row, item=item, labeler=name) for row, item, name in named])
+            triples = zip(rows, items, names, strict=True)
+            yield parsed([replace(row, item=item, labeler=name) for row, item, name in triples])
 
     def _name(self, code: str | None) -> str | None:
         """The name for a code of the chain; a labeler without a code has its name there."""
@@ -167,10 +167,10 @@ class LedgerReader:
         if count >= self.made_from.count:
             return
         pages = self._store.pages(count, only=("round", "settings"), upto=self.head.count)
-        some = (row.event for rows in pages for row in rows)
-        decided = itertools.dropwhile(lambda event: event != "round", some)
-        later = self._pages(count, upto=self.head.count)
-        self._recorded = Recorded(later, changed="settings" in decided, stream=stream)
+        events = (row.event for rows in pages for row in rows)
+        decided = itertools.dropwhile(lambda event: event != "round", events)
+        later_pages = self._pages(count, upto=self.head.count)
+        self._recorded = Recorded(later_pages, changed="settings" in decided, stream=stream)
         self.accounts = self._counted(count)
 
     @property
@@ -288,17 +288,17 @@ class LedgerReader:
         disputed: dict[tuple[object, ...], Answer] = {}
         late: dict[tuple[object, ...], Answer] = {}
         for row, answer in self._answers(("late",)):
-            now, key = self._state(row), (answer.item, answer.slot, answer.labeler, answer.word)
-            if now is None or now.stage != "answered" or now.labeler != row.code:
+            state, key = self._state(row), (answer.item, answer.slot, answer.labeler, answer.word)
+            if state is None or state.stage != "answered" or state.labeler != row.code:
                 late.setdefault(key, answer)
-            elif now.word != answer.word:
+            elif state.word != answer.word:
                 disputed.setdefault(key, answer)
         return [*disputed.values()], [*late.values()]
 
     def audited(self, *, now: bool = False) -> dict[str, Word]:
         """What two people said of each item of the audit, else the first; see `audited_by_all`."""
         answers = self.audited_by_all(now=now).items()
-        return {item: counted([one.word for one in of_all]) for item, of_all in answers}
+        return {item: counted([answer.word for answer in slots]) for item, slots in answers}
 
     def audited_by_all(self, *, now: bool = False) -> dict[str, list[Answer]]:
         """The answers to each item of the audit, by one person each, by slot, without free texts.
@@ -313,38 +313,39 @@ class LedgerReader:
             is_aside = self.accounts.is_aside(state)
             word = state.measured if state.shown and not now else None if is_aside else state.word
             if word is not None:
-                item, who = str(self.items.identities[surrogate].id), str(self._name(state.labeler))
-                given = answers.setdefault(item, [])
+                item = str(self.items.identities[surrogate].id)
+                labeler = str(self._name(state.labeler))
+                item_answers = answers.setdefault(item, [])
                 if state.again:
-                    given[:] = [before for before in given if before.said != "none"]
+                    item_answers[:] = [answer for answer in item_answers if answer.said != "none"]
                 lease, index = (item, slot, state.token), word if isinstance(word, int) else None
-                said = cast("AnswerKind", word if index is None else "label")
-                given.append(Answer(*lease, index, who, state.price, said))
+                kind = cast("AnswerKind", word if index is None else "label")
+                item_answers.append(Answer(*lease, index, labeler, state.price, kind))
         return answers
 
     def second_looks(self) -> list[Purchase]:
         """Open leases of audited items that have answers which count, but for those `again`."""
-        of, keys = self.accounts.purchases, self.items.surrogates
+        states, surrogates = self.accounts.purchases, self.items.surrogates
         leases = [lease for lease in self.open_purchases() if lease.purpose == "audit"]
-        leases = [own for own in leases if not of[keys[own.item], own.slot].again]
+        leases = [p for p in leases if not states[surrogates[p.item], p.slot].again]
         answered = self.audited_by_all() if leases else {}
         return [lease for lease in leases if lease.item in answered]
 
     @property
     def standing(self) -> dict[str, str]:
         """Whether each labeler was last `set_aside` or `kept`, if either, by name."""
-        return {str(self._name(code)): how for code, how in self.accounts.standing.items()}
+        return {str(self._name(code)): event for code, event in self.accounts.standing.items()}
 
     @property
     def set_aside(self) -> frozenset[str]:
         """The labelers whose answers are set aside, by name."""
-        return frozenset(name for name, how in self.standing.items() if how == "set_aside")
+        return frozenset(name for name, event in self.standing.items() if event == "set_aside")
 
     @property
     def away(self) -> frozenset[str]:
         """The annotators who are away, by name."""
         presence = self.accounts.presence.items()
-        return frozenset(str(self._name(code)) for code, how in presence if how == "away")
+        return frozenset(str(self._name(code)) for code, event in presence if event == "away")
 
     @property
     def absent(self) -> frozenset[str]:
@@ -370,23 +371,23 @@ class LedgerReader:
                 key = (answer.item, 0 if state is None else state.classes_added)
                 by_question.setdefault(key, []).append(answer)
         pairs: dict[str, tuple[Answer, Answer]] = {}
-        for (item, _), alike in by_question.items():
-            one, *others = sorted(alike, key=lambda answer: answer.slot)
-            if others and not {one.labeler, others[0].labeler} & set_aside:
-                pairs[item] = one, others[0]
+        for (item, _), answers in by_question.items():
+            first, *further = sorted(answers, key=lambda answer: answer.slot)
+            if further and not {first.labeler, further[0].labeler} & set_aside:
+                pairs[item] = first, further[0]
         return [*pairs.values()]
 
     def _answers(self, events: Sequence[str]) -> Iterator[tuple[Row, Answer]]:
         """Every row of one of the `events` with its answer, in order."""
-        words = self.private.texts()
+        texts = self.private.texts()
         for row in self.rows(only=events):
             data, index = row.payload, row.payload.get("index")
             kind = cast("AnswerKind", data.get("said", "label"))
-            text, note = words.get(str(data.get("words")), (None, None))
+            text, note = texts.get(str(data.get("words")), (None, None))
             token = int(data.get("given", row.token or 0))
-            who, price = str(row.labeler), row.price or 0
+            labeler, price = str(row.labeler), row.price or 0
             lease = str(row.item), row.slot or 0, token
-            yield row, Answer(*lease, index, who, price, kind, text, note)
+            yield row, Answer(*lease, index, labeler, price, kind, text, note)
 
     def _state(self, row: Row) -> State | None:
         return self.accounts.purchases.get((str(row.surrogate), row.slot or 0))
@@ -410,9 +411,9 @@ class LedgerReader:
         with self._store.reading():
             for rows in walk(self.terms.genesis, pages):
                 for row in parsed(rows):
-                    words = row.payload.get("words")
-                    if words is not None and row.surrogate is not None:
-                        self.private.check(row.surrogate, str(words), row.seq)
+                    digest = row.payload.get("words")
+                    if digest is not None and row.surrogate is not None:
+                        self.private.check(row.surrogate, str(digest), row.seq)
                     for table, digests in row.payload.get(STORED, {}).items():
                         stored.setdefault(table, {}).update(digests)
                 accounts.count(rows)
@@ -420,8 +421,8 @@ class LedgerReader:
             if saved is not None and saved.whole:  # the row after theirs has their digest
                 cut = saved.head == self._store.tail()
                 name = f"the row of the learner's arrays after row {saved.head.count}"
-                last = Head(saved.head.count + 1, "") if cut else saved.head
-                heads = {name: last, **(heads or {})}
+                end = Head(saved.head.count + 1, "") if cut else saved.head
+                heads = {name: end, **(heads or {})}
             for name, head in (heads or {}).items():
                 if self.place(head) is None:
                     raise LedgerCorrupt(
@@ -501,12 +502,12 @@ class Recorded:
         row = next(self.upcoming())
         if self._differ(entry, row):
             place = f"round {row.round}" if row.event == "round" else f"row {row.seq} of the ledger"
-            found = f"the event '{entry.event}' with {entry.text}"
+            replayed = f"the event '{entry.event}' with {entry.text}"
             if entry.event == row.event and entry.surrogate != row.surrogate:
-                found = "a decision about another item"
+                replayed = "a decision about another item"
             raise RunError(
                 f"{place} was recorded as the event '{row.event}' with {row.text}, but the replay"
-                f" got {found}: the run was made by other versions or on another machine (see"
+                f" got {replayed}: the run was made by other versions or on another machine (see"
                 " `stacksl status RUN --settings`)"
             )
         self._blurred |= self.changed and bool(row.payload.get("tune"))

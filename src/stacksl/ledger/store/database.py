@@ -103,11 +103,11 @@ class Store(AbstractContextManager["Store"]):
         self, table: Table, columns: Sequence[str], column: str, values: Iterable[Any]
     ) -> list[Any]:
         """The rows with one of the `values` in a `column`, as `select` gives them."""
-        wanted, rows = sorted(values), []
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
-            places = ", ".join("?" for _ in some)
-            rows += self.select(table, columns, f"WHERE {column} IN ({places})", *some)
+        sorted_values, rows = sorted(values), []
+        for start in range(0, len(sorted_values), _AT_ONCE):
+            page = sorted_values[start : start + _AT_ONCE]
+            marks = ", ".join("?" for _ in page)
+            rows += self.select(table, columns, f"WHERE {column} IN ({marks})", *page)
         return rows
 
     def paged(
@@ -144,9 +144,9 @@ class Store(AbstractContextManager["Store"]):
 
     def tail(self, *, notes: bool = True) -> Head | None:
         """The last row's place and hash; without `notes` that of the last other row, if any."""
-        which = "" if notes else f"WHERE event NOT IN {NOTES}"
-        last = self.select(EVENTS, ("seq", "hash"), f"{which} ORDER BY seq DESC LIMIT 1")
-        return next((Head(*row) for row in last), None)
+        clause = "" if notes else f"WHERE event NOT IN {NOTES}"
+        rows = self.select(EVENTS, ("seq", "hash"), f"{clause} ORDER BY seq DESC LIMIT 1")
+        return next((Head(*row) for row in rows), None)
 
     def pages(
         self, after: float = 0, *, upto: int | None = None, only: Sequence[str] = ()
@@ -159,8 +159,8 @@ class Store(AbstractContextManager["Store"]):
         if upto is not None:
             where, values = "AND seq <= ?", [upto]
         if only:
-            places = ", ".join("?" for _ in only)
-            where, values = f"{where} AND event IN ({places})", [*values, *only]
+            marks = ", ".join("?" for _ in only)
+            where, values = f"{where} AND event IN ({marks})", [*values, *only]
         for page in self.paged(EVENTS, _OF_ROW, after, where, *values):
             yield [Row(*row[1:]) for row in page]
 
@@ -204,9 +204,9 @@ class Store(AbstractContextManager["Store"]):
                 self._pragma("wal_checkpoint(TRUNCATE)")
                 self._pragma(f"busy_timeout={round(1000 * _PATIENCE)}")
 
-    def _pragma(self, words: str) -> int:
+    def _pragma(self, pragma: str) -> int:
         """The first number of a PRAGMA's result; 0 where it has none."""
-        row = self.connection.execute(f"PRAGMA {words}").fetchone()
+        row = self.connection.execute(f"PRAGMA {pragma}").fetchone()
         return 0 if row is None else int(row[0])
 
     def __exit__(self, *_: object) -> None:
@@ -324,7 +324,7 @@ _SENTENCES: Final = (
 
 def _sentence(name: str, fault: str) -> LedgerError:
     fault = fault.partition(" with text ")[0]  # which may be anybody's, of several lines
-    for sign, kind, words in _SENTENCES:
-        if sign in fault:
-            return kind(f"the ledger {name} {words} ({fault})")
+    for pattern, kind, text in _SENTENCES:
+        if pattern in fault:
+            return kind(f"the ledger {name} {text} ({fault})")
     return LedgerError(f"the ledger {name} cannot be used: {fault}")

@@ -68,11 +68,11 @@ class Items:
 
     def know(self, items: Iterable[str]) -> list[str]:
         """Look up ids in one statement, and give those that are unknown."""
-        new = [item for item in items if not self._knows(item)]
-        if new:
-            ids = {item for item in new if isinstance(item, str)}
+        unread = [item for item in items if not self._knows(item)]
+        if unread:
+            ids = {item for item in unread if isinstance(item, str)}
             self._take(self._store.chosen(ITEMS, _IDENTITY, "id", ids))
-        return [item for item in new if not self._knows(item)]
+        return [item for item in unread if not self._knows(item)]
 
     def _knows(self, item: object) -> bool:
         return isinstance(item, str) and item in self.surrogates
@@ -81,8 +81,8 @@ class Items:
         """The surrogate of each item that a row of the chain names, and of some others, by id."""
         if not self._named:
             self._named = True
-            which = "WHERE surrogate IN (SELECT item FROM events)"
-            self._take(self._store.select(ITEMS, _IDENTITY, which))
+            clause = "WHERE surrogate IN (SELECT item FROM events)"
+            self._take(self._store.select(ITEMS, _IDENTITY, clause))
         return self.surrogates
 
     def _take(self, rows: Iterable[Sequence[Any]]) -> None:
@@ -147,20 +147,20 @@ class PrivateTables:
 
     def note_texts(self, item: str, text: str | None, note: str | None) -> str:
         """Add free texts about an item (by its surrogate); their hash for the chain."""
-        words = self._items.text_hash(item, text, note)
-        if words not in self.texts(item):
-            self._store.insert(TEXTS, [(item, words, text, note)])
-        return words
+        digest = self._items.text_hash(item, text, note)
+        if digest not in self.texts(item):
+            self._store.insert(TEXTS, [(item, digest, text, note)])
+        return digest
 
     def note_handed(self, rows: Sequence[Handed]) -> Digests:
         """Add rows of a sheet; their digests for the chain."""
-        last = self._store.select(HANDED, ("place",), "ORDER BY place DESC LIMIT 1")
+        last_rows = self._store.select(HANDED, ("place",), "ORDER BY place DESC LIMIT 1")
         added = []
-        for place, row in enumerate(rows, next((place for (place,) in last), 0) + 1):
-            surrogate, who = self._items.surrogates[row.item], self.enroll(row.annotator, "person")
+        for place, row in enumerate(rows, next((place for (place,) in last_rows), 0) + 1):
+            surrogate, code = self._items.surrogates[row.item], self.enroll(row.annotator, "person")
             order_json = json.dumps(row.order, separators=(",", ":"))
             lease = (row.key, surrogate, row.slot, row.token)
-            added.append((place, *lease, who, row.sheet, order_json))
+            added.append((place, *lease, code, row.sheet, order_json))
         return insert_stored(self._store, HANDED, added)
 
     def erase(self, item: str) -> Digests:
@@ -172,25 +172,25 @@ class PrivateTables:
 
     def texts(self, item: str | None = None) -> dict[str, tuple[str | None, str | None]]:
         """Text and note by their salted hash, of one item (by its surrogate) or of all."""
-        which = () if item is None else ("WHERE item = ?", item)
-        rows = self._store.select(TEXTS, ("words", "text", "note"), *which)
-        return {words: (text, note) for words, text, note in rows}
+        clauses = () if item is None else ("WHERE item = ?", item)
+        rows = self._store.select(TEXTS, ("words", "text", "note"), *clauses)
+        return {digest: (text, note) for digest, text, note in rows}
 
     def handed(self, key: str | None = None) -> list[Handed]:
         """The rows handed out to people in that order, or the one of a `key` if it is known.
 
         There is none of an erased item.
         """
-        which = ("",) if key is None else ("WHERE key = ?", key)
-        rows = self._store.select(HANDED, (), f"{which[0]} ORDER BY place", *which[1:])
+        clauses = ("",) if key is None else ("WHERE key = ?", key)
+        rows = self._store.select(HANDED, (), f"{clauses[0]} ORDER BY place", *clauses[1:])
         handed = []
         for _, _, key, surrogate, slot, token, person, sheet, order_json in rows:
             item = str(self._items.identities[surrogate].id)
-            who, order = self.names.get(person, person), _order(key, order_json)
-            handed.append(Handed(key, item, slot, token, who, sheet, order))
+            annotator, order = self.names.get(person, person), _order(key, order_json)
+            handed.append(Handed(key, item, slot, token, annotator, sheet, order))
         return handed
 
-    def check(self, item: str, words: str, seq: int) -> None:
+    def check(self, item: str, digest: str, seq: int) -> None:
         """Compare the free texts of an answer with their hash in row `seq` of the chain.
 
         Raises:
@@ -198,10 +198,10 @@ class PrivateTables:
         """
         if self._items.identities[item].salt is None:
             return
-        texts = self.texts(item).get(words)
-        if texts is None or self._items.text_hash(item, *texts) != words:
+        texts = self.texts(item).get(digest)
+        if texts is None or self._items.text_hash(item, *texts) != digest:
             raise LedgerCorrupt(
-                f"row {seq} of the ledger holds the hash {words[:12]} of an answer's texts, but "
+                f"row {seq} of the ledger holds the hash {digest[:12]} of an answer's texts, but "
                 "the table of texts holds others: they were edited, restore the file from a copy"
             )
 

@@ -45,25 +45,25 @@ RejectedRow = tuple[int, int, str | None, str]
 
 def write_items(store: Store, records: Iterable[ItemRecord], table: Table = ITEMS) -> int:
     """Append items or test rows, in the open transaction; gives how many there were."""
-    first = store.count(table)
-    store.insert(table, _rows(records, first))
-    return store.count(table) - first
+    start = store.count(table)
+    store.insert(table, _rows(records, start))
+    return store.count(table) - start
 
 
-def _rows(records: Iterable[ItemRecord], first: int) -> Iterator[tuple[object, ...]]:
+def _rows(records: Iterable[ItemRecord], start: int) -> Iterator[tuple[object, ...]]:
     """Place, surrogate, salt, commitment and content of each record."""
-    for place, record in enumerate(records, first):
-        id, prompt, size, listed, *others = _values_of(record)
+    for place, record in enumerate(records, start):
+        id, prompt, size, listed, *remaining = _values_of(record)
         options = None if listed is None else json.dumps(list(listed))
-        values, noise = (id, prompt, size, options, *others), os.urandom(24).hex()
+        values, noise = (id, prompt, size, options, *remaining), os.urandom(24).hex()
         surrogate, salt = noise[:16], noise[16:]
         yield place, surrogate, salt, _commitment(salt, values), *values
 
 
 def write_rejected(store: Store, rows: Iterable[RejectedRow]) -> None:
     """Append rows that could not be used, in the open transaction."""
-    first = store.count(REJECTED)
-    store.insert(REJECTED, ((place, *row) for place, row in enumerate(rows, first)))
+    start = store.count(REJECTED)
+    store.insert(REJECTED, ((place, *row) for place, row in enumerate(rows, start)))
 
 
 def read_items(store: Store, table: Table = ITEMS) -> Iterator[list[tuple[ItemRecord, bool]]]:
@@ -80,13 +80,13 @@ def read_never_asked(
     These are `count` from place `start` on, in the order of the items; `find` is case-folded.
     """
     store.connection.create_function("casefold", 1, str.casefold, deterministic=True)
-    where = (
+    condition = (
         "salt IS NOT NULL AND surrogate NOT IN (SELECT item FROM events WHERE event = 'reserved')"
         " AND (instr(casefold(prompt), ?) OR instr(casefold(id), ?))"
     )
-    clauses = f"WHERE {where} ORDER BY place LIMIT ? OFFSET ?"
+    clauses = f"WHERE {condition} ORDER BY place LIMIT ? OFFSET ?"
     rows = store.select(ITEMS, ("salt", *_CONTENT), clauses, find, find, count, start)
-    return store.count(ITEMS, where, find, find), [_read(*row) for row in rows]
+    return store.count(ITEMS, condition, find, find), [_read(*row) for row in rows]
 
 
 def _read(
@@ -95,12 +95,12 @@ def _read(
     prompt: str | None,
     size: int | None,
     listed: str | None,
-    *others: Any,
+    *remaining: Any,
 ) -> ItemRecord:
     if prompt is None and salt is not None:
         raise LedgerCorrupt(_DAMAGED)
     candidates = None if listed is None else _list_in(listed)
-    return ItemRecord(id, prompt or "", size, candidates, *others)
+    return ItemRecord(id, prompt or "", size, candidates, *remaining)
 
 
 def _list_in(text: str) -> list[Any]:
@@ -169,9 +169,9 @@ def check_rows(store: Store, *, one_by_one: bool) -> None:
 def _is_whole(surrogate: str, commitment: str, salt: str | None, values: Sequence[object]) -> bool:
     if salt is not None:
         return _commitment(salt, values) == commitment
-    left = dict(zip(_CONTENT, values, strict=True))
-    named = left["id"] == erased_name(surrogate)
-    return named and all(left[name] is None for name in _PERSONAL)
+    content = dict(zip(_CONTENT, values, strict=True))
+    is_renamed = content["id"] == erased_name(surrogate)
+    return is_renamed and all(content[name] is None for name in _PERSONAL)
 
 
 def _commitment(salt: str, values: Sequence[object]) -> str:

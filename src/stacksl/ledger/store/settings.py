@@ -88,10 +88,10 @@ def expect_digest(store: Store) -> list[Any]:
     """
     with store.reading():  # a change by another process is seen whole
         changes = store.rows_of("settings")
-        first = next(iter(store.select(TERMS, ("settings",))), None)
-        known = changes[-1].payload.get("digest") if changes else first and first[0]
+        terms = next(iter(store.select(TERMS, ("settings",))), None)
+        expected = changes[-1].payload.get("digest") if changes else terms and terms[0]
         rows = store.select(SETTINGS, (), "ORDER BY name")
-    if _digest(rows) != known:
+    if _digest(rows) != expected:
         raise LedgerCorrupt(
             f"the settings or classes in {store.name} were edited or damaged (their digest in the"
             " chain is another): restore the file from a copy; for other settings start a new run"
@@ -105,9 +105,10 @@ def other_derived(store: Store, digests: Mapping[str, str]) -> dict[str, str]:
     They are salted with the settings: a file may quote texts, which the chain must not tell.
     """
     ((salt,),) = store.select(SETTINGS, ("value",), "WHERE name = ?", SALT)
-    known = {row.payload.get("name"): row.payload.get("digest") for row in store.rows_of("derived")}
+    rows = store.rows_of("derived")
+    recorded = {row.payload.get("name"): row.payload.get("digest") for row in rows}
     salted_digests = {name: salted(json.loads(salt), digest) for name, digest in digests.items()}
-    return {name: digest for name, digest in salted_digests.items() if known.get(name) != digest}
+    return {name: digest for name, digest in salted_digests.items() if recorded.get(name) != digest}
 
 
 def read_state(store: Store) -> dict[str, Any]:

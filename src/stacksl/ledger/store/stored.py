@@ -46,7 +46,7 @@ def digests_of(table: Table, rows: Iterable[Sequence[Any]]) -> Digests:
     return {table.name: digests}
 
 
-def expect_stored(store: Store, known: Digests) -> None:
+def expect_stored(store: Store, recorded: Digests) -> None:
     """Compare what was handed out and the requests with their digests in the chain.
 
     Raises:
@@ -55,7 +55,7 @@ def expect_stored(store: Store, known: Digests) -> None:
     for table in (HANDED, REQUESTS):
         pages = store.paged(table, tuple(table.columns)[1:], -math.inf, "")
         actual = digests_of(table, chain.from_iterable(pages))[table.name]
-        expected = known.get(table.name, {})
+        expected = recorded.get(table.name, {})
         for place in expected | actual:
             if actual.get(place) != expected.get(place):
                 raise edited(store, table, place)
@@ -111,8 +111,8 @@ def read_arrays(store: Store) -> Saved | None:
 
 def write_request(store: Store, row: Mapping[str, Any]) -> None:
     """Append a row, and its digest to the chain, in the open transaction of any thread."""
-    last = store.select(REQUESTS, ("place",), "ORDER BY place DESC LIMIT 1")
-    place, end = last[0][0] + 1 if last else 1, store.tail()
+    last_rows = store.select(REQUESTS, ("place",), "ORDER BY place DESC LIMIT 1")
+    place, end = last_rows[0][0] + 1 if last_rows else 1, store.tail()
     text = canonical({STORED: insert_stored(store, REQUESTS, [(place, json.dumps(row))])})
     assert end is not None, "a request belongs to a lease"
     store.append(events.chain(end, [Entry(int(time.time() * 1e6), STORED, text=text)]))
@@ -124,25 +124,25 @@ def erase_requests(store: Store, item: str) -> Digests:
     The cost of the latter stays, and of calls that another item's label pays for. In the open
     transaction; gives the digests from now on.
     """
-    rows, left = read_requests(store), list[tuple[int, str]]()
-    calls_that_show_it = {row["call"] for _, row in rows if item in row.get("shots", ())}
+    rows, kept_rows = read_requests(store), list[tuple[int, str]]()
+    calls_with_it = {row["call"] for _, row in rows if item in row.get("shots", ())}
     paid = {r["call"]: r["payer"] for _, r in rows if r["item"] == item and "payer" in r}
-    about = {r["call"] for _, r in rows if item in (r["item"], r.get("payer", [""])[0])}
-    erased = [(place, row) for place, row in rows if row["call"] in calls_that_show_it | about]
+    calls_about = {r["call"] for _, r in rows if item in (r["item"], r.get("payer", [""])[0])}
+    erased = [(place, row) for place, row in rows if row["call"] in calls_with_it | calls_about]
     for place, row in erased:
         store.connection.execute("DELETE FROM requests WHERE place = ?", (place,))
         if row["call"] in paid:
             row["item"], row["slot"] = paid[row["call"]]
             row.pop("payer", None)
-        elif row["call"] in about:
+        elif row["call"] in calls_about:
             continue
         if "request" in row:
             row |= {"request": {}, "shots": [shot for shot in row["shots"] if shot != item]}
         else:
             row |= {"answer": "", "why": "an example in it was erased"}
-        left.append((place, json.dumps(row)))
+        kept_rows.append((place, json.dumps(row)))
     erased_places = dict.fromkeys(str(place) for place, _ in erased)
-    return {REQUESTS.name: erased_places | insert_stored(store, REQUESTS, left)[REQUESTS.name]}
+    return {REQUESTS.name: erased_places | insert_stored(store, REQUESTS, kept_rows)[REQUESTS.name]}
 
 
 def read_requests(store: Store) -> list[tuple[int, dict[str, Any]]]:
