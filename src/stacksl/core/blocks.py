@@ -70,7 +70,7 @@ class LazyRows(ABC):
         """(m, d)."""
 
     @abstractmethod
-    def __getitem__(self, places: slice | NDArray[np.int64]) -> NDArray[np.float32]: ...
+    def __getitem__(self, index: slice | NDArray[np.int64]) -> NDArray[np.float32]: ...
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -155,12 +155,12 @@ Block: TypeAlias = PairBlock | SharedBlock
 
 def joined(blocks: Sequence[Block]) -> Block:
     """One block of the items of several of one kind, in order; a single one is unchanged."""
-    first = blocks[0]
+    first_block = blocks[0]
     if len(blocks) == 1:
-        return first
-    if isinstance(first, SharedBlock):
+        return first_block
+    if isinstance(first_block, SharedBlock):
         shared = [block for block in blocks if isinstance(block, SharedBlock)]
-        return SharedBlock(np.concatenate([block.h for block in shared]), first.classes)
+        return SharedBlock(np.concatenate([block.h for block in shared]), first_block.classes)
     pairs = [block for block in blocks if isinstance(block, PairBlock)]
     sizes = np.concatenate([np.diff(block.offsets) for block in pairs])
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

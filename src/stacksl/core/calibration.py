@@ -38,7 +38,7 @@ def warmup_spreads(
 ) -> Array:
     """The paper's spread Δ of each warm-up item at the scorer's present θ, (T0,), score units."""
     pairs = zip(block, presented, strict=True)
-    return np.array([scorer.bounds(inputs, shown).spread for inputs, shown in pairs])
+    return np.array([scorer.bounds(inputs, subset).spread for inputs, subset in pairs])
 
 
 def calibrate_gate_scale(spreads: Array, kappa: float = 1.0) -> float:

@@ -110,28 +110,29 @@ class Learner:
             )
         decisions: list[Decision] = []
         state = self.gate_state
-        given = [None] * len(ids) if statistics is None else statistics
-        rows = zip(ids, block, presented, given, strict=True)
-        for number, (item, inputs, shown, statistic) in enumerate(rows, start=self.round + 1):
+        given_statistics = [None] * len(ids) if statistics is None else statistics
+        rows = zip(ids, block, presented, given_statistics, strict=True)
+        for number, (item, inputs, subset, statistic) in enumerate(rows, start=self.round + 1):
             clock = Clock(asked, self.budget, number, self.horizon)
-            decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state, statistic)
+            view = self.scorer.bounds(inputs, subset)
+            decision = self._judge(item, view, clock, state, statistic)
             decisions.append(decision)
             state = cast(GateState, decision.state)
             asked += decision.status == "wanted"
         return decisions
 
     def _judge(
-        self, item: str, view: Bounds, clock: Clock, state: GateState, given: float | None
+        self, item: str, view: Bounds, clock: Clock, state: GateState, statistic: float | None
     ) -> Decision:
         gate = self.gate
-        g = gate.statistic(view, clock, state) if given is None else given
+        g = gate.statistic(view, clock, state) if statistic is None else statistic
         if not isinstance(g, float) or g != g:  # a call a round would be a tenth of its time
             _expect_numbers(gate, "statistic", (g,))
         threshold = gate.threshold(g, float(self._uniforms[clock.round - 1]), clock, state)
         if not isinstance(threshold, float) or threshold != threshold:
             _expect_numbers(gate, "threshold", (threshold,))
         verdict = forced(clock, gate.exact_spend)
-        wanted = verdict == 1 or (verdict == 0 and g > threshold)
+        is_wanted = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
         if type(skip_state) is not tuple:
             _expect_numbers(gate, "state", skip_state, 4)
@@ -143,9 +144,9 @@ class Learner:
             statistic=g,
             threshold=threshold,
             reason=_REASONS[verdict],
-            state=gate.advance(g, True, clock, state) if wanted else skip_state,
+            state=gate.advance(g, True, clock, state) if is_wanted else skip_state,
             skip_state=skip_state,
-            status="wanted" if wanted else "skipped",
+            status="wanted" if is_wanted else "skipped",
         )
 
     def rank(self, item: str, inputs: Inputs, scores: Array | None, *, asked: int) -> Decision:
@@ -160,8 +161,8 @@ class Learner:
                 on the labels so far, which replace θ's scores; None for those of θ.
             asked: the training labels asked before, by the ledger.
         """
-        [shown] = presented([inputs], self.scorer, self.top_k)
-        view = self.scorer.bounds(inputs, shown, scores)
+        [subset] = presented([inputs], self.scorer, self.top_k)
+        view = self.scorer.bounds(inputs, subset, scores)
         policy = view.probabilities if scores is None else view.scores
         clock = Clock(asked, self.budget, self.round + 1, self.horizon)
         g = self.gate.statistic(view, clock, self.gate_state)
@@ -178,10 +179,10 @@ class Learner:
             skip_state=self.gate_state,
             status="wanted",
         )
-        none: dict[str, Any] = (
+        no_bounds: dict[str, Any] = (
             {} if scores is None else dict.fromkeys(("lower", "upper", "gate_score"), math.nan)
         )
-        return replace(record, **none)
+        return replace(record, **no_bounds)
 
     def _record(self, item: str, view: Bounds, **verdict: Any) -> Decision:
         """The numbers of the choice, and the reason."""
@@ -255,13 +256,13 @@ class Learner:
         self.scorer.restore(mine)
 
 
-def _expect_numbers(gate: Gate, what: str, given: Any, size: int = 1) -> None:
+def _expect_numbers(gate: Gate, quantity: str, values: Any, size: int = 1) -> None:
     """Refuse what a gate gives, where it should give a tuple of so many numbers."""
-    numbers = isinstance(given, tuple) and [isinstance(x, Real) and x == x for x in given]
+    numbers = isinstance(values, tuple) and [isinstance(x, Real) and x == x for x in values]
     if numbers != [True] * size:
-        expected, value = ("a number", given[0]) if size == 1 else (f"{size} numbers", given)
+        expected, value = ("a number", values[0]) if size == 1 else (f"{size} numbers", values)
         raise SettingsError(
-            f"the gate '{gate.name}' should give {expected} as its {what}, got {value!r}: use"
+            f"the gate '{gate.name}' should give {expected} as its {quantity}, got {value!r}: use"
             " another gate if it needs widths, which are NaN where the scorer keeps none, or"
             " correct it with `stacksl.testing.check_gate`"
         )

@@ -23,23 +23,23 @@ Places = NDArray[np.int32]
 Vectors = NDArray[np.float32]
 
 
-def nearest(vectors: Vectors, others: Vectors, count: int) -> tuple[Places, Array]:
-    """The `count` rows of `others` with the largest cosine to each vector, and the cosines, (n, M).
+def nearest(vectors: Vectors, pool: Vectors, count: int) -> tuple[Places, Array]:
+    """The `count` rows of `pool` with the largest cosine to each vector, and the cosines, (n, M).
 
     The nearest is first; ties go to the lowest row. A vector of zeros has the first rows. Where
     there are fewer others than `count`, all are given.
 
     Args:
         vectors: (n, e) unit vectors, float32.
-        others: (N, e) unit vectors, float32.
+        pool: (N, e) unit vectors, float32.
         count: M.
     """
-    count = min(count, len(others))
-    candidates = _exact(vectors, others, min(count + SPARE, len(others)))
-    places, cosine = _ranked(vectors, others, candidates)
-    places, cosine = places[:, :count], cosine[:, :count]
-    places[~vectors.any(axis=1)] = np.arange(count)
-    return places, cosine
+    count = min(count, len(pool))
+    candidates = _exact(vectors, pool, min(count + SPARE, len(pool)))
+    rows, cosine = _ranked(vectors, pool, candidates)
+    rows, cosine = rows[:, :count], cosine[:, :count]
+    rows[~vectors.any(axis=1)] = np.arange(count)
+    return rows, cosine
 
 
 def cosines(products: Array) -> Array:
@@ -48,27 +48,27 @@ def cosines(products: Array) -> Array:
     return sums
 
 
-def _exact(vectors: Vectors, others: Vectors, count: int) -> Places:
+def _exact(vectors: Vectors, pool: Vectors, count: int) -> Places:
     """The nearest rows in no order, by blocked products: `_CELLS` scores are held at a time."""
     rows = max(1, min(len(vectors), 256))
     width = max(count, _CELLS // rows)
     out = np.empty((len(vectors), count), np.int32)
-    for first in range(0, len(vectors), rows):
-        part = vectors[first : first + rows]
-        best = np.zeros((len(part), 0), np.float32)
-        who = np.zeros((len(part), 0), np.int32)
-        for start in range(0, len(others), width):
-            scores = part @ others[start : start + width].T
-            near = np.arange(scores.shape[1], dtype=np.int32)
+    for offset in range(0, len(vectors), rows):
+        block = vectors[offset : offset + rows]
+        best = np.zeros((len(block), 0), np.float32)
+        index = np.zeros((len(block), 0), np.int32)
+        for start in range(0, len(pool), width):
+            scores = block @ pool[start : start + width].T
+            columns = np.arange(scores.shape[1], dtype=np.int32)
             if start:  # few are nearer to any vector than those it has
-                near = near[(scores > best.min(axis=1, keepdims=True)).any(axis=0)]
-                scores = scores[:, near]
+                columns = columns[(scores > best.min(axis=1, keepdims=True)).any(axis=0)]
+                scores = scores[:, columns]
             best = np.hstack([best, scores])
-            who = np.hstack([who, np.broadcast_to(near + np.int32(start), scores.shape)])
+            index = np.hstack([index, np.broadcast_to(columns + np.int32(start), scores.shape)])
             keep = _largest(best, count)
             best = np.take_along_axis(best, keep, axis=1)
-            who = np.take_along_axis(who, keep, axis=1)
-        out[first : first + len(part)] = who
+            index = np.take_along_axis(index, keep, axis=1)
+        out[offset : offset + len(block)] = index
     return out
 
 
@@ -79,12 +79,12 @@ def _largest(scores: NDArray[Any], count: int) -> NDArray[Any]:
     return np.argpartition(scores, -count, axis=1)[:, -count:]
 
 
-def _ranked(vectors: Vectors, others: Vectors, places: Places) -> tuple[Places, Array]:
-    """The rows at `places` in order of cosine, from sums that do not depend on the block."""
-    out, cosine = np.empty_like(places), np.empty(places.shape)
-    for row, candidates in enumerate(places):
+def _ranked(vectors: Vectors, pool: Vectors, rows: Places) -> tuple[Places, Array]:
+    """The `rows` of `pool` in order of cosine, from sums that do not depend on the block."""
+    out, cosine = np.empty_like(rows), np.empty(rows.shape)
+    for row, candidates in enumerate(rows):
         candidates = np.sort(candidates)
-        exact = cosines(vectors[row].astype(np.float64) * others[candidates])
+        exact = cosines(vectors[row].astype(np.float64) * pool[candidates])
         order = np.argsort(-exact, kind="stable")
         out[row], cosine[row] = candidates[order], exact[order]
     return out, cosine

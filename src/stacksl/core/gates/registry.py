@@ -206,12 +206,12 @@ class Margin(Gate):
             statistics: (n,) of the rounds to come, before any of them is played.
             share: labels left / rounds left.
         """
-        known = statistics[np.isfinite(statistics)]
-        if not len(known):
+        finite = statistics[np.isfinite(statistics)]
+        if not len(finite):
             return self.start()
-        level = float(np.quantile(known, min(max(1.0 - share, 0.0), 1.0)))
-        mean = float(known.mean())
-        return (level, mean, float(np.abs(known - mean).mean()), float(len(known)))
+        level = float(np.quantile(finite, min(max(1.0 - share, 0.0), 1.0)))
+        mean = float(finite.mean())
+        return (level, mean, float(np.abs(finite - mean).mean()), float(len(finite)))
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """Minus the difference of the two best scores."""
@@ -332,12 +332,12 @@ def make_gate(name: str, **parameters: Any) -> Gate:
     """
     if name not in GATES:
         raise unknown_name("gate", name, GATES)
-    known = {field.name for field in fields(GATES[name])}
+    field_names = {field.name for field in fields(GATES[name])}
     for parameter in parameters:
-        if parameter not in known:
-            takes = ", ".join(sorted(known)) if known else "no parameter"
+        if parameter not in field_names:
+            accepted = ", ".join(sorted(field_names)) if field_names else "no parameter"
             raise SettingsError(
-                f"the gate '{name}' has no parameter '{parameter}': it takes {takes}"
+                f"the gate '{name}' has no parameter '{parameter}': it takes {accepted}"
             )
     gate: Gate = GATES[name](**parameters)
     return gate
@@ -350,8 +350,8 @@ def require_ranking(gate: Gate) -> None:
         SettingsError: the gate gives no ranking.
     """
     if not gate.ranks:
-        able = ", ".join([COVERAGE, *(name for name, kind in GATES.items() if kind.ranks)])
+        ranking_names = ", ".join([COVERAGE, *(name for name, kind in GATES.items() if kind.ranks)])
         raise SettingsError(
             f"a pool needs a gate that ranks its items and '{gate.name}' does not: "
-            f"choose one of {able}, or the mode 'stream'"
+            f"choose one of {ranking_names}, or the mode 'stream'"
         )

@@ -44,10 +44,10 @@ def forced(clock: Clock, exact_spend: bool) -> int:
 
     A gate that spends exactly asks whenever labels left ≥ rounds left, this round included.
     """
-    left = clock.budget - clock.asked
-    if left <= 0:
+    labels_left = clock.budget - clock.asked
+    if labels_left <= 0:
         return -1
-    if exact_spend and left >= clock.horizon - clock.round + 1:
+    if exact_spend and labels_left >= clock.horizon - clock.round + 1:
         return 1
     return 0
 
@@ -70,9 +70,9 @@ def llf_threshold(clock: Clock, gate_scale: float) -> float:
 def margin_statistic(scores: Array) -> float:
     """Minus the margin: second-best score − best score; −inf where only one is presented."""
     best = np.argmax(scores)
-    others = scores.copy()  # not np.partition, which takes seconds to compile
-    others[best] = -np.inf
-    return float(np.max(others) - scores[best])
+    other_scores = scores.copy()  # not np.partition, which takes seconds to compile
+    other_scores[best] = -np.inf
+    return float(np.max(other_scores) - scores[best])
 
 
 def margin_advance(

@@ -53,11 +53,11 @@ def auroc(
     >>> auroc(np.array([0.9, 0.5]), np.array([0.5, 0.1]))
     0.875
     """
-    ones = np.ones_like(labeled) if labeled_weight is None else labeled_weight
-    others = np.ones_like(none) if none_weight is None else none_weight
-    below = _share_below(none, others, labeled, "left")
-    upto = _share_below(none, others, labeled, "right")
-    return float(ones @ (below + upto)) / (2.0 * float(ones.sum()))
+    label_weights = np.ones_like(labeled) if labeled_weight is None else labeled_weight
+    none_weights = np.ones_like(none) if none_weight is None else none_weight
+    below = _share_below(none, none_weights, labeled, "left")
+    upto = _share_below(none, none_weights, labeled, "right")
+    return float(label_weights @ (below + upto)) / (2.0 * float(label_weights.sum()))
 
 
 def stands_for(labeled: Array, none: Array, unbought: Array, scale: float) -> tuple[Array, Array]:
@@ -107,17 +107,17 @@ def best_threshold(
     """
     if min(len(labeled), len(none)) < FEWEST:
         return None
-    ones = np.ones_like(labeled) if labeled_weight is None else labeled_weight
-    others = np.ones_like(none) if none_weight is None else none_weight
-    area = auroc(labeled, none, ones, others)
-    n, m = _effective(ones), _effective(others)
+    label_weights = np.ones_like(labeled) if labeled_weight is None else labeled_weight
+    none_weights = np.ones_like(none) if none_weight is None else none_weight
+    area = auroc(labeled, none, label_weights, none_weights)
+    n, m = _effective(label_weights), _effective(none_weights)
     chance = math.sqrt((n + m + 1.0) / (12.0 * n * m))  # its standard error, Mann and Whitney
     if area < 0.5 + _CLEAR * chance:
         return None
     values = np.unique(np.concatenate([labeled, none]))
     cuts = (values[1:] + values[:-1]) / 2
-    lost = _share_below(labeled, ones, cuts, "left")
-    balanced = (1.0 - lost + _share_below(none, others, cuts, "left")) / 2
+    lost = _share_below(labeled, label_weights, cuts, "left")
+    balanced = (1.0 - lost + _share_below(none, none_weights, cuts, "left")) / 2
     best = int(np.argmax(balanced))
     value, reached = float(cuts[best]), float(balanced[best])
     return Threshold(value, reached, area, len(labeled), len(none))

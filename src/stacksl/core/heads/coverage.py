@@ -49,24 +49,24 @@ class Kernel:
         """Σ_x need_x · max(0, k(s, x) − covered_x) of each s in `rows`, (len(rows),)."""
         counts = self.starts[rows + 1] - self.starts[rows]
         firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        places = np.arange(counts.sum()) + np.repeat(self.starts[rows] - firsts, counts)
-        columns = self.columns[places]
-        increase = np.maximum(self.values[places] - covered[columns], 0)
+        entries = np.arange(counts.sum()) + np.repeat(self.starts[rows] - firsts, counts)
+        columns = self.columns[entries]
+        increase = np.maximum(self.values[entries] - covered[columns], 0)
         sums: Floats = np.add.reduceat(need[columns] * increase, firsts)
         return sums
 
     def cover(self, row: int, covered: Floats) -> Rows:
         """Raise `covered` by what `row` covers; the items where it rose."""
-        part = slice(self.starts[row], self.starts[row + 1])
-        columns, values = self.columns[part], self.values[part]
+        entries = slice(self.starts[row], self.starts[row + 1])
+        columns, values = self.columns[entries], self.values[entries]
         rose = values > covered[columns]
         covered[columns[rose]] = values[rose]
         return columns[rose]
 
     def around(self, rows: Rows) -> Rows:
         """The items that cover any of `rows`, each once."""
-        parts = [self.columns[self.starts[row] : self.starts[row + 1]] for row in rows]
-        return np.unique(np.concatenate([rows, *parts]))
+        neighbors = [self.columns[self.starts[row] : self.starts[row + 1]] for row in rows]
+        return np.unique(np.concatenate([rows, *neighbors]))
 
 
 def kernel_of(graph: Graph) -> Kernel:
@@ -108,10 +108,10 @@ def most_covering(kernel: Kernel, doubt: Array, free: NDArray[np.bool_], count: 
         chosen.gains.append(float(gains[best]))
         rose = kernel.cover(best, covered)
         gains[best] = -1.0
-        near = kernel.around(rose)
-        near = near[gains[near] >= 0.0]
-        if len(near):
-            gains[near] = kernel.gains(near, need, covered) * doubt[near]
+        affected = kernel.around(rose)
+        affected = affected[gains[affected] >= 0.0]
+        if len(affected):
+            gains[affected] = kernel.gains(affected, need, covered) * doubt[affected]
     left_out = gains[gains >= 0.0].max(initial=-np.inf)
     return chosen._replace(left_out=float(left_out))
 
@@ -126,11 +126,11 @@ def stands_for(h: NDArray[Any], rows: Rows) -> Array:
     bought = np.asarray(h[rows], dtype=np.float32)
     lengths = np.linalg.norm(bought, axis=1, keepdims=True)
     bought /= np.where(lengths > 0, lengths, np.float32(1))
-    others = np.setdiff1d(np.arange(len(h)), rows)
+    unbought = np.setdiff1d(np.arange(len(h)), rows)
     counts = np.ones(len(rows))
-    for start in range(0, len(others), _AT_ONCE):
-        near = np.asarray(h[others[start : start + _AT_ONCE]], dtype=np.float32) @ bought.T
-        counts += np.bincount(np.argmax(near, axis=1), minlength=len(rows))
+    for start in range(0, len(unbought), _AT_ONCE):
+        cosines = np.asarray(h[unbought[start : start + _AT_ONCE]], dtype=np.float32) @ bought.T
+        counts += np.bincount(np.argmax(cosines, axis=1), minlength=len(rows))
     return counts
 
 
@@ -157,9 +157,9 @@ class SeenItems:
 
     def add(self, h: NDArray[Any], doubt: float, labels: int) -> None:
         """Add an item that was seen after so many `labels`; the oldest one is dropped."""
-        place, unit = self.count % SEEN, _unit(h)
-        self._rows[place], self._doubt[place] = unit, doubt
-        self._covered[place] = self._nearest(unit, labels)
+        slot, unit = self.count % SEEN, _unit(h)
+        self._rows[slot], self._doubt[slot] = unit, doubt
+        self._covered[slot] = self._nearest(unit, labels)
         self.count += 1
 
     def skip(self, count: int) -> None:
@@ -195,8 +195,8 @@ class SeenItems:
         kernel = np.stack([self._kernel(self._rows[:n], row) for row in self._rows[:n]])
         need, covered = self._doubt[:n] ** POWER, self._covered[:n]
         itself = need * (1 - covered)
-        others = (need * np.maximum(kernel - covered, 0)).sum(axis=1) - itself
-        values: Array = self._doubt[:n] * (others / max(1, n - 1) + itself / SEEN)
+        gain_of_others = (need * np.maximum(kernel - covered, 0)).sum(axis=1) - itself
+        values: Array = self._doubt[:n] * (gain_of_others / max(1, n - 1) + itself / SEEN)
         return values
 
     def _nearest(self, unit: Floats, labels: int) -> float:
@@ -205,8 +205,8 @@ class SeenItems:
         return float(self._kernel(rows, unit).max(initial=0.0))
 
     def _kernel(self, rows: Floats, unit: Floats) -> Floats:
-        near: Floats = np.exp(-np.square((1 - np.vecdot(rows, unit)) / self._width))
-        return near
+        closeness: Floats = np.exp(-np.square((1 - np.vecdot(rows, unit)) / self._width))
+        return closeness
 
 
 def doubts(head: ClassHead | MixedHead, h: NDArray[Any]) -> Array:

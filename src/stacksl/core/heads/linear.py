@@ -125,8 +125,8 @@ Head: TypeAlias = ClassHead | MixedHead | PairHead
 def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
     """The head with this `state`, bit for bit."""
     if "weights" in state:
-        parts = zip(state["coefficients"], state["intercepts"], state["strength"], strict=True)
-        heads = tuple(ClassHead(np.array(a), np.array(b), Strength(float(c))) for a, b, c in parts)
+        arrays = zip(state["coefficients"], state["intercepts"], state["strength"], strict=True)
+        heads = tuple(ClassHead(np.array(a), np.array(b), Strength(float(c))) for a, b, c in arrays)
         return MixedHead(heads, np.array(state["weights"]))
     value, *tried = (float(number) for number in state["strength"])
     strength = Strength(value, tuple(tried))
@@ -157,9 +157,9 @@ def refit(
         fitted = fit_classes(block.h, labels, seed, fit)
         if fitted is None:
             return None
-        seen, weights, offsets, strength = fitted
+        classes_seen, weights, offsets, strength = fitted
         coefficients, intercepts = theta.copy(), np.zeros(len(theta))
-        coefficients[seen], intercepts[seen] = weights, offsets
+        coefficients[classes_seen], intercepts[classes_seen] = weights, offsets
         return ClassHead(coefficients, intercepts, strength)
     phi = block.phi[:] if isinstance(block.phi, LazyRows) else block.phi
     pairs = fit_pairs(phi, block.offsets, labels, seed, tune, block.base)

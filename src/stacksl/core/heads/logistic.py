@@ -73,21 +73,21 @@ def fit_classes(
     (n,), `seed` draws the folds. A class is seen where a label or a soft example is of it. None
     with fewer than two classes.
     """
-    seen = np.unique(labels)
+    classes = np.unique(labels)
     if fit.soft is not None:
-        seen = np.union1d(seen, fit.soft.named())
-    if len(seen) < 2:
+        classes = np.union1d(classes, fit.soft.named())
+    if len(classes) < 2:
         return None
     rows = np.asarray(h, dtype=np.float64)
     strength = choose_strength(rows, labels, seed) if fit.strength is None else fit.strength
-    soft = None if fit.soft is None else SoftLoss(fit.soft, seen)
-    problem = _Classes(rows, np.searchsorted(seen, labels), len(seen), soft)
+    soft = None if fit.soft is None else SoftLoss(fit.soft, classes)
+    problem = _Classes(rows, np.searchsorted(classes, labels), len(classes), soft)
     start = None
     if fit.start is not None:
-        start = np.column_stack([part[seen] for part in fit.start]).ravel()
+        start = np.column_stack([array[classes] for array in fit.start]).ravel()
     theta = _minimize(problem, strength.value, fit.tolerance, start)
-    fitted = theta.reshape(len(seen), -1)
-    return seen, fitted[:, :-1].copy(), fitted[:, -1].copy(), strength
+    fitted = theta.reshape(len(classes), -1)
+    return classes, fitted[:, :-1].copy(), fitted[:, -1].copy(), strength
 
 
 def choose_strength(h: NDArray[Any], labels: Rows, seed: int) -> Strength:
@@ -130,8 +130,8 @@ def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> Str
     if count < ENOUGH:
         return Strength(DEFAULT)
     total = np.zeros(len(CHOICES))
-    for train, held in folds_of(count, seed):
-        total += losses(train, held)
+    for train, held_out in folds_of(count, seed):
+        total += losses(train, held_out)
     best = DEFAULT if np.ptp(total) == 0.0 else CHOICES[int(np.argmin(total))]
     return Strength(best, tuple((total / count).tolist()))
 
@@ -141,27 +141,27 @@ def folds_of(count: int, seed: int) -> list[tuple[Rows, Rows]]:
     order = generator(seed, "refit", count).permutation(count)
     folds = np.array_split(order, _FOLDS)
     pairs = []
-    for held in range(_FOLDS):
-        train = np.concatenate([fold for number, fold in enumerate(folds) if number != held])
-        pairs.append((np.sort(train), np.sort(folds[held])))
+    for held_out in range(_FOLDS):
+        train = np.concatenate([fold for number, fold in enumerate(folds) if number != held_out])
+        pairs.append((np.sort(train), np.sort(folds[held_out])))
     return pairs
 
 
-def _class_losses(rows: Array, labels: Rows, train: Rows, held: Rows) -> Array:
-    known = np.unique(labels[train])
+def _class_losses(rows: Array, labels: Rows, train: Rows, held_out: Rows) -> Array:
+    classes = np.unique(labels[train])
     # a held-out class that the fit has not seen costs the same under every C: left out
-    held = held[np.isin(labels[held], known)]
-    if len(known) < 2 or len(held) == 0:
+    held_out = held_out[np.isin(labels[held_out], classes)]
+    if len(classes) < 2 or len(held_out) == 0:
         return np.zeros(len(CHOICES))
     sides = [
-        _Classes(rows[side], np.searchsorted(known, labels[side]), len(known))
-        for side in (train, held)
+        _Classes(rows[side], np.searchsorted(classes, labels[side]), len(classes))
+        for side in (train, held_out)
     ]
     return _path_losses(*sides)
 
 
 def _pair_losses(
-    items: list[Array], labels: Rows, train: Rows, held: Rows, fixed: list[Array] | None = None
+    items: list[Array], labels: Rows, train: Rows, held_out: Rows, fixed: list[Array] | None = None
 ) -> Array:
     sides = [
         _Choices(
@@ -169,19 +169,19 @@ def _pair_losses(
             labels[side],
             None if fixed is None else [fixed[i] for i in side],
         )
-        for side in (train, held)
+        for side in (train, held_out)
     ]
     return _path_losses(*sides)
 
 
-def _path_losses(train: _Classes | _Choices, held: _Classes | _Choices) -> Array:
+def _path_losses(train: _Classes | _Choices, held_out: _Classes | _Choices) -> Array:
     """The held-out loss of each C, every fit starting where the one before ended."""
-    out = np.zeros(len(CHOICES))
+    losses = np.zeros(len(CHOICES))
     theta = train.start
-    for slot, strength in enumerate(CHOICES):
+    for column, strength in enumerate(CHOICES):
         theta = _minimize(train, strength, _TRIAL, theta)
-        out[slot] = held.loss(theta)[0]
-    return out
+        losses[column] = held_out.loss(theta)[0]
+    return losses
 
 
 def _minimize(
@@ -201,9 +201,9 @@ def _minimize(
     def times(values: Array, matrix: Array) -> Array:
         return (values.reshape(len(values) // len(matrix), -1) @ matrix).ravel()
 
-    def objective(moved: Array) -> tuple[float, Array]:
+    def objective(point: Array) -> tuple[float, Array]:
         nonlocal largest
-        theta = moved if basis is None else times(moved, basis)
+        theta = point if basis is None else times(point, basis)
         value, gradient = problem.loss(theta)
         pull = decay * theta
         gradient = gradient / problem.size + pull
@@ -215,12 +215,12 @@ def _minimize(
         if largest <= tolerance:
             raise StopIteration
 
-    begin = problem.start if start is None else start
+    first_theta = problem.start if start is None else start
     if basis is not None:
-        begin = times(begin, np.asarray(np.linalg.inv(basis), dtype=np.float64))
+        first_theta = times(first_theta, np.asarray(np.linalg.inv(basis), dtype=np.float64))
     solution = minimize(
         objective,
-        begin,
+        first_theta,
         jac=True,
         method="L-BFGS-B",
         callback=end_where_flat,
@@ -254,8 +254,8 @@ class _Classes:
         The curvature is that of classes of equal probability, reduced as a fitted model is surer.
         None also where it is not positive definite in float64, as of large features that are equal.
         """
-        every = self.rows if self.soft is None else self.soft.rows
-        if len(every) < self.shape[1]:
+        examples = self.rows if self.soft is None else self.soft.rows
+        if len(examples) < self.shape[1]:
             return None  # its products would take longer than those of the loss
         curved = _second_moment(self.rows, np.ones(len(self.rows)))
         if self.soft is not None:
@@ -269,9 +269,9 @@ class _Classes:
 
     def loss(self, theta: Array) -> tuple[float, Array]:
         """Σ −log π(gold), and its gradient, flattened as `theta`."""
-        both = theta.reshape(self.shape)
-        policy = self.rows @ both[:, :-1].T
-        policy += both[:, -1]
+        parameters = theta.reshape(self.shape)
+        policy = self.rows @ parameters[:, :-1].T
+        policy += parameters[:, -1]
         policy -= policy.max(axis=1, keepdims=True)
         golden = float(policy[self.gold].sum())
         np.exp(policy, out=policy)
@@ -283,7 +283,7 @@ class _Classes:
         gradient[:, -1] = policy.sum(axis=0)
         value = float(np.log(totals).sum()) - golden
         if self.soft is not None:
-            soft_value, pull = self.soft.loss(both)
+            soft_value, pull = self.soft.loss(parameters)
             value, gradient = value + soft_value, gradient + pull
         return value, gradient.ravel()
 
@@ -360,12 +360,12 @@ class Soft:
         return np.flatnonzero((self.targets * self.weight[:, None]).sum(axis=0) > 0)
 
 
-def together(*parts: Soft) -> Soft:
-    """All examples of `parts`, in their order."""
+def together(*groups: Soft) -> Soft:
+    """All examples of `groups`, in their order."""
     return Soft(
-        np.concatenate([part.h for part in parts]),
-        np.concatenate([part.targets for part in parts]),
-        np.concatenate([part.weight for part in parts]),
+        np.concatenate([group.h for group in groups]),
+        np.concatenate([group.targets for group in groups]),
+        np.concatenate([group.weight for group in groups]),
     )
 
 

@@ -79,8 +79,8 @@ def neighbor_graph(
     del rows  # a large pool's are as large as all else that the search needs
     unit /= lengths[nonzero]
     count = max(0, min(neighbors, len(nonzero) - 1))
-    near, cosine = _nearest(unit, count)
-    starts, ends = np.repeat(nonzero, count), nonzero[near.ravel()]
+    neighbor_rows, cosine = _nearest(unit, count)
+    starts, ends = np.repeat(nonzero, count), nonzero[neighbor_rows.ravel()]
     distance = (1 - cosine.ravel()).astype(np.float32)
     distance[distance < _SAME] = 0.0  # of equal rows, whose rounding errors could be the median
     weights = _weights(starts, ends, distance, nodes)
@@ -92,8 +92,8 @@ def restored_graph(state: Mapping[str, NDArray[Any]]) -> Graph:
     from scipy.sparse import csr_array
 
     nodes = len(state["starts"]) - 1
-    parts = (state["weights"], state["ends"], state["starts"])
-    weights = csr_array(parts, shape=(nodes, nodes))
+    arrays = (state["weights"], state["ends"], state["starts"])
+    weights = csr_array(arrays, shape=(nodes, nodes))
     return Graph(_similarity(weights), weights, int(state["items"][0]))
 
 
@@ -102,10 +102,10 @@ def _nearest(unit: Floats, count: int) -> tuple[Rows, Array]:
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # which of many equal rows is taken may depend on the threads
-        near, cosine = nearest(unit, unit, count + 1)
-    others = near != np.arange(len(near))[:, None]
-    others[others.all(axis=1), -1:] = False  # among equal rows a row may not find itself
-    return near[others].reshape(len(unit), count), cosine[others].reshape(len(unit), count)
+        neighbors, cosine = nearest(unit, unit, count + 1)
+    is_other = neighbors != np.arange(len(neighbors))[:, None]
+    is_other[is_other.all(axis=1), -1:] = False  # among equal rows a row may not find itself
+    return neighbors[is_other].reshape(len(unit), count), cosine[is_other].reshape(len(unit), count)
 
 
 def _weights(starts: Rows, ends: Rows, distance: Floats, nodes: int) -> Any:
@@ -135,7 +135,7 @@ def spread(
     rows: Rows,
     labels: Rows,
     classes: int,
-    wanted: Rows | None = None,
+    items: Rows | None = None,
     weak: Floats | None = None,
 ) -> Floats:
     """The spread labels of the items: (m, K) float32, rows that add to 1 or are 0.
@@ -144,10 +144,10 @@ def spread(
         graph: the neighbors; its names are seeds of weight 0.3, each of its own class.
         rows: items with a label, (n,), seeds of weight 1; `labels` are their classes.
         classes: K.
-        wanted: the m items to return; all if None.
+        items: the m items to return; all if None.
         weak: seeds of all items, (items, K) ≥ 0; those of items with a label are not read.
     """
-    chosen = np.arange(graph.items) if wanted is None else wanted
+    chosen = np.arange(graph.items) if items is None else items
     shares = np.zeros((len(chosen), classes), dtype=np.float32)
     for start in range(0, classes, _COLUMNS):
         stop = min(start + _COLUMNS, classes)
@@ -155,10 +155,10 @@ def spread(
         if weak is not None:
             seeds[: graph.items] = weak[:, start:stop]
             seeds[rows] = 0.0
-        mine = (labels >= start) & (labels < stop)
-        seeds[rows[mine], labels[mine] - start] = 1.0
-        named = np.arange(start, min(stop, graph.names))
-        seeds[graph.items + named, named - start] = NAME_SEED
+        in_block = (labels >= start) & (labels < stop)
+        seeds[rows[in_block], labels[in_block] - start] = 1.0
+        name_rows = np.arange(start, min(stop, graph.names))
+        seeds[graph.items + name_rows, name_rows - start] = NAME_SEED
         shares[:, start:stop] = _iterate(graph.similarity, seeds, ALPHA, STEPS)[chosen]
     total = shares.sum(axis=1, keepdims=True)
     shares /= np.where(total > 0, total, np.float32(1))
@@ -177,8 +177,8 @@ def smoothed(graph: Graph, policies: Floats, rows: Rows, labels: Rows) -> Floats
     shares[rows] = 0.0
     shares[rows, labels] = 1.0
     for start in range(0, shares.shape[1], _COLUMNS):
-        part = shares[:, start : start + _COLUMNS]
-        part[:] = _iterate(of_items, np.ascontiguousarray(part), SMOOTH_ALPHA, SMOOTH_STEPS)
+        block = shares[:, start : start + _COLUMNS]
+        block[:] = _iterate(of_items, np.ascontiguousarray(block), SMOOTH_ALPHA, SMOOTH_STEPS)
     shares /= shares.sum(axis=1, keepdims=True)
     return shares
 

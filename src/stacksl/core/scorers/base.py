@@ -183,13 +183,13 @@ class Scorer(ABC):
         scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
         values = scores + reach if settings.action == "ucb" else scores
         choice = tie_argmax(values, scale, presented)
-        others = np.arange(len(scores)) != choice
+        is_other = np.arange(len(scores)) != choice
         return Bounds(
             presented,
             scores,
             policy,
             widths,
-            pairs(choice) if callable(pairs) else np.where(others, pairs, 0.0),
+            pairs(choice) if callable(pairs) else np.where(is_other, pairs, 0.0),
             reached,
             self.dim,
             choice,

@@ -46,19 +46,19 @@ def add_rows(theta: Array, inputs: Inputs, presented: tuple[int, ...], coefficie
         theta[list(presented)] += coefficients[:, None] * inputs.h
 
 
-def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -> NDArray[Any]:
-    """A writable copy of `state[name]`, which must have the shape of `like`.
+def restored(state: Mapping[str, NDArray[Any]], name: str, template: NDArray[Any]) -> NDArray[Any]:
+    """A writable copy of `state[name]`, which must have the shape of `template`.
 
     Raises:
         FeatureError: the state is of a scorer with other dimensions.
     """
-    if name not in state or state[name].shape != like.shape:
+    if name not in state or state[name].shape != template.shape:
         actual = f"shape {state[name].shape}" if name in state else "nothing"
         raise FeatureError(
-            f"the saved scorer should hold '{name}' of shape {like.shape}, but holds {actual}; "
+            f"the saved scorer should hold '{name}' of shape {template.shape}, but holds {actual}; "
             "use the scorer and the feature map it was saved with"
         )
-    return np.array(state[name], dtype=like.dtype)
+    return np.array(state[name], dtype=template.dtype)
 
 
 @lru_cache(maxsize=64)
