@@ -74,11 +74,11 @@ class Distributed:
         """
         if self.size == 1:
             return list(results)
-        parts: list[Any] = [None] * self.size
+        by_rank: list[Any] = [None] * self.size
         with _connected() as distributed:
-            distributed.all_gather_object(parts, list(results))
-        count = sum(map(len, parts))
-        return [parts[piece % self.size][piece // self.size] for piece in range(count)]
+            distributed.all_gather_object(by_rank, list(results))
+        count = sum(map(len, by_rank))
+        return [by_rank[piece % self.size][piece // self.size] for piece in range(count)]
 
     def total(self, tensors: Sequence[Tensor]) -> None:
         """Replace every tensor by its sum over the ranks, through one flat buffer.

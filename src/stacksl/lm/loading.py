@@ -94,10 +94,10 @@ class Base:
         if self.dtype == NF4:
             not_quantized(name, self.config)
             computing = computed_in(self.dtype, self.device)
-            how = {"quantization_config": quantization(computing)}
-            how["device_map"] = {"": self.device}
+            options = {"quantization_config": quantization(computing)}
+            options["device_map"] = {"": self.device}
             kind = getattr(torch, computing)
-            model = read_weights(name, self.source, self.config, kind, self.revision, how)
+            model = read_weights(name, self.source, self.config, kind, self.revision, options)
             keep_gradients(model)
         else:
             kind = getattr(torch, self.dtype)
@@ -144,14 +144,14 @@ def weight_files(folder: Path) -> list[Path]:
 
 def identify(folder: Path, config: Any, known: Weights | None = None) -> Weights:
     """The weights and tokenizer in `folder`, read unless they have the stamp of `known`."""
-    facts = {k: v for k, v in config.to_diff_dict().items() if k not in _UNSAID}
-    start = json.dumps(facts, sort_keys=True, default=str).encode()
+    config_facts = {k: v for k, v in config.to_diff_dict().items() if k not in _UNSAID}
+    start = json.dumps(config_facts, sort_keys=True, default=str).encode()
     stamp, digest = (hashlib.blake2b(start, digest_size=32) for _ in range(2))
     files = weight_files(folder)
     files += [path for name in _TOKENS if (path := folder / name).is_file()]
     for path in files:
-        about = path.stat()
-        stamp.update(f"\n{path.name} {about.st_size} {about.st_mtime_ns}\n".encode())
+        stat = path.stat()
+        stamp.update(f"\n{path.name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     if known is not None and known.stamp == stamp.hexdigest():
         return known
     for path in files:
@@ -182,12 +182,12 @@ def open_base(
     """
     torch = load_torch()
     load_transformers()
-    place = place_of(device)
-    number = _dtype(torch, place, dtype)
+    device_name = place_of(device)
+    dtype_name = _dtype(torch, device_name, dtype)
     source, revision = source_of(name), None
     if not os.path.isabs(source):
-        source, _, wanted = source.partition("@")
-        revision = wanted or None
+        source, _, revision_named = source.partition("@")
+        revision = revision_named or None
     config = read_config(name, source, revision)
     positions = getattr(config.get_text_config(), "max_position_embeddings", None)
     folder = None if os.path.isabs(source) else _folder(source, revision)  # in the cache
@@ -200,8 +200,8 @@ def open_base(
         source=source,
         revision=revision,
         positions=positions if isinstance(positions, int) and positions > 0 else None,
-        device=place,
-        dtype=number,
+        device=device_name,
+        dtype=dtype_name,
         known=known,
     )
 
@@ -235,15 +235,15 @@ def place_of(device: str) -> str:
         MissingExtra: torch is not installed.
     """
     torch = load_torch()
-    there = bool(torch.cuda.is_available())
-    if device == "cpu" or (device == "auto" and not there):
+    has_cuda = bool(torch.cuda.is_available())
+    if device == "cpu" or (device == "auto" and not has_cuda):
         return "cpu"
     kind, _, number = device.partition(":")
     if kind not in ("auto", "cuda") or (
         ":" in device and not (number.isascii() and number.isdigit() and kind == "cuda")
     ):
         raise unknown_name("device", device, ("auto", "cpu", "cuda", "cuda:0"))
-    if not there:
+    if not has_cuda:
         raise SettingsError(
             f"device '{device}' was asked for, and torch finds no CUDA here: take 'cpu' or 'auto', "
             "or install a torch built for your GPU"
@@ -263,12 +263,12 @@ def place_of(device: str) -> str:
     return f"cuda:{index}"
 
 
-def _dtype(torch: Any, place: str, dtype: str) -> str:
+def _dtype(torch: Any, device: str, dtype: str) -> str:
     if dtype not in DTYPES:
         raise unknown_name("dtype", dtype, DTYPES)
     if dtype != "auto":
         return dtype
-    return "bfloat16" if place != "cpu" and torch.cuda.is_bf16_supported() else "float32"
+    return "bfloat16" if device != "cpu" and torch.cuda.is_bf16_supported() else "float32"
 
 
 def _folder(source: str, revision: str | None = None) -> Path:

@@ -96,13 +96,13 @@ class LanguageModel:
         """
         if sums is None:
             sums = self._read("sums", self._rows(items))
-        ways = [replace(self.choices, normalization=kind) for kind in NORMALIZATIONS]
-        ways += [replace(ways[-1], pmi_context=context) for context in PMI_CONTEXTS]
+        variants = [replace(self.choices, normalization=kind) for kind in NORMALIZATIONS]
+        variants += [replace(variants[-1], pmi_context=context) for context in PMI_CONTEXTS]
         losses = []
-        for way in ways:
-            self._ask(way)
+        for variant in variants:
+            self._ask(variant)
             losses.append(calibrated_loss(self._normalized(sums, items, self._kind), gold))
-        self._ask(ways[int(np.argmin(losses))])
+        self._ask(variants[int(np.argmin(losses))])
 
     def choose_among(
         self, items: Sequence[Item], block: PairBlock, gold: Mapping[int, int]
@@ -159,17 +159,17 @@ class LanguageModel:
 
         An adapter that has not moved has the digest of what it started from, none of the base.
         """
-        same: dict[str, Any] = {"device": "auto", "threads": None}
-        same |= {"model": "", "batch_tokens": 1, "training": TrainSettings(), "verdict": ""}
-        asked = replace(self.choices, dtype=self.worker.base.dtype, **same)
-        parts = (
+        ignored: dict[str, Any] = {"device": "auto", "threads": None}
+        ignored |= {"model": "", "batch_tokens": 1, "training": TrainSettings(), "verdict": ""}
+        choices = replace(self.choices, dtype=self.worker.base.dtype, **ignored)
+        contents = (
             self.worker.base.fingerprint,
             self.worker.adapter.fingerprint() if self.worker.moved else self.worker.start,
-            repr(asked),
+            repr(choices),
             repr(self._temperature),
             "" if self._map is None else self._map.fingerprint,
         )
-        return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b("\x1f".join(contents).encode(), digest_size=16).hexdigest()
 
     @property
     def truncated(self) -> int:
@@ -178,25 +178,25 @@ class LanguageModel:
 
     def fit(self, items: Sequence[Item]) -> None:
         """Fix the temperature, and the directions of states, on unlabeled `items`."""
-        chosen = [items[n] for n in to_fit_on(len(items))]
+        fit_items = [items[n] for n in to_fit_on(len(items))]
         if self._map is None:
-            self._fit_temperature(self._read("sums", self._rows(chosen)), chosen)
+            self._fit_temperature(self._read("sums", self._rows(fit_items)), fit_items)
             return
-        read = self._read("states", self._rows(chosen))
-        self._fit_temperature([sums for sums, _ in read], chosen)
-        self._map.fit([states for _, states in read], [item.id for item in chosen])
+        pairs = self._read("states", self._rows(fit_items))
+        self._fit_temperature([sums for sums, _ in pairs], fit_items)
+        self._map.fit([states for _, states in pairs], [item.id for item in fit_items])
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> PairBlock:
         """φ and the model's scores of `items` under the present weights."""
-        what = "sums" if self._map is None else "states"
-        read = self._read(what, self._rows(items), progress)
-        sums = read if self._map is None else [item_sums for item_sums, _ in read]
+        quantity = "sums" if self._map is None else "states"
+        values = self._read(quantity, self._rows(items), progress)
+        sums = values if self._map is None else [item_sums for item_sums, _ in values]
         scores = self._scaled(sums, items)
         sizes = [len(row) for row in scores]
         phi = np.zeros((sum(sizes), 1), np.float32)
         if self._map is not None:
             ids = [item.id for item in items]
-            phi = np.concatenate(self._map.transform([states for _, states in read], ids))
+            phi = np.concatenate(self._map.transform([states for _, states in values], ids))
         return PairBlock(
             phi,
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
@@ -248,10 +248,10 @@ class LanguageModel:
             progress: called with (done, total) optimizer steps.
         """
         kind, items = self._kind, [lesson.item for lesson in bought]
-        alone = self._alone(items) if kind == "pmi" else [None] * len(items)
+        premise_rows = self._alone(items) if kind == "pmi" else [None] * len(items)
         examples = [
             Example(row, premise, lesson.label, lesson.candidates, lesson.reference)
-            for lesson, row, premise in zip(bought, self._rows(items), alone, strict=True)
+            for lesson, row, premise in zip(bought, self._rows(items), premise_rows, strict=True)
         ]
         training = replace(self.choices.training, normalization=kind, temperature=self.temperature)
         self.worker.progress = progress
@@ -324,24 +324,25 @@ class LanguageModel:
         return self._tokenized(self._premises, items, self._format.render_alone)
 
     def _tokenized(
-        self, known: dict[Item, TokenItem], items: Iterable[Item], put: Callable[[Item], Prompt]
+        self, cache: dict[Item, TokenItem], items: Iterable[Item], render: Callable[[Item], Prompt]
     ) -> list[TokenItem]:
-        """Token rows of `items`, each made once while no more than so many are `known`."""
-        listed = list(items)
-        if len(known) + len(listed) > _REMEMBERED:
-            known.clear()
-        new = [item for item in dict.fromkeys(listed) if item not in known]
-        known.update(zip(new, self._tokenizing.items([put(item) for item in new]), strict=True))
-        return [known[item] for item in listed]
+        """Token rows of `items`, each made once while no more than so many are in the `cache`."""
+        listed_items = list(items)
+        if len(cache) + len(listed_items) > _REMEMBERED:
+            cache.clear()
+        missing = [item for item in dict.fromkeys(listed_items) if item not in cache]
+        prompts = [render(item) for item in missing]
+        cache.update(zip(missing, self._tokenizing.items(prompts), strict=True))
+        return [cache[item] for item in listed_items]
 
     def _read(
-        self, what: str, rows: Sequence[TokenItem], progress: Progress | None = None
+        self, quantity: str, rows: Sequence[TokenItem], progress: Progress | None = None
     ) -> list[Any]:
         """The `sums` or `states` of rows, some at a time."""
         values: list[Any] = []
         for start in range(0, len(rows), _CHUNK):
-            part = rows[start : start + _CHUNK]
-            values += self._processes.together(self.worker, what, part)
+            chunk = rows[start : start + _CHUNK]
+            values += self._processes.together(self.worker, quantity, chunk)
             if progress is not None:
                 progress(len(values), len(rows))
         return values
@@ -361,8 +362,8 @@ class LanguageModel:
 
     def _premise_sums(self, items: Sequence[Item]) -> list[Array]:
         """Log p(option) behind the premise alone; each pair of both is scored once."""
-        alone = self._alone(items)
-        distinct = list({(row.prompt, row.options): row for row in alone}.values())
+        premise_rows = self._alone(items)
+        distinct = list({(row.prompt, row.options): row for row in premise_rows}.values())
         sums = self._read("sums", distinct)
-        known = {(r.prompt, r.options): s for r, s in zip(distinct, sums, strict=True)}
-        return [known[row.prompt, row.options] for row in alone]
+        sums_of = {(r.prompt, r.options): s for r, s in zip(distinct, sums, strict=True)}
+        return [sums_of[row.prompt, row.options] for row in premise_rows]

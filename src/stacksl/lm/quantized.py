@@ -32,8 +32,8 @@ def computed_in(dtype: str, device: str) -> str:
     """
     if dtype != NF4:
         return dtype
-    old = device.startswith("cuda") and not load_torch().cuda.is_bf16_supported()
-    return "float16" if old else "bfloat16"
+    lacks_bf16 = device.startswith("cuda") and not load_torch().cuda.is_bf16_supported()
+    return "float16" if lacks_bf16 else "bfloat16"
 
 
 def unquantized(dtype: str) -> str:

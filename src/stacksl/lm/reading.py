@@ -157,8 +157,8 @@ def read_license(source: str, config: Any, revision: str | None = None) -> str |
         card = metadata_load(readme) or {}
     except Exception:  # no card, no network, broken YAML: then no license is known
         card = {}
-    named = card.get("license_name") if card.get("license") == "other" else None
-    for value in (named, card.get("license"), getattr(config, "license", None)):
+    custom_name = card.get("license_name") if card.get("license") == "other" else None
+    for value in (custom_name, card.get("license"), getattr(config, "license", None)):
         if isinstance(value, str) and value.strip():
             return value.strip()
     return None
@@ -235,11 +235,11 @@ _WEIGHTS = (
 
 
 def _refused(
-    name: str, error: Exception, known: Sequence[tuple[str, str]], otherwise: str
+    name: str, error: Exception, cases: Sequence[tuple[str, str]], otherwise: str
 ) -> SettingsError:
-    """The sentence of the first entry in `known` whose words an error has, or another one."""
+    """The sentence of the first entry in `cases` whose words an error has, or another one."""
     text = f"{type(error).__name__}: {error}"
-    sentences = (sentence for words, sentence in known if re.search(words, text))
+    sentences = (sentence for pattern, sentence in cases if re.search(pattern, text))
     return SettingsError(f"model '{name}' {next(sentences, otherwise)}")
 
 

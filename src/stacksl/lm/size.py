@@ -98,7 +98,7 @@ def estimate(
     longest, tail = max(map(row_tokens, rows)), max(sum(map(len, row.options)) for row in rows)
     copies = 1 if path == "packed" else max(len(row.options) for row in rows)
     prompt = copies * max(len(row.prompt) for row in rows)
-    most = min(len(rows), max(1, choices.batch_tokens // longest))
+    max_rows = min(len(rows), max(1, choices.batch_tokens // longest))
     # bytes of one layer for a token: what its matrices give, its row of a mask and, in half
     # precision, the inputs of two norms; and of its logits, their log-softmax, a copy or gradient
     layer = number * (_SAVED * _outputs(model, text) // layers)
@@ -106,10 +106,10 @@ def estimate(
     layer += 2 * _FLOAT * hidden if number < _FLOAT else 0
     word = (number + 2 * _FLOAT) * vocabulary
 
-    side = min(most, BLOCK)  # rows that are scored side by side
+    side = min(max_rows, BLOCK)  # rows that are scored side by side
     scoring = max(layer * side * (prompt + tail), word * side * tail)
 
-    recipe, step = choices.training, min(most, choices.training.batch_size)
+    recipe, step = choices.training, min(max_rows, choices.training.batch_size)
     passes = 2 if premise else 1
     tokens = step * (prompt + copies * premise + passes * tail)
     activations, passing = layers * layer * tokens, layer * tokens
@@ -139,16 +139,16 @@ def _weights(model: Any, dtype: str) -> tuple[int, int]:
         return total, 0
     matrices = [layer.weight for layer in linear_layers(model).values()]
     bytes_of = [int(weight.nbytes) for weight in matrices]
-    small = sum(quantized_bytes(weight.numel()) for weight in matrices)
-    return total - sum(bytes_of) + small, max(bytes_of)
+    quantized = sum(quantized_bytes(weight.numel()) for weight in matrices)
+    return total - sum(bytes_of) + quantized, max(bytes_of)
 
 
 def _outputs(model: Any, text: Any) -> int:
     """How many numbers all linear layers together give for a token, those of its experts too."""
     layers = linear_layers(model).values()
-    given = sum(int(layer.nf if hasattr(layer, "nf") else layer.out_features) for layer in layers)
+    outputs = sum(int(layer.nf if hasattr(layer, "nf") else layer.out_features) for layer in layers)
     experts = int(getattr(text, "num_experts_per_tok", None) or 1)
-    return given + experts * sum(int(sum(stack.shape[1:])) // 2 for stack in stacks(model))
+    return outputs + experts * sum(int(sum(stack.shape[1:])) // 2 for stack in stacks(model))
 
 
 def planned(
@@ -219,9 +219,9 @@ def free_bytes(device: str = "cpu") -> int:
 
 def _advice(size: Size, choices: ModelChoices, room: float) -> str:
     if size.fixed > room:
-        what = f"the weights and what moves take {memory(size.fixed)} by themselves"
+        fixed_part = f"the weights and what moves take {memory(size.fixed)} by themselves"
         half = "dtype bfloat16 or " if size.dtype == "float32" else ""
-        return f"{what}, so take {half}a smaller model"
+        return f"{fixed_part}, so take {half}a smaller model"
     smaller = max(_NARROWED, choices.batch_tokens // 4)
     ways = []
     if smaller < choices.batch_tokens:

@@ -37,8 +37,8 @@ def tracking(name: str, run: Path, show: Callable[[Any], None] | None) -> Iterat
             values = {"labels": labels, "accuracy": step.accuracy, "cost": step.money}
         if values := {key: value for key, value in values.items() if value is not None}:
             if tracker is None:  # not before: the run makes its folder
-                where = {"run_name": run.name} if name == "mlflow" else {"logging_dir": run}
-                tracker = LOGGER_TYPE_TO_CLASS[name]("stacksl", **where)
+                options = {"run_name": run.name} if name == "mlflow" else {"logging_dir": run}
+                tracker = LOGGER_TYPE_TO_CLASS[name]("stacksl", **options)
                 getattr(tracker, "start", bool)()  # which older ones do themselves
             tracker.log(values, step=labels)
 

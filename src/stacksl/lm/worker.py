@@ -109,8 +109,8 @@ class Worker:
     def _block(self, block: Sequence[TokenItem], quantity: Quantity) -> list[Numbers]:
         if quantity == "states":
             with within_memory("read the states of an item"):
-                read = self.likelihood.sums_and_states(block)
-            return [(_numbers(a), _numbers(b)) for a, b in zip(*read, strict=True)]
+                pair = self.likelihood.sums_and_states(block)
+            return [(_numbers(a), _numbers(b)) for a, b in zip(*pair, strict=True)]
         with load_torch().no_grad(), within_memory("score an item"):
             return [(_numbers(value), None) for value in self.likelihood.sums(block)]
 
@@ -119,7 +119,7 @@ class Worker:
     ) -> Trained:
         """Train from the initial weights on `examples`; see `training.train`."""
         self.adapter.reset()
-        first = self.processes.rank == 0
+        is_first = self.processes.rank == 0
         return train(
             self.adapter,
             self.likelihood,
@@ -127,7 +127,7 @@ class Worker:
             settings,
             seed=seed,
             key=key,
-            progress=self.progress if first else None,
+            progress=self.progress if is_first else None,
             processes=self.processes,
         )
 

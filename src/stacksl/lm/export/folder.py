@@ -90,7 +90,7 @@ class Provenance(Asking):
 def write_model(
     folder: Path,
     adapter: Adapter,
-    about: Provenance,
+    provenance: Provenance,
     facts: Facts | None = None,
     test: Dataset | None = None,
 ) -> None:
@@ -112,15 +112,15 @@ def write_model(
             test.name,
             test.items,
             test.answers,
-            about.form(tokenizer),
+            provenance.form(tokenizer),
             tokenizer,
-            about.normalization,
+            provenance.normalization,
         ).name
     try:
-        replace_file(folder / "README.md", card_text(about, facts, task).encode())
-        table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
-        described = formats.to_json({**table, FILES: _digests(folder)})
-        replace_file(folder / ABOUT, described.encode())
+        replace_file(folder / "README.md", card_text(provenance, facts, task).encode())
+        table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(provenance)}
+        description = formats.to_json({**table, FILES: _digests(folder)})
+        replace_file(folder / ABOUT, description.encode())
     except OSError as fault:
         raise RunError(
             f"cannot write the model into {folder}: {fault.strerror or fault}; free some space or"
@@ -146,8 +146,8 @@ def expect_whole(folder: Path) -> None:
     Raises:
         RunError: a file is missing or has other content.
     """
-    known, actual = _described(folder)[FILES], _digests(folder)
-    for name, digest in known.items():
+    recorded, actual = _described(folder)[FILES], _digests(folder)
+    for name, digest in recorded.items():
         if actual.get(name) != digest:
             raise RunError(
                 f"{folder / name} is missing or does not match its SHA-256 in {ABOUT}: {_REMEDY}"
@@ -176,26 +176,26 @@ def _digests(folder: Path) -> dict[str, str]:
 # The card ------------------------------------------------------------------------------------
 
 
-def model_arguments(about: Provenance, folder: Path | str) -> dict[str, str | bool]:
+def model_arguments(provenance: Provenance, folder: Path | str) -> dict[str, str | bool]:
     """What lm-eval's `--model_args` takes to score with the adapted model of `folder`."""
-    arguments: dict[str, str | bool] = {"pretrained": about.source, "peft": str(folder)}
-    if about.revision is not None:
-        arguments["revision"] = about.revision
-    arguments["dtype"] = unquantized(about.dtype)
-    if about.chat:  # the chat template has written every special token
+    arguments: dict[str, str | bool] = {"pretrained": provenance.source, "peft": str(folder)}
+    if provenance.revision is not None:
+        arguments["revision"] = provenance.revision
+    arguments["dtype"] = unquantized(provenance.dtype)
+    if provenance.chat:  # the chat template has written every special token
         arguments["add_bos_token"] = False
     return arguments
 
 
-def card_text(about: Provenance, facts: Facts | None, task: str = "") -> str:
+def card_text(provenance: Provenance, facts: Facts | None, task: str = "") -> str:
     """The card, in Markdown with front matter; equal for equal arguments.
 
     Args:
         task: the name of lm-eval's task in the folder `lm_eval` next to the card.
     """
-    scoring: dict[str, Any] = {**scoring_rows(about), "Computed in": about.dtype}
-    if about.classes is not None:
-        scoring["Classes"] = len(about.classes)
+    scoring: dict[str, Any] = {**scoring_rows(provenance), "Computed in": provenance.dtype}
+    if provenance.classes is not None:
+        scoring["Classes"] = len(provenance.classes)
     training: dict[str, Any] = {}
     if facts is not None and facts.language is not None:
         training = {"Refits": len(facts.language.refits)}
@@ -204,27 +204,28 @@ def card_text(about: Provenance, facts: Facts | None, task: str = "") -> str:
         environment()
         .get_template("adapter.md.j2")
         .render(
-            about=about,
+            about=provenance,
             facts=facts,
-            dtype=unquantized(about.dtype),
-            local=Path(about.source).is_absolute(),
+            dtype=unquantized(provenance.dtype),
+            local=Path(provenance.source).is_absolute(),
             scoring=scoring,
-            command=command(model_arguments(about, "."), task, "lm_eval") if task else "",
+            command=command(model_arguments(provenance, "."), task, "lm_eval") if task else "",
             training=training,
         )
     )
     return markdown.rstrip("\n") + "\n"
 
 
-def scoring_rows(about: Provenance) -> dict[str, str]:
+def scoring_rows(provenance: Provenance) -> dict[str, str]:
     """How items are presented to a model, and how their likelihoods become scores."""
-    prompt, option, positions = about.max_len_prompt, about.max_len_choice, about.positions
+    prompt, option = provenance.max_len_prompt, provenance.max_len_choice
+    positions = provenance.positions
     return {
-        "Answer format": about.answer_format,
-        "Chat form": "the base tokenizer's" if about.chat else "none",
-        "Normalization": about.normalization,
-        "Premise of pmi": about.pmi_context,
-        "Temperature": number(about.temperature, 4),
+        "Answer format": provenance.answer_format,
+        "Chat form": "the base tokenizer's" if provenance.chat else "none",
+        "Normalization": provenance.normalization,
+        "Premise of pmi": provenance.pmi_context,
+        "Temperature": number(provenance.temperature, 4),
         "Tokens of a prompt, at most": count(prompt) if prompt else "as many as the model takes",
         "Tokens of an option, at most": count(option) if option else "no limit",
         "Positions of the model": count(positions) if positions else "not stated",

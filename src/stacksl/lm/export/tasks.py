@@ -121,20 +121,20 @@ def write_task(
         DataError: no item has an answer, or two options of an item are alike.
         RunError: the folder cannot be written.
     """
-    asked = [item for item in items if item.id in answers]
-    if not asked:
+    answered_items = [item for item in items if item.id in answers]
+    if not answered_items:
         raise DataError(
             f"a task needs items with answers, and none of the {len(items)} items has one: give a"
             " file with answers"
         )
     label = f"stacksl_{re.sub('[^0-9A-Za-z_]+', '_', name).strip('_') or 'items'}"
-    rows = _rows(asked, answers, form, tokenizer, normalization)
+    rows = _rows(answered_items, answers, form, tokenizer, normalization)
     delimiter = json.dumps("" if form.chat else " ")
     texts = {
         "metrics.py": METRICS,
         "items.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
         f"{label}.yaml": _TASK.format(
-            count=len(asked), version=__version__, name=label, delimiter=delimiter
+            count=len(answered_items), version=__version__, name=label, delimiter=delimiter
         ),
     }
     try:
@@ -145,9 +145,9 @@ def write_task(
         raise RunError(
             f"cannot write the task into {folder}: {fault.strerror or fault}; give another folder"
         ) from fault
-    prompts = [form.render(item) for item in asked]
+    prompts = [form.render(item) for item in answered_items]
     cuts = cuts_of(Tokenizing(tokenizer, limits).items(prompts))
-    return Task(folder, label, len(asked), len(items) - len(asked), cuts)
+    return Task(folder, label, len(answered_items), len(items) - len(answered_items), cuts)
 
 
 def command(arguments: Mapping[str, str | bool], name: str, folder: Path | str) -> str:
@@ -157,13 +157,13 @@ def command(arguments: Mapping[str, str | bool], name: str, folder: Path | str) 
     """
     values = list(arguments.values())
     plain = all(isinstance(value, bool) or re.fullmatch(r"[\w./:@+-]+", value) for value in values)
-    given = (
+    model_args = (
         ",".join(f"{key}={value}" for key, value in arguments.items())
         if plain
         else json.dumps(dict(arguments))  # a comma or a space in a path would end it
     )
-    words = ["lm_eval", "--model", "hf", "--model_args", given, "--tasks", name]
-    return shlex.join([*words, "--include_path", str(folder)])
+    call = ["lm_eval", "--model", "hf", "--model_args", model_args, "--tasks", name]
+    return shlex.join([*call, "--include_path", str(folder)])
 
 
 def _rows(

@@ -87,10 +87,10 @@ class PromptFormat:
         needed = _FIELDS if self.answer_format == "letter" else {"prompt"}
         if needed - present or present - _FIELDS:
             wrong = sorted(needed - present) or sorted(present - _FIELDS)
-            what = "lacks" if needed - present else "has the unknown"
+            fault = "lacks" if needed - present else "has the unknown"
             raise SettingsError(
                 f"a template for answer format '{self.answer_format}' takes the fields {{prompt}}"
-                f" and {{options}}, and this one {what}"
+                f" and {{options}}, and this one {fault}"
                 f" {', '.join('{' + name + '}' for name in wrong)}: correct the template"
             )
         if self.chat is None and (self.system is not None or self.chat_arguments):
@@ -128,21 +128,21 @@ class PromptFormat:
         line = item.prompt.rfind("\n") if self.pmi_context == "last_line" else -1
         return self._prompt(item, item.prompt[line:] if line >= 0 else "")
 
-    def _prompt(self, item: Item, asked: str | None) -> Prompt:
-        """The prompt around what is `asked`; without any text where that is None."""
+    def _prompt(self, item: Item, question: str | None) -> Prompt:
+        """The prompt around a `question`; without any text where that is None."""
         answers = item.candidates if self.answer_format == "option" else tuple(letters_of(item))
         delimiter = " " if self.chat is None else ""
         return Prompt(
             item.id,
-            "" if asked is None else self._wrapped(self._filled(asked, item)),
+            "" if question is None else self._wrapped(self._filled(question, item)),
             tuple(delimiter + answer for answer in answers),
             tuple(map(len, answers)),
-            opened=self.chat is not None and asked is not None,
+            opened=self.chat is not None and question is not None,
         )
 
-    def _filled(self, asked: str, item: Item) -> str:
+    def _filled(self, question: str, item: Item) -> str:
         """The template with its fields filled: the candidates one per line behind their letters."""
-        values = {"prompt": asked}
+        values = {"prompt": question}
         if "{options}" in self.template:
             lines = zip(letters_of(item), item.candidates, strict=True)
             values["options"] = "\n".join(f"{letter}. {text}" for letter, text in lines)

@@ -101,8 +101,8 @@ class Tokenizing:
         options = [tuple(ids[len(head) :]) for ids in joint]
         item = TokenItem(prompt.id, self._opened(head, prompt), tuple(options), prompt.lengths)
         _check(item, prompt, "tokens: make them differ")
-        cut, most = self._within(item), self.limits.max_len_choice
-        _check(cut, prompt, f"first tokens, and lm.max_len_choice keeps {most}: set it higher")
+        cut, limit = self._within(item), self.limits.max_len_choice
+        _check(cut, prompt, f"first tokens, and lm.max_len_choice keeps {limit}: set it higher")
         return cut
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
@@ -122,16 +122,16 @@ class Tokenizing:
 
     def _within(self, item: TokenItem) -> TokenItem:
         """The item cut to the limits: the end of the prompt is kept, after its opening token."""
-        most = self.limits.max_len_choice
-        options = tuple(option[:most] for option in item.options)
+        limit = self.limits.max_len_choice
+        options = tuple(option[:limit] for option in item.options)
         room = self.limits.max_len_prompt
         if self.limits.positions is not None:
-            left = self.limits.positions - max(map(len, options))
-            room = left if room is None else min(room, left)
+            positions_left = self.limits.positions - max(map(len, options))
+            room = positions_left if room is None else min(room, positions_left)
         options_cut = sum(a != b for a, b in zip(options, item.options, strict=True))
-        short = replace(item, options=options, options_cut=options_cut)
+        shortened = replace(item, options=options, options_cut=options_cut)
         if room is None or len(item.prompt) <= room:
-            return short
+            return shortened
         opening = self._opening if item.prompt[: len(self._opening)] == self._opening else ()
         opening = opening if room > len(opening) else ()
         if room < 1:
@@ -142,11 +142,11 @@ class Tokenizing:
             )
         cut = len(item.prompt) - room
         tail = item.prompt[cut + len(opening) :]
-        return replace(short, prompt=(*opening, *tail), cut=cut)
+        return replace(shortened, prompt=(*opening, *tail), cut=cut)
 
 
 def _check(item: TokenItem, prompt: Prompt, alike: str) -> None:
-    seen: dict[tuple[int, ...], int] = {}
+    numbers: dict[tuple[int, ...], int] = {}
     for number, option in enumerate(item.options):
         if not prompt.continuations[number].strip():
             raise DataError(
@@ -157,9 +157,9 @@ def _check(item: TokenItem, prompt: Prompt, alike: str) -> None:
                 f"candidate {number + 1} of item '{item.id}' becomes one token with the end of its "
                 "prompt: take a template that ends with a mark or a line end"
             )
-        if option in seen:
+        if option in numbers:
             raise DataError(
-                f"candidates {seen[option] + 1} and {number + 1} of item '{item.id}' have the same "
-                f"{alike}"
+                f"candidates {numbers[option] + 1} and {number + 1} of item '{item.id}' have the"
+                f" same {alike}"
             )
-        seen[option] = number
+        numbers[option] = number

@@ -83,25 +83,25 @@ class Likelihood:
         self._mixed = self._half and bool(trained - {model.dtype})
         _use_sdpa(model)
         fits = packs(model)
-        before, _, here = verdict.partition(" ")
-        self._held = here == self._circumstances  # whether the verdict does
-        self.path: Path = "padded" if not fits or (self._held and before == "padded") else "packed"
+        checked, _, circumstances = verdict.partition(" ")
+        self._held = circumstances == self._circumstances  # whether the verdict does
+        self.path: Path = "padded" if not fits or (self._held and checked == "padded") else "packed"
         self.window = _window(model) if fits else None
 
     @property
     def verdict(self) -> str:
         """Which path is right, and with which versions; empty where none was checked."""
-        known = self._held or self.path == "padded"
-        return f"{self.path} {self._circumstances}" if known else ""
+        is_settled = self._held or self.path == "padded"
+        return f"{self.path} {self._circumstances}" if is_settled else ""
 
     @property
     def _circumstances(self) -> str:
         """What the numbers of a path depend on besides the model."""
         torch = load_torch()
         device = self.model.device
-        named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         versions = f"torch {torch.__version__} transformers {version('transformers')}"
-        return f"{versions} {named} {self.model.dtype}"
+        return f"{versions} {device_name} {self.model.dtype}"
 
     def path_for(self, items: Items) -> Path:
         """The path that is taken for a batch of items."""
@@ -135,23 +135,23 @@ class Likelihood:
             FeatureError: the model gives numbers that are not finite, or no hidden states.
         """
         with load_torch().no_grad(), evaluating(self.model):
-            read = self._read(items, "states")
-        return [value for value, _ in read], [state for _, state in read]
+            pairs = self._read(items, "states")
+        return [value for value, _ in pairs], [state for _, state in pairs]
 
     def _read(self, items: Sequence[TokenItem], quantity: Quantity) -> list[Read]:
-        reads: list[Any] = [None] * len(items)
+        results: list[Any] = [None] * len(items)
         work = partial(self._batch, quantity=quantity)
-        long = {n for n, item in enumerate(items) if self.path_for([item]) != self.path}
-        for places in (sorted(long), [n for n in range(len(items)) if n not in long]):
-            group = [items[place] for place in places]
+        off_path = {n for n, item in enumerate(items) if self.path_for([item]) != self.path}
+        for indices in (sorted(off_path), [n for n in range(len(items)) if n not in off_path]):
+            group = [items[n] for n in indices]
             for batch in batches(group, self.batch_tokens, with_last=quantity == "states"):
-                some = [group[index] for index in batch]
+                batch_items = [group[index] for index in batch]
                 # with gradients the graphs of both halves would be alive: the trainer halves
                 alive = load_torch().is_grad_enabled()
-                values = work(some) if alive else self.in_memory(work, some)
+                values = work(batch_items) if alive else self.in_memory(work, batch_items)
                 for index, value in zip(batch, values, strict=True):
-                    reads[places[index]] = value
-        return reads
+                    results[indices[index]] = value
+        return results
 
     def in_memory(self, work: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
         """What `work` gives of each part of a batch, in halves where all of it does not fit.
@@ -170,42 +170,42 @@ class Likelihood:
     def _batch(self, items: Sequence[TokenItem], quantity: Quantity) -> list[Read]:
         if self.path_for(items) == "packed" and not self._held:
             self._check(items)
-        reads = self._run(self.path_for(items), items, quantity)
-        values = (value for read in reads for value in read if value is not None)
-        if quantity not in self.used and not all(bool(each.isfinite().all()) for each in values):
+        results = self._run(self.path_for(items), items, quantity)
+        tensors = (value for pair in results for value in pair if value is not None)
+        if quantity not in self.used and not all(bool(t.isfinite().all()) for t in tensors):
             raise FeatureError(
                 "the model's log-likelihoods or states are not finite: load it in another dtype, or"
                 " take weights that were trained to the end"
             )
         self.used[quantity] = self.path
-        return reads
+        return results
 
     def _run(self, path: Path, items: Items, quantity: Quantity, **options: Any) -> list[Read]:
         """What a path reads, unchecked; in half precision over weights of float32, if any."""
-        read = partial(packed, self.model, items, states=quantity == "states")
+        run = partial(packed, self.model, items, states=quantity == "states")
         if path == "padded":
             options = {"batch_tokens": self.batch_tokens, **options}
-            read = partial(padded, self.model, items, states=quantity == "states", **options)
+            run = partial(padded, self.model, items, states=quantity == "states", **options)
         if not self._mixed:
-            return read()
+            return run()
         torch = load_torch()
         grad = torch.is_grad_enabled()  # copies of weights are of use to a backward pass alone
         kind = self.model.device.type
         with torch.autocast(kind, dtype=self.model.dtype, cache_enabled=grad):
-            return read()
+            return run()
 
     def _check(self, items: Items) -> None:
         """Compare packed rows with a pass for each option; go on with padded rows if they differ.
 
         States are of the same passes, and not compared.
         """
-        some, left = list[TokenItem](), _OPTIONS_CHECKED
+        checked, options_left = list[TokenItem](), _OPTIONS_CHECKED
         for item in items[: _HALF_CHECKED if self._half else _CHECKED]:
-            if left > 0:
-                some.append(item.among(range(min(left, len(item.options)))))
-                left -= len(item.options)
+            if options_left > 0:
+                checked.append(item.among(range(min(options_left, len(item.options)))))
+                options_left -= len(item.options)
         with load_torch().no_grad(), evaluating(self.model):
-            fault = self._deviation(some)
+            fault = self._deviation(checked)
         self._held = fault is None
         if fault is None:
             return
@@ -235,12 +235,12 @@ class Likelihood:
             if out_of_memory(error):
                 raise
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        off, allowed = float(gaps.max()), _TOLERANCE
+        gap, allowed = float(gaps.max()), _TOLERANCE
         if self._half:
             noise = ((sums("padded") - expected).abs().cpu() / tokens).mean()
-            off, allowed = float(gaps.mean()), max(_HALF_TOLERANCE, _NOISE_FACTOR * float(noise))
+            gap, allowed = float(gaps.mean()), max(_HALF_TOLERANCE, _NOISE_FACTOR * float(noise))
         # numbers that are not finite are refused later
-        return f"{off:.2g} nats a token off, {allowed:.2g} allowed" if off > allowed else None
+        return f"{gap:.2g} nats a token off, {allowed:.2g} allowed" if gap > allowed else None
 
 
 def packs(model: Any) -> bool:
@@ -279,11 +279,11 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def within_memory(what: str, *, checkpointing: bool = True) -> Iterator[None]:
+def within_memory(task: str, *, checkpointing: bool = True) -> Iterator[None]:
     """Turn running out of memory for one item into a sentence.
 
     Args:
-        what: what there was not enough memory to do.
+        task: what there was not enough memory to do.
         checkpointing: whether gradient checkpointing is on or of no use, so that it is not advised.
 
     Raises:
@@ -298,5 +298,5 @@ def within_memory(what: str, *, checkpointing: bool = True) -> Iterator[None]:
         if not checkpointing:
             way = f"go on with `stacksl change RUN --set lm.gradient_checkpointing=true`, or {way}"
         raise RunError(
-            f"there was not enough memory to {what}, one item at a time: {way}; the labels are kept"
+            f"there was not enough memory to {task}, one item at a time: {way}; the labels are kept"
         ) from None

@@ -85,13 +85,13 @@ def prior_temperature(scores: Sequence[Array]) -> float:
     1.38
     """
     padded = _padded(scores)
-    wanted = _ENTROPY * float(np.mean([math.log(len(row)) for row in scores]))
+    target = _ENTROPY * float(np.mean([math.log(len(row)) for row in scores]))
     low, high = -_WIDEST, _WIDEST
-    if not _entropy(padded, low) <= wanted <= _entropy(padded, high):
+    if not _entropy(padded, low) <= target <= _entropy(padded, high):
         return 1.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        low, high = (middle, high) if _entropy(padded, middle) < wanted else (low, middle)
+        low, high = (middle, high) if _entropy(padded, middle) < target else (low, middle)
     return math.exp((low + high) / 2)
 
 

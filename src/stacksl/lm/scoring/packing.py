@@ -80,9 +80,9 @@ def shared_batches(
     """
     groups = batches(items, batch_tokens)
     while len(groups) % processes and max(map(len, groups)) > 1:
-        most = max(range(len(groups)), key=lambda number: len(groups[number]))
-        half = len(groups[most]) // 2
-        groups[most : most + 1] = [groups[most][:half], groups[most][half:]]
+        largest = max(range(len(groups)), key=lambda number: len(groups[number]))
+        half = len(groups[largest]) // 2
+        groups[largest : largest + 1] = [groups[largest][:half], groups[largest][half:]]
     return groups
 
 
@@ -113,11 +113,11 @@ def pack(items: Sequence[TokenItem], *, with_last: bool = False) -> Packed:
         ids[row, head:start] = item.prompt
         positions[row, head:start] = np.arange(length)
         branch[row, head:start] = 0
-        for place, option in enumerate(item.options):
+        for option_number, option in enumerate(item.options):
             columns = np.arange(column, column + len(option) - (not with_last))
             ids[row, columns] = option[: len(columns)]
             positions[row, columns] = np.arange(length, length + len(columns))
-            branch[row, columns] = place + 1
+            branch[row, columns] = option_number + 1
             number, size = len(texts), len(option)
             texts.append(columns)
             rows[number] = row
@@ -149,6 +149,6 @@ def _mask(branch: Ints) -> Bools:
 
     Padding sees the padding before it: a query that sees nothing would be NaN.
     """
-    seeing, seen = branch[:, :, None], branch[:, None, :]
-    above = (seen == seeing) | ((seen == 0) & (seeing > 0))
-    return np.asarray(above & np.tri(branch.shape[1], dtype=np.bool_))
+    queries, keys = branch[:, :, None], branch[:, None, :]
+    on_path = (keys == queries) | ((keys == 0) & (queries > 0))
+    return np.asarray(on_path & np.tri(branch.shape[1], dtype=np.bool_))

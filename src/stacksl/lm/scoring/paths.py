@@ -67,8 +67,8 @@ def packed(model: Any, items: Items, *, states: bool = False) -> list[Read]:
     )
     flat = batch.rows[:, None] * len(batch.keep) + batch.slots
     sums = _sums(logits, flat, batch.targets, batch.valid)
-    places = list(zip(batch.rows.tolist(), batch.texts, strict=True))
-    return _by_item(sums, _pooled(hidden, places) if states else None, batch.counts)
+    spans = list(zip(batch.rows.tolist(), batch.texts, strict=True))
+    return _by_item(sums, _pooled(hidden, spans) if states else None, batch.counts)
 
 
 def padded(
@@ -88,8 +88,8 @@ def padded(
     pairs = [(item.prompt, option) for item in items for option in item.options]
     sums, pooled = [], []
     for chunk in _chunks(pairs, batch_tokens):
-        some, hidden = _padded_batch(model, chunk, states)
-        sums.append(some)
+        chunk_sums, hidden = _padded_batch(model, chunk, states)
+        sums.append(chunk_sums)
         if states:
             ends = [(len(prompt), len(prompt) + len(option)) for prompt, option in chunk]
             pooled.append(_pooled(hidden, [(n, np.arange(*end)) for n, end in enumerate(ends)]))
@@ -110,12 +110,12 @@ def accepts(model: Any, argument: str) -> bool:
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
     """The model without dropout; afterwards every module is in its former mode."""
-    before = [(module, module.training) for module in model.modules()]
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        for module, training in before:
+        for module, training in modes:
             module.training = training
 
 
@@ -135,11 +135,11 @@ def _mask(model: Any, sees: Bools) -> Tensor:
 
 def _forward(model: Any, ids: Tensor, *, states: bool, **keywords: Any) -> Read:
     """The logits of one pass and, if asked for, the decoder's last hidden states (R, S, hidden)."""
-    seen: list[Tensor] = []
+    states_seen: list[Tensor] = []
 
-    def take(module: Any, given: Any, out: Any) -> None:
-        state = getattr(out, "last_hidden_state", None)
-        seen.extend(() if state is None else (state,))
+    def take(module: Any, inputs: Any, output: Any) -> None:
+        state = getattr(output, "last_hidden_state", None)
+        states_seen.extend(() if state is None else (state,))
 
     network = inner(model)
     decoders = {network.base_model, network.get_decoder()} - {network}  # OPT calls the second alone
@@ -149,26 +149,26 @@ def _forward(model: Any, ids: Tensor, *, states: bool, **keywords: Any) -> Read:
     finally:
         for handle in handles:
             handle.remove()
-    if states and not seen:
+    if states and not states_seen:
         raise FeatureError(
             "features need a decoder that gives its last hidden state, and"
             f" {type(network).__name__} has none: take a causal language model of transformers"
         )
-    return logits, seen[0] if states else None
+    return logits, states_seen[0] if states else None
 
 
 def _padded_batch(model: Any, pairs: list[Pair], states: bool) -> Read:
     """Σ log p (n,) of n options in one padded pass; its hidden states if asked for."""
     torch = load_torch()
-    last = None if states else -1
-    ids, _, _ = _filled([(*prompt, *option[:last]) for prompt, option in pairs])
-    first, keywords = min(len(prompt) for prompt, _ in pairs) - 1, {}
+    stop = None if states else -1
+    ids, _, _ = _filled([(*prompt, *option[:stop]) for prompt, option in pairs])
+    offset, keywords = min(len(prompt) for prompt, _ in pairs) - 1, {}
     if accepts(model, "logits_to_keep"):
-        keywords["logits_to_keep"] = torch.arange(first, ids.shape[1], device=model.device)
+        keywords["logits_to_keep"] = torch.arange(offset, ids.shape[1], device=model.device)
     logits, hidden = _forward(model, sent(ids, model.device), states=states, **keywords)
-    first = ids.shape[1] - logits.shape[1]  # 0 where the model gives all logits
+    offset = ids.shape[1] - logits.shape[1]  # 0 where the model gives all logits
     targets, valid, steps = _filled([option for _, option in pairs])
-    starts = np.array([len(prompt) - 1 - first for prompt, _ in pairs])
+    starts = np.array([len(prompt) - 1 - offset for prompt, _ in pairs])
     flat = np.arange(len(pairs))[:, None] * logits.shape[1] + starts[:, None] + steps
     return _sums(logits, flat, targets, valid), hidden
 
@@ -207,33 +207,33 @@ def _sums(logits: Tensor, flat: Ints, targets: Ints, valid: Bools) -> Tensor:
         targets: (n, L) the tokens.
         valid: (n, L) which of them there are.
     """
-    needed, where = np.unique(flat[valid], return_inverse=True)
+    needed, ranks = np.unique(flat[valid], return_inverse=True)
     device = logits.device
     table = logits.flatten(0, 1)
     if len(needed) < len(table):
         table = table.index_select(0, sent(needed, device))
     logs = table.float().log_softmax(-1)
-    places = np.zeros(valid.shape, np.int64)  # any one where the option has no token
-    places[valid] = where
-    chosen = logs[sent(places, device), sent(np.where(valid, targets, 0), device)]
-    return chosen.masked_fill(sent(~valid, device), 0.0).sum(-1)
+    columns = np.zeros(valid.shape, np.int64)  # any one where the option has no token
+    columns[valid] = ranks
+    target_logs = logs[sent(columns, device), sent(np.where(valid, targets, 0), device)]
+    return target_logs.masked_fill(sent(~valid, device), 0.0).sum(-1)
 
 
-def _pooled(hidden: Tensor, places: Sequence[tuple[int, Ints]]) -> Tensor:
+def _pooled(hidden: Tensor, spans: Sequence[tuple[int, Ints]]) -> Tensor:
     """Means (n, hidden) in float32 of states (R, S, hidden) over columns of a row each."""
-    longest = max(len(columns) for _, columns in places)
-    index = np.zeros((len(places), longest), np.int64)
-    weights = np.zeros((len(places), longest), np.float32)
-    for number, (row, columns) in enumerate(places):
+    longest = max(len(columns) for _, columns in spans)
+    index = np.zeros((len(spans), longest), np.int64)
+    weights = np.zeros((len(spans), longest), np.float32)
+    for number, (row, columns) in enumerate(spans):
         index[number, : len(columns)] = row * hidden.shape[1] + columns
         weights[number, : len(columns)] = 1.0
-    chosen = hidden.flatten(0, 1)[sent(index, hidden.device)].float()
+    states = hidden.flatten(0, 1)[sent(index, hidden.device)].float()
     shares = sent(weights, hidden.device)
-    return (chosen * shares[:, :, None]).sum(1) / shares.sum(1, keepdim=True)
+    return (states * shares[:, :, None]).sum(1) / shares.sum(1, keepdim=True)
 
 
 def _by_item(sums: Tensor, states: Tensor | None, counts: tuple[int, ...]) -> list[Read]:
     """What was read of all options, one entry per item."""
-    parts = list(counts)
-    pooled = [None] * len(parts) if states is None else states.split(parts)
-    return list(zip(sums.split(parts), pooled, strict=True))
+    sizes = list(counts)
+    pooled = [None] * len(sizes) if states is None else states.split(sizes)
+    return list(zip(sums.split(sizes), pooled, strict=True))

@@ -52,8 +52,8 @@ def linear_layers(model: Any) -> dict[str, Any]:
 
 def stacks(model: Any) -> list[Tensor]:
     """Stacks of matrices, such as the experts of a mixture, which get no adapter."""
-    named = (weight for name, weight in model.named_parameters() if "lora_" not in name)
-    return [weight for weight in named if weight.ndim > 2]
+    weights = (weight for name, weight in model.named_parameters() if "lora_" not in name)
+    return [weight for weight in weights if weight.ndim > 2]
 
 
 def adapted_layers(model: Any, targets: tuple[str, ...] | None) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def _targets(model: Any, targets: tuple[str, ...] | None) -> list[str]:
                 f" this model: choose from {', '.join(ends)}"
             )
     # ends alone, unless something that is not to be adapted has one of them too
-    others = (name for name, _ in model.named_modules() if name not in layers)
-    if any(_ends_in_any(name, chosen) for name in others):
+    other_names = (name for name, _ in model.named_modules() if name not in layers)
+    if any(_ends_in_any(name, chosen) for name in other_names):
         return sorted(name for name in layers if _ends_in_any(name, chosen))
     return chosen
 
@@ -138,9 +138,10 @@ class Adapter:
     @property
     def drops(self) -> bool:
         """Whether training draws dropout."""
-        plain = load_torch().nn.Dropout
+        dropout = load_torch().nn.Dropout
         return any(
-            (isinstance(module, plain) and module.p > 0) or getattr(module, "attention_dropout", 0)
+            (isinstance(module, dropout) and module.p > 0)
+            or getattr(module, "attention_dropout", 0)
             for module in self.model.modules()
         )
 
@@ -183,8 +184,8 @@ class Adapter:
             SettingsError: the model cannot.
         """
         inner = self.model.get_base_model()
-        new = hasattr(inner, "activation_checkpointing_enable")  # transformers renamed it
-        stem = f"{'activation' if new else 'gradient'}_checkpointing_"
+        is_renamed = hasattr(inner, "activation_checkpointing_enable")  # transformers renamed it
+        stem = f"{'activation' if is_renamed else 'gradient'}_checkpointing_"
         try:
             with quiet():
                 getattr(inner, f"{stem}enable")({"use_reentrant": False})
@@ -227,11 +228,11 @@ class Adapter:
         """
         if not folder.is_dir():
             raise RunError(f"there is no folder {folder} to read weights from: check the path")
-        stored = _stored(folder, "torch")
-        if not all(bool(tensor.isfinite().all()) for tensor in stored.values()):
+        weights = _stored(folder, "torch")
+        if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
             raise RunError(f"the weights in {folder} are not all finite: put back a good copy")
         names = {name.replace(f".{POLICY}.", "."): name for name in self._trainable}
-        self.restore({names.get(name, name): tensor for name, tensor in stored.items()})
+        self.restore({names.get(name, name): tensor for name, tensor in weights.items()})
 
 
 def _attached(base: Base, settings: LoraSettings, seed: int) -> Any:
@@ -332,19 +333,22 @@ def read_start(adapter: str) -> tuple[str | None, LoraSettings]:
         if rank < 1 or not 0 < alpha < float("inf") or not isinstance(base, str | None):
             raise ValueError("no rank, no α, or no name")
         shape = LoraSettings(rank, alpha, targets=tuple(sorted(targets)), start=adapter)
-        others = [name for name in _OTHERWISE if config.get(name)]
-        others += ["peft_type"] * (config["peft_type"] != "LORA")
-        others += ["init_lora_weights"] * (config.get("init_lora_weights", True) not in _BEGUN)
-        others += ["bias"] * (config.get("bias", "none") != "none")
-        others += ["target_modules"] * isinstance(targets, str)  # a pattern of names
+        unsupported = [name for name in _OTHERWISE if config.get(name)]
+        more_than_lora = {
+            "peft_type": config["peft_type"] != "LORA",
+            "init_lora_weights": config.get("init_lora_weights", True) not in _BEGUN,
+            "bias": config.get("bias", "none") != "none",
+            "target_modules": isinstance(targets, str),  # a pattern of names
+        }
+        unsupported += [name for name, is_set in more_than_lora.items() if is_set]
     except (ValueError, KeyError, TypeError, AttributeError) as fault:
         raise SettingsError(
             f"the {CONFIG} of the adapter '{adapter}' is not one of LoRA"
             f" ({type(fault).__name__}): give an adapter that PEFT saved"
         ) from fault
-    if others:
+    if unsupported:
         raise SettingsError(
-            f"the adapter '{adapter}' is more than LoRA on named layers ({', '.join(others)}):"
+            f"the adapter '{adapter}' is more than LoRA on named layers ({', '.join(unsupported)}):"
             " merge it into its base, and give the result with --model"
         )
     return base, shape
@@ -352,8 +356,8 @@ def read_start(adapter: str) -> tuple[str | None, LoraSettings]:
 
 def expect_size(adapter: str, moving: int) -> None:
     """Raise a `SettingsError` if an adapter has not as many numbers as one of the base."""
-    stored = _stored(file_of(adapter, WEIGHTS).parent, "torch")
-    if (count := sum(int(tensor.numel()) for tensor in stored.values())) != moving:
+    weights = _stored(file_of(adapter, WEIGHTS).parent, "torch")
+    if (count := sum(int(tensor.numel()) for tensor in weights.values())) != moving:
         raise SettingsError(
             f"the adapter '{adapter}' was trained for another base: it has {count:,} numbers, and"
             f" one of this model has {moving:,}; give --model the base of the adapter"
@@ -367,25 +371,25 @@ def fingerprint_of(folder: Path) -> str:
         RunError: it cannot be read.
     """
     layer = re.compile(r"\.(lora_[AB])\.")
-    stored = _stored(folder, "numpy")
-    return _digest({layer.sub(rf".\1.{POLICY}.", name): value for name, value in stored.items()})
+    weights = _stored(folder, "numpy")
+    return _digest({layer.sub(rf".\1.{POLICY}.", name): value for name, value in weights.items()})
 
 
 def _stored(folder: Path, kind: str) -> dict[str, Any]:
     """The weights in `folder` as safetensors reads them for a library, `torch` or `numpy`."""
     try:
-        found: dict[str, Any] = import_module(f"safetensors.{kind}").load_file(folder / WEIGHTS)
+        weights: dict[str, Any] = import_module(f"safetensors.{kind}").load_file(folder / WEIGHTS)
     except Exception as error:  # absent, cut short, or no safetensors at all
         raise RunError(
             f"the adapter in {folder} cannot be read: its {WEIGHTS} is absent or damaged, so "
             "put back a copy, or delete the folder of a refit, which `stacksl resume` makes again"
         ) from error
-    return found
+    return weights
 
 
-def _digest(named: Mapping[str, Any]) -> str:
+def _digest(arrays: Mapping[str, Any]) -> str:
     digest = hashlib.blake2b(digest_size=32)
-    for name, values in sorted(named.items()):
+    for name, values in sorted(arrays.items()):
         digest.update(f"\n{name} {values.shape}\n".encode())
         digest.update(values.copy("C"))
     return digest.hexdigest()

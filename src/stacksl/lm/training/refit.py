@@ -117,10 +117,10 @@ def clip(loss: Tensor, level: float, reading: Reading) -> Tensor:
     if reading == "none" or level == math.inf:
         return loss
     torch = load_torch()
-    above = torch.full_like(loss, level)
+    clipped = torch.full_like(loss, level)
     if reading == "scale" and level > 0.0:
-        above = level * (1.0 + torch.log((loss / level).clamp_min(1.0)))
-    return torch.where(loss <= level, loss, above)  # the host does not wait for the loss
+        clipped = level * (1.0 + torch.log((loss / level).clamp_min(1.0)))
+    return torch.where(loss <= level, loss, clipped)  # the host does not wait for the loss
 
 
 # The refit -----------------------------------------------------------------------------------
@@ -185,13 +185,13 @@ def train(
     Raises:
         RunError: numbers that are not finite, or no memory left.
     """
-    read = [
+    reduced = [
         example.read_by(settings.objective)
         for example in examples
         if example.gold is not None or settings.pulls
     ]
-    steps = TrainingSteps(adapter, likelihood, read, settings, (seed, key), processes)
-    if read:
+    steps = TrainingSteps(adapter, likelihood, reduced, settings, (seed, key), processes)
+    if reduced:
         with _training(adapter, settings.gradient_checkpointing):
             steps.run(progress)
     return steps.trained()
@@ -244,11 +244,11 @@ class TrainingSteps:
 
     def run(self, progress: Callable[[int, int], None] | None) -> None:
         """Take all steps."""
-        given, started = self.settings, monotonic()
-        self.optimizer = Optimizer(self.adapter.parameters(), self.total, given)
+        settings, started = self.settings, monotonic()
+        self.optimizer = Optimizer(self.adapter.parameters(), self.total, settings)
         while self.step < self.total:
-            what = f"take step {self.step + 1} of the training"
-            with within_memory(what, checkpointing=given.gradient_checkpointing):
+            action = f"take step {self.step + 1} of the training"
+            with within_memory(action, checkpointing=settings.gradient_checkpointing):
                 self._step()
             self.seconds = monotonic() - started
             if progress is not None:
@@ -261,10 +261,10 @@ class TrainingSteps:
         # the one wait for a GPU in a step
         pairs, length = _to_numbers(pairs, self.optimizer.length())
         losses = [value for pair in pairs for value in pair if value is not None]
-        for what, values in (("a loss", losses), ("a gradient", [length])):
+        for quantity, values in (("a loss", losses), ("a gradient", [length])):
             if not all(map(math.isfinite, values)):
                 raise RunError(
-                    f"training gave {what} that is not finite at step {self.step + 1} of"
+                    f"training gave {quantity} that is not finite at step {self.step + 1} of"
                     f" {self.total}: take a lower learning_rate or dtype float32; the labels are"
                     " kept"
                 )
@@ -281,7 +281,7 @@ class TrainingSteps:
         )  # of one without room
         items = [example.item for example in chosen]
         groups = shared_batches(items, scorer.batch_tokens, self._shares)
-        mine = []
+        own_pairs = []
         for number in self.processes.share(len(groups)):
 
             def work(group: Sequence[Example], number: int = number) -> list[LossAndKL]:
@@ -289,22 +289,22 @@ class TrainingSteps:
                 return self._backward(group, level, len(chosen))
 
             group = [chosen[index] for index in groups[number]]
-            mine.append(scorer.in_memory(work, group))
+            own_pairs.append(scorer.in_memory(work, group))
         if self.processes.size > 1:  # numbers travel, tensors of a GPU do not
-            mine = [_to_numbers(group)[0] for group in mine]
+            own_pairs = [_to_numbers(group)[0] for group in own_pairs]
         order = [index for group in groups for index in group]
-        flat = [pair for group in self.processes.gather(mine) for pair in group]
+        flat = [pair for group in self.processes.gather(own_pairs) for pair in group]
         numbered = sorted(zip(order, flat, strict=True), key=lambda entry: entry[0])
         return [pair for _, pair in numbered]
 
     def _chosen(self) -> list[Example]:
-        epoch, place = divmod(self.step, self.an_epoch)
-        if place == 0:
+        epoch, batch = divmod(self.step, self.an_epoch)
+        if batch == 0:
             self.losses, self.cut, self.kls = [], [], []
         order = generator(self.keys[0], "lm order", self.keys[1], epoch)
         size = self.settings.batch_size
-        places = order.permutation(len(self.examples))[place * size : (place + 1) * size]
-        return [self.examples[int(index)] for index in places]
+        chosen = order.permutation(len(self.examples))[batch * size : (batch + 1) * size]
+        return [self.examples[int(index)] for index in chosen]
 
     def _reseed(self, number: int) -> None:
         """Dropout of a micro-batch from its own number, in every process the same."""
@@ -395,9 +395,9 @@ class TrainingSteps:
         )
 
 
-def _to_numbers(pairs: Sequence[LossAndKL], *others: Tensor) -> tuple[Any, ...]:
-    """The pairs as numbers, then the `others`, all moved from their device in one transfer."""
-    values = [value for pair in (*pairs, others) for value in pair if value is not None]
+def _to_numbers(pairs: Sequence[LossAndKL], *tensors: Tensor) -> tuple[Any, ...]:
+    """The pairs as numbers, then the `tensors`, all moved from their device in one transfer."""
+    values = [value for pair in (*pairs, tensors) for value in pair if value is not None]
     if any(hasattr(value, "detach") for value in values):
         torch = load_torch()
         device = next(value.device for value in values if hasattr(value, "detach"))
