@@ -66,16 +66,16 @@ class VectorCache:
     """
 
     def __init__(self, identity: str) -> None:
-        off = os.environ.get("STACKSL_NO_CACHE", "0") not in ("", "0")
-        folder = None if off else cache_folder()
+        is_off = os.environ.get("STACKSL_NO_CACHE", "0") not in ("", "0")
+        folder = None if is_off else cache_folder()
         self.path = None if folder is None else folder / FOLDER / f"{identity}.sqlite"
 
     def dim(self) -> int | None:
         """The columns of the vectors kept, None where there is none."""
 
         def read(database: sqlite3.Connection) -> int | None:
-            first = _read(database.execute(f"{_SELECT} LIMIT 1"))
-            return next((len(vector) for vector, _ in first.values()), None)
+            entries = _read(database.execute(f"{_SELECT} LIMIT 1"))
+            return next((len(vector) for vector, _ in entries.values()), None)
 
         return self._use(read, None)
 
@@ -85,9 +85,9 @@ class VectorCache:
         def read(database: sqlite3.Connection) -> dict[bytes, Entry]:
             entries: dict[bytes, Entry] = {}
             for start in range(0, len(keys), _KEYS_AT_ONCE):
-                some = keys[start : start + _KEYS_AT_ONCE]
-                marks = ", ".join("?" * len(some))
-                entries |= _read(database.execute(f"{_SELECT} WHERE key IN ({marks})", some))
+                chunk = keys[start : start + _KEYS_AT_ONCE]
+                marks = ", ".join("?" * len(chunk))
+                entries |= _read(database.execute(f"{_SELECT} WHERE key IN ({marks})", chunk))
             return entries
 
         return self._use(read, {})
@@ -139,8 +139,8 @@ def erase_keys(keys: Iterable[bytes]) -> int:
 def _erase(path: Path, keys: Sequence[tuple[bytes]]) -> int:
     try:
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database:
-            for words in ("secure_delete=ON", "temp_store=MEMORY"):
-                database.execute(f"PRAGMA {words}")
+            for pragma in ("secure_delete=ON", "temp_store=MEMORY"):
+                database.execute(f"PRAGMA {pragma}")
             with database:
                 rows = database.executemany("DELETE FROM vectors WHERE key = ?", keys).rowcount
             if rows:
@@ -180,7 +180,7 @@ class CachedEncoder(Encoder):
     """An encoder with fixed weights, whose vectors are kept on disk.
 
     Args:
-        given: what the class is called with for the same encoder on another machine.
+        arguments: what the class is called with for the same encoder on another machine.
 
     Attributes:
         encoded: how many texts went through the model, not the cache.
@@ -189,9 +189,9 @@ class CachedEncoder(Encoder):
     bias = 0.0  # a vector of norm 1 is never zero, and the refit has an intercept of its own
     gpu = False  # whether it runs on a GPU where there is one
 
-    def __init__(self, spec: str, **given: str) -> None:
+    def __init__(self, spec: str, **arguments: str) -> None:
         self.spec = spec
-        self._arguments = given
+        self._arguments = arguments
         self.encoded = 0
         self._cut: set[bytes] = set()
 
@@ -211,27 +211,27 @@ class CachedEncoder(Encoder):
         """The vectors (n, d) of `texts`, from the cache where they are known."""
         clean = [readable(text) for text in texts]
         keys = [text_key(text) for text in clean]
-        known = self._cache.get(list(dict.fromkeys(keys)))
-        todo = {key: text for key, text in zip(keys, clean, strict=True) if key not in known}
+        entries = self._cache.get(list(dict.fromkeys(keys)))
+        todo = {key: text for key, text in zip(keys, clean, strict=True) if key not in entries}
         done = len(texts) - len(todo)
         if progress is not None:
             progress(done, len(texts))
         for fresh in self._encode_new(todo) if todo else ():  # without it no model is loaded
-            known.update(fresh)
+            entries.update(fresh)
             done += len(fresh)
             if progress is not None:
                 progress(done, len(texts))
-        self._cut.update(key for key, (_, cut) in known.items() if cut)
+        self._cut.update(key for key, (_, cut) in entries.items() if cut)
         if not texts:
             return np.zeros((0, self.dim), np.float32)
-        return np.stack([known[key][0] for key in keys])
+        return np.stack([entries[key][0] for key in keys])
 
     def _encode_new(self, todo: dict[bytes, str]) -> Iterator[dict[bytes, Entry]]:
         """Encode `todo` batch by batch, writing to the cache from time to time."""
         keys, unkept = list(todo), dict[bytes, Entry]()
         try:
             for batch in self._batches(list(todo.values())):
-                fresh = {keys[place]: entry for place, entry in batch}
+                fresh = {keys[index]: entry for index, entry in batch}
                 self.encoded += len(fresh)
                 unkept.update((k, e) for k, e in fresh.items() if np.isfinite(e[0]).all())
                 if len(unkept) >= _KEPT_AT_ONCE:
@@ -246,17 +246,17 @@ class CachedEncoder(Encoder):
         """`vectors`, made by Ray where it is the engine and there is work for more than one."""
         if len(texts) <= _KEPT_AT_ONCE or not on_ray():
             return self.vectors(texts)
-        parts = [(n, texts[n : n + _KEPT_AT_ONCE]) for n in range(0, len(texts), _KEPT_AT_ONCE)]
-        return over_ray(partial(_encode_part, self), parts, gpu=self.gpu)
+        chunks = [(n, texts[n : n + _KEPT_AT_ONCE]) for n in range(0, len(texts), _KEPT_AT_ONCE)]
+        return over_ray(partial(_encode_part, self), chunks, gpu=self.gpu)
 
     @cached_property
     def _cache(self) -> VectorCache:
         return VectorCache(self.identity)
 
 
-def _encode_part(encoder: CachedEncoder, part: tuple[int, list[str]]) -> list[tuple[int, Entry]]:
+def _encode_part(encoder: CachedEncoder, chunk: tuple[int, list[str]]) -> list[tuple[int, Entry]]:
     """The entries of a part of the texts, by their places among all of them."""
-    start, texts = part
+    start, texts = chunk
     return [(start + n, entry) for batch in encoder.vectors(texts) for n, entry in batch]
 
 

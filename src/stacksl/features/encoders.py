@@ -82,15 +82,15 @@ def in_batches(lengths: Sequence[int], rows: Callable[[int], int]) -> list[tuple
     [(5, [0, 2]), (9, [1]), (5, [3])]
     """
     by_length: dict[int, list[int]] = {}
-    for place, length in enumerate(lengths):
-        by_length.setdefault(length, []).append(place)
+    for index, length in enumerate(lengths):
+        by_length.setdefault(length, []).append(index)
     batches = []
-    for length, places in by_length.items():
+    for length, indices in by_length.items():
         size = max(1, rows(length))
-        for start in range(0, len(places), size):
-            batches.append((start / len(places), length, places[start : start + size]))
+        for start in range(0, len(indices), size):
+            batches.append((start / len(indices), length, indices[start : start + size]))
     batches.sort(key=lambda batch: batch[:2])
-    return [(length, places) for _, length, places in batches]
+    return [(length, indices) for _, length, indices in batches]
 
 
 def encoder_threads() -> int | None:

@@ -61,7 +61,7 @@ class GivenFeatures:
         """
         copy = GivenFeatures(self.classes)
         copy._rows = checked_rows(len(ids), rows)
-        copy._place = {name: place for place, name in enumerate(ids)}
+        copy._place = {name: row for row, name in enumerate(ids)}
         copy._columns, copy._scale = self._columns, self._scale
         return copy
 
@@ -94,18 +94,18 @@ class GivenFeatures:
                 " features that the run began with"
             )
         h = np.full((len(items), self.dim), _BIAS, np.float32)
-        for part, table in self._doubles(items):
+        for chunk, table in self._doubles(items):
             table /= self._scale
             norms = np.sqrt(np.square(table).sum(axis=1, keepdims=True))
-            h[part, :-1] = table * (np.sqrt(1.0 - _BIAS**2) * _BELOW) / np.maximum(norms, 1.0)
+            h[chunk, :-1] = table * (np.sqrt(1.0 - _BIAS**2) * _BELOW) / np.maximum(norms, 1.0)
         return SharedBlock(h, self.classes)
 
     def _doubles(self, items: Sequence[Item]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """The rows of `items` in float64, some thousands at a time."""
         for start in range(0, len(items), _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            places = [self._place[item.id] for item in items[part]]
-            yield part, np.ascontiguousarray(self._rows[places], dtype=np.float64)  # a copy
+            chunk = slice(start, start + _AT_ONCE)
+            row_numbers = [self._place[item.id] for item in items[chunk]]
+            yield chunk, np.ascontiguousarray(self._rows[row_numbers], dtype=np.float64)  # a copy
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The scale and the number of columns."""

@@ -129,10 +129,10 @@ class HashingEncoder:
         x.data = np.rint((1.0 + np.log(x.data)) * self._idf[x.indices])  # units of 2^-10
         is_word = self._grams[x.indices] < BUCKETS
         rows = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
-        part = 2 * rows + is_word  # characters and words of each row, both of norm 1
-        squares = np.bincount(part, x.data**2, minlength=2 * x.shape[0])
-        parts = (squares.reshape(-1, 2) > 0).sum(axis=1)
-        length = np.sqrt(squares[part] * parts[rows])
+        half = 2 * rows + is_word  # characters and words of each row, both of norm 1
+        squares = np.bincount(half, x.data**2, minlength=2 * x.shape[0])
+        half_counts = (squares.reshape(-1, 2) > 0).sum(axis=1)
+        length = np.sqrt(squares[half] * half_counts[rows])
         x.data = np.rint(x.data / length * 2**ENTRY_BITS)
         return x
 
@@ -239,10 +239,10 @@ def _inverse_factor(gram: Array) -> Array:
     Right-looking and by whole rows: each entry meets the same operations in the same order.
     """
     size = len(gram)
-    both, update = gram.copy(), np.empty((size, size))  # L⁻¹ up to column j, what is left after it
+    work, update = gram.copy(), np.empty((size, size))  # L⁻¹ up to column j, what is left after it
     smallest = _RANK_TOLERANCE * np.diagonal(gram)
     for j in range(size):
-        row, below = both[j], both[j + 1 :]
+        row, below = work[j], work[j + 1 :]
         if row[j] <= smallest[j] or row[j] <= 0.0:
             row[: j + 1] = below[:, j] = 0.0
             continue
@@ -253,7 +253,7 @@ def _inverse_factor(gram: Array) -> Array:
         row[: j + 1] /= pivot
         row[j + 1 :] = column
         below -= np.multiply(column[:, None], row, out=update[j + 1 :])
-    return np.tril(both)
+    return np.tril(work)
 
 
 def _as_integers(block: Array) -> Array:

@@ -122,8 +122,8 @@ class TextMap:
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
         """The float32 features of `items`; see `FeatureMap.transform`."""
         number: dict[str, int] = {}
-        every = (number.setdefault(text, len(number)) for text in self._texts(items))
-        places, texts = np.fromiter(every, np.int64), list(number)
+        numbers = (number.setdefault(text, len(number)) for text in self._texts(items))
+        text_rows, texts = np.fromiter(numbers, np.int64), list(number)
         vectors = self.encoder.encode(texts, progress)
         if not np.isfinite(vectors).all():
             bad = {texts[n] for n in np.flatnonzero(~np.isfinite(vectors).all(axis=1))}
@@ -133,8 +133,8 @@ class TextMap:
                 "infinity: check the encoder's weights, or choose other features"
             )
         if self.classes is None:
-            return pair_block(items, vectors, places)
-        return SharedBlock(class_rows(vectors[places], self.encoder.bias), len(self.classes))
+            return pair_block(items, vectors, text_rows)
+        return SharedBlock(class_rows(vectors[text_rows], self.encoder.bias), len(self.classes))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The encoder's state, with the map's identity and dimension."""
@@ -183,10 +183,10 @@ def transformed(
     never all held in memory. Ray encodes all texts at once, so that every node has work.
     """
     if len(items) > MANY and not on_ray():
-        first = features.transform(items[:1])
-        if isinstance(first, SharedBlock):
-            rows: Any = _Transformed(features, items, first.dim, progress)
-            return SharedBlock(rows, first.classes)
+        sample = features.transform(items[:1])
+        if isinstance(sample, SharedBlock):
+            rows: Any = _Transformed(features, items, sample.dim, progress)
+            return SharedBlock(rows, sample.classes)
     return features.transform(items, progress)
 
 
@@ -204,10 +204,10 @@ class _Transformed(LazyRows):
         """(n, d)."""
         return len(self.items), self.dim
 
-    def __getitem__(self, places: slice | NDArray[np.int64]) -> NDArray[np.float32]:
-        assert isinstance(places, slice)
+    def __getitem__(self, index: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        assert isinstance(index, slice)
         if self.progress is not None:
-            self.progress(places.start, len(self.items))
-        block = self.features.transform(self.items[places])
+            self.progress(index.start, len(self.items))
+        block = self.features.transform(self.items[index])
         assert isinstance(block, SharedBlock)
         return np.asarray(block.h, np.float32)

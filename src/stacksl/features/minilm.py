@@ -115,18 +115,18 @@ class MiniLM(CachedEncoder):
         """The place of each text with its vector and whether it was cut, batch by batch."""
         parts, cut = self.tokens(texts)
 
-        def run(places: list[int]) -> list[tuple[int, Entry]]:
-            if len(parts[places[0]]) > 1:  # a long text, which has a batch of its own
-                rows = self._long(parts[places[0]])
+        def run(indices: list[int]) -> list[tuple[int, Entry]]:
+            if len(parts[indices[0]]) > 1:  # a long text, which has a batch of its own
+                rows = self._long(parts[indices[0]])
             else:
-                rows = self._run(np.stack([parts[place][0] for place in places]))
-            return [(p, (row, cut[p])) for p, row in zip(places, rows, strict=True)]
+                rows = self._run(np.stack([parts[index][0] for index in indices]))
+            return [(p, (row, cut[p])) for p, row in zip(indices, rows, strict=True)]
 
         lengths = [sum(map(len, text_parts)) for text_parts in parts]
         batches = in_batches(lengths, lambda length: _TOKENS // length if length <= LONGEST else 1)
         _ = self._session  # made once, before several threads ask for it
         with ThreadPoolExecutor(self.threads) as pool:
-            yield from pool.map(run, [places for _, places in batches])
+            yield from pool.map(run, [indices for _, indices in batches])
 
     def tokens(self, texts: Sequence[str]) -> tuple[list[list[NDArray[np.int32]]], list[bool]]:
         """The tokens of each text in parts, and whether some were left out."""
@@ -202,19 +202,19 @@ def bert_graph(signature: str, layers: int, heads: int, *, mask: str = "", tail:
     _load("onnx")
     from onnx import parser
 
-    nodes, before = _EMBEDDING, "embedded"
+    nodes, input_states = _EMBEDDING, "embedded"
     for number in range(layers):
         states = f"states_{number}" if number < layers - 1 else "states"
-        names = {"before": before, "states": states, "heads": heads, "mask": mask}
+        names = {"before": input_states, "states": states, "heads": heads, "mask": mask}
         nodes += _LAYER.format(at=f"encoder_layer_{number}", **names)
-        before = states
+        input_states = states
     return parser.parse_model(f"{_OPEN} bert {signature} {{ {nodes} {tail} }}")
 
 
 def weights_of(graph: Any, weights: Mapping[str, Any]) -> list[str]:
     """The names of those weights that a graph reads."""
-    read = {name for node in graph.node for name in node.input}
-    return [name for name in weights if name in read]
+    inputs = {name for node in graph.node for name in node.input}
+    return [name for name in weights if name in inputs]
 
 
 def _load(package: str) -> Any:

@@ -79,20 +79,22 @@ def pair_rows(prompts: Vectors, candidates: Vectors) -> Vectors:
     return cut
 
 
-def pair_block(items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64]) -> PairBlock:
+def pair_block(items: Sequence[Item], vectors: Vectors, text_rows: NDArray[np.int64]) -> PairBlock:
     """The rows φ (ΣK, d) of `items`.
 
     Args:
         vectors: (m, e), of the distinct texts.
-        places: for each text of each item, the prompt and then the candidates, its row in
+        text_rows: for each text of each item, the prompt and then the candidates, its row in
             `vectors`.
     """
     sizes = np.array([len(item.candidates) for item in items], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    first = offsets[:-1] + np.arange(len(items))  # the position of an item's prompt in `places`
-    candidates = np.delete(places, first)
+    prompts = offsets[:-1] + np.arange(
+        len(items)
+    )  # the position of an item's prompt in `text_rows`
+    candidates = np.delete(text_rows, prompts)
     used, index = np.unique(candidates, return_inverse=True)
-    rows = Gathered(vectors[places[first]], vectors[used], index.astype(np.int32), offsets)
+    rows = Gathered(vectors[text_rows[prompts]], vectors[used], index.astype(np.int32), offsets)
     large = 4 * len(rows) * rows.shape[1] > LARGE
     return PairBlock(rows if large else rows[:], offsets)
 
@@ -118,13 +120,13 @@ class Gathered(LazyRows):
         """(ΣK, d)."""
         return len(self.index), pair_columns(self.prompts.shape[1])
 
-    def __getitem__(self, places: slice | NDArray[np.int64]) -> Vectors:
-        if isinstance(places, slice):
-            places = np.arange(*places.indices(len(self.index)))
-        owners = np.searchsorted(self.offsets, places, side="right") - 1
-        phi = np.empty((len(places), self.shape[1]), np.float32)
-        for start in range(0, len(places), _PAIRS_AT_ONCE):
-            part = slice(start, start + _PAIRS_AT_ONCE)
-            candidates = self.candidates[self.index[places[part]]]
-            phi[part] = pair_rows(self.prompts[owners[part]], candidates)
+    def __getitem__(self, pairs: slice | NDArray[np.int64]) -> Vectors:
+        if isinstance(pairs, slice):
+            pairs = np.arange(*pairs.indices(len(self.index)))
+        owners = np.searchsorted(self.offsets, pairs, side="right") - 1
+        phi = np.empty((len(pairs), self.shape[1]), np.float32)
+        for start in range(0, len(pairs), _PAIRS_AT_ONCE):
+            chunk = slice(start, start + _PAIRS_AT_ONCE)
+            candidates = self.candidates[self.index[pairs[chunk]]]
+            phi[chunk] = pair_rows(self.prompts[owners[chunk]], candidates)
         return phi

@@ -68,15 +68,15 @@ class SentenceEncoder(CachedEncoder):
     def vectors(self, texts: Sequence[str]) -> Iterator[list[tuple[int, Entry]]]:
         """The place of each text with its vector and whether it was cut, batch by batch."""
         if self._tokenizer is None:
-            for place, text in enumerate(texts):
-                yield [(place, (self._run([text])[0], False))]
+            for index, text in enumerate(texts):
+                yield [(index, (self._run([text])[0], False))]
             return
         lengths = self._lengths(list(texts))
-        for padded, places in in_batches(list(map(self._padded, lengths)), lambda _: _ROWS - 1):
-            encoded = self._run([texts[place] for place in places], padded)
+        for padded, indices in in_batches(list(map(self._padded, lengths)), lambda _: _ROWS - 1):
+            encoded = self._run([texts[index] for index in indices], padded)
             yield [
-                (place, (row, lengths[place] > self._longest))
-                for place, row in zip(places, encoded, strict=True)
+                (index, (row, lengths[index] > self._longest))
+                for index, row in zip(indices, encoded, strict=True)
             ]
 
     def _padded(self, length: int) -> int:
@@ -92,15 +92,15 @@ class SentenceEncoder(CachedEncoder):
             filler = self._filler(padded)
             rows = [filler, *texts, *[filler] * (_ROWS - 1 - len(texts))]
         with _torch_threads(self.threads):
-            raw = self._model.encode(
+            encoded = self._model.encode(
                 rows,
                 prompt=self._prompt,
                 batch_size=len(rows),
                 show_progress_bar=False,
                 convert_to_numpy=True,
             )
-        wanted = raw[1 : 1 + len(texts)] if padded is not None else raw
-        return unit(np.asarray(wanted, np.float64))
+        text_rows = encoded[1 : 1 + len(texts)] if padded is not None else encoded
+        return unit(np.asarray(text_rows, np.float64))
 
     def _filler(self, padded: int) -> str:
         """The shortest run of one word that has at least `padded` tokens, found by bisection."""
@@ -127,8 +127,8 @@ class SentenceEncoder(CachedEncoder):
     @cached_property
     def _longest(self) -> int:
         """The most tokens that the encoder reads; the largest integer where there is no bound."""
-        most = self._model.max_seq_length
-        return most if most and most < 10**6 else sys.maxsize
+        limit = self._model.max_seq_length
+        return limit if limit and limit < 10**6 else sys.maxsize
 
     @cached_property
     def _prompt(self) -> str | None:
@@ -165,8 +165,8 @@ def _threads() -> int:
     questions on two busy cores took 68 s with two spinning threads, 13.5 s with one, and 9.2 s with
     two that sleep; the bits are the same.
     """
-    if (named := encoder_threads()) is not None:
-        return named
+    if (count := encoder_threads()) is not None:
+        return count
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return 2 if os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE" else 1
@@ -176,12 +176,12 @@ def _threads() -> int:
 def _torch_threads(count: int) -> Iterator[None]:
     import torch
 
-    before = torch.get_num_threads()
+    old_count = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(old_count)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] 
         tables["offsets"] = block.offsets
         if block.base is not None:
             tables["base"] = np.asarray(block.base, dtype=np.float64)
-    about = {
+    manifest = {
         "classes": block.classes if isinstance(block, SharedBlock) else None,
         "items": len(block),
         "dim": block.dim,
@@ -71,7 +71,7 @@ def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] 
         "order": _order(ids),
         "arrays": {name: _save(folder / f"{name}.npy", table) for name, table in tables.items()},
     }
-    write_atomic(folder / ABOUT, formats.to_json(about))
+    write_atomic(folder / ABOUT, formats.to_json(manifest))
 
 
 def load_block(
@@ -160,9 +160,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _save(path: Path, array: NDArray[Any] | LazyRows) -> dict[str, Any]:
     """Write an array block by block; its type, its shape, its place in the file and its hash."""
     dtype = np.dtype(np.float32) if isinstance(array, LazyRows) else array.dtype
-    about = {"descr": dtype.str, "fortran_order": False, "shape": array.shape}
+    description = {"descr": dtype.str, "fortran_order": False, "shape": array.shape}
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, about)
+    np.lib.format.write_array_header_1_0(header, description)
     digest = hashlib.blake2b(digest_size=DIGEST)
 
     def hashed() -> Iterator[memoryview]:
@@ -172,8 +172,8 @@ def _save(path: Path, array: NDArray[Any] | LazyRows) -> dict[str, Any]:
 
     write_atomic(path, header.getvalue(), hashed())
     start = len(header.getvalue())
-    about = {"dtype": dtype.str, "shape": list(array.shape), "start": start}
-    return {**about, "digest": digest.hexdigest()}
+    description = {"dtype": dtype.str, "shape": list(array.shape), "start": start}
+    return {**description, "digest": digest.hexdigest()}
 
 
 def _blocks(array: NDArray[Any] | LazyRows) -> Iterator[NDArray[Any]]:
@@ -221,37 +221,37 @@ class Epochs:
 
     def has(self, epoch: int, fingerprint: str) -> bool:
         """Whether the complete features of these weights and items are on disk."""
-        place = self._place(epoch)
-        if not has_block(place):
+        folder = self._place(epoch)
+        if not has_block(folder):
             return False
         try:
-            load_block(place, fingerprint, self.ids)
+            load_block(folder, fingerprint, self.ids)
         except FeatureError:
             return False
         return True
 
     def save(self, epoch: int, block: Block, fingerprint: str, added: str = "") -> None:
         """Save the features with which an epoch begins, or of a part `added` during it."""
-        place, ids = self._place(epoch), self.ids
+        folder, ids = self._place(epoch), self.ids
         if added:
-            place, ids = place / added, ids[self.parts[added]]
-        make_private(place)
-        save_block(place, block, fingerprint, ids)
+            folder, ids = folder / added, ids[self.parts[added]]
+        make_private(folder)
+        save_block(folder, block, fingerprint, ids)
 
     def filled(self, rows: Sequence[int], fresh: PairBlock | None) -> PairBlock:
         """The block with the features of the items in `rows`, and zeros for the others."""
         phi = np.zeros(self.base.phi.shape, dtype=np.float32)
         base = np.zeros(len(phi), dtype=np.float64)
         if fresh is not None:
-            where = np.concatenate([np.arange(*self.base.offsets[r : r + 2]) for r in rows])
-            phi[where], base[where] = fresh.phi[:], fresh.base
+            positions = np.concatenate([np.arange(*self.base.offsets[r : r + 2]) for r in rows])
+            phi[positions], base[positions] = fresh.phi[:], fresh.base
         return PairBlock(phi, np.array(self.base.offsets), base)
 
     def missing(self, epoch: int) -> dict[str, slice]:
         """The items added after an epoch began that have no features of it yet."""
         return {
-            name: part
-            for name, part in self._later(epoch).items()
+            name: items
+            for name, items in self._later(epoch).items()
             if not has_block(self._place(epoch) / name)
         }
 
@@ -261,14 +261,14 @@ class Epochs:
         Raises:
             FeatureError: they are damaged, or of other weights or items.
         """
-        place = self._place(epoch)
-        blocks = [load_block(place, fingerprint, self.ids[: items_in(place)])]
-        for name, part in self._later(epoch).items():
-            stored = has_block(place / name)
+        folder = self._place(epoch)
+        blocks = [load_block(folder, fingerprint, self.ids[: items_in(folder)])]
+        for name, items in self._later(epoch).items():
+            is_stored = has_block(folder / name)
             blocks.append(
-                load_block(place / name, fingerprint, self.ids[part])
-                if stored
-                else self._zeros(part)
+                load_block(folder / name, fingerprint, self.ids[items])
+                if is_stored
+                else self._zeros(items)
             )
         return joined(blocks)
 
@@ -279,8 +279,8 @@ class Epochs:
         """The parts added after an epoch began; none before the first epoch."""
         if not epoch:
             return {}
-        began = items_in(self._place(epoch))
-        return {name: part for name, part in self.parts.items() if part.start >= began}
+        item_count = items_in(self._place(epoch))
+        return {name: items for name, items in self.parts.items() if items.start >= item_count}
 
     def _zeros(self, items: slice) -> PairBlock:
         """Zeros in place of the features of some items, in the shape of their initial ones."""

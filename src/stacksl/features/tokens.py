@@ -75,8 +75,8 @@ class WithTokens(HashingEncoder):
             single = np.concatenate(ids)
             columns += [single[~np.isin(single, ids[0][[0, -1]])], *pairs]
             ends.append(ends[-1] + sum(map(len, columns[-1 - len(pairs) :])))
-        found = np.concatenate(columns)
-        counts = sp.csr_matrix((np.ones(len(found)), found, ends), (len(texts), 2 * BUCKETS))
+        grams = np.concatenate(columns)
+        counts = sp.csr_matrix((np.ones(len(grams)), grams, ends), (len(texts), 2 * BUCKETS))
         counts.sum_duplicates()
         return counts
 

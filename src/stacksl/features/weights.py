@@ -71,9 +71,9 @@ def find_minilm() -> Path:
     """
     refuse_telemetry()
     _expect_packages(f"the encoder '{MINILM}'", MINILM, *_MINILM_RUNS_ON)
-    here = _minilm_here()
-    if here is not None:
-        return here
+    folder = _minilm_here()
+    if folder is not None:
+        return folder
     if not _offline():
         print(
             f"the encoder {_MINILM_HUB} is downloaded from the Hugging Face hub once, 91 MB",
@@ -91,9 +91,9 @@ def minilm_lacks() -> list[str]:
 def _minilm_here() -> Path | None:
     """The folder of the package, installed in any way, or of the hub's cache."""
     spec = find_spec(_MINILM_PACKAGE)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        if all((Path(place) / "model" / name).is_file() for name in _MINILM_READ):
-            return Path(place) / "model"
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        if all((Path(location) / "model" / name).is_file() for name in _MINILM_READ):
+            return Path(location) / "model"
     if _missing(["huggingface_hub"]):
         return None
     from huggingface_hub import try_to_load_from_cache
@@ -107,7 +107,7 @@ def _missing(packages: Sequence[str]) -> list[str]:
     return [package for package in packages if find_spec(package) is None]
 
 
-def _expect_packages(what: str, extra: str, *packages: str) -> None:
+def _expect_packages(subject: str, extra: str, *packages: str) -> None:
     """Check that the packages of an extra are installed.
 
     Raises:
@@ -115,8 +115,8 @@ def _expect_packages(what: str, extra: str, *packages: str) -> None:
     """
     missing = _missing(packages)
     if missing:  # all of them, or some where an installation was interrupted
-        part = "" if len(missing) == len(packages) else " and ".join(missing)
-        raise MissingExtra.of(what, extra, part)
+        missing_names = "" if len(missing) == len(packages) else " and ".join(missing)
+        raise MissingExtra.of(subject, extra, missing_names)
 
 
 def folder_hash(folder: Path) -> str:
@@ -204,12 +204,12 @@ def _from_hub(name: str, files: Sequence[str] = ()) -> Path:
     return folder
 
 
-def _not_found(name: str, why: str) -> FeatureError:
+def _not_found(name: str, reason: str) -> FeatureError:
     if name == _MINILM_HUB:
-        way = f"`{BRINGS_WEIGHTS}` brings it"
+        advice = f"`{BRINGS_WEIGHTS}` brings it"
     else:
-        way = "give a folder, or a name that sentence-transformers can load"
-    return FeatureError(f"the encoder '{name}' is not on this machine {why}: {way}")
+        advice = "give a folder, or a name that sentence-transformers can load"
+    return FeatureError(f"the encoder '{name}' is not on this machine {reason}: {advice}")
 
 
 def _offline() -> bool:
