@@ -56,6 +56,6 @@ def from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
     except SafetensorError as fault:
         raise ValueError(str(fault)) from fault
     digest = arrays.pop(DIGEST, None)
-    known = None if digest is None else digest.tobytes()
-    expect_digest(known, sha256(save(arrays)).digest())
+    stored_digest = None if digest is None else digest.tobytes()
+    expect_digest(stored_digest, sha256(save(arrays)).digest())
     return arrays

@@ -24,18 +24,18 @@ _MODELS = ("adapter_config.json", "config.json")  # a folder with one of them ma
 def write_atomic(
     path: Path,
     content: str | bytes,
-    more: Iterable[memoryview] = (),
+    tail: Iterable[memoryview] = (),
     *,
     mode: int | None = None,
 ) -> None:
-    """Write `content`, and `more` after it, to `path` of a run; see `replace_file`.
+    """Write `content`, and `tail` after it, to `path` of a run; see `replace_file`.
 
     Raises:
         RunError: the disk is full or the folder cannot be written.
     """
     try:
-        first = content.encode() if isinstance(content, str) else content
-        replace_file(path, first, mode, more)
+        payload = content.encode() if isinstance(content, str) else content
+        replace_file(path, payload, mode, tail)
     except OSError as fault:
         raise RunError(
             f"cannot write {path.name} in {path.parent}: {fault.strerror or fault};"
@@ -44,11 +44,11 @@ def write_atomic(
 
 
 def replace_file(
-    path: Path, payload: bytes, mode: int | None = None, more: Iterable[memoryview] = ()
+    path: Path, payload: bytes, mode: int | None = None, tail: Iterable[memoryview] = ()
 ) -> None:
     """Write `payload` to `path` so that a reader, or a crash, sees the old file or the new one.
 
-    What is long is given in parts, as `more` to write after it.
+    What is long is given in parts, as `tail` to write after it.
 
     Only its owner may read it, independent of the umask, unless `mode` gives other permissions.
 
@@ -59,7 +59,7 @@ def replace_file(
     try:
         with opened_private(draft) as file:
             file.write(payload)
-            file.writelines(more)
+            file.writelines(tail)
             file.flush()
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
@@ -94,9 +94,9 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
     folder = Path(os.path.abspath(folder))
     try:
-        there = folder.is_dir() and any(folder.iterdir())
+        has_files = folder.is_dir() and any(folder.iterdir())
         if (os.path.lexists(folder) and not folder.is_dir()) or (
-            there and not any((folder / mark).is_file() for mark in _MODELS)
+            has_files and not any((folder / mark).is_file() for mark in _MODELS)
         ):
             raise RunError(
                 f"{folder} is there and holds no model, so it is not replaced: give another folder"
@@ -112,7 +112,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
                 for name in files:
                     sync_folder(Path(root) / name)
                 sync_folder(Path(root))
-            if there:
+            if has_files:
                 os.replace(folder, old)
             os.replace(draft, folder)
             shutil.rmtree(old, ignore_errors=True)
@@ -161,12 +161,12 @@ def keep_private(folder: Path) -> None:
                     _set(path.chmod, mode, FOLDER if path == Path(root) else FILE)
 
 
-def _set(change: Callable[[int], None], mode: int, wanted: int) -> None:
-    """Clear the bits that are not `wanted`; a read-only folder stays read-only.
+def _set(change: Callable[[int], None], mode: int, allowed: int) -> None:
+    """Clear the bits that are not `allowed`; a read-only folder stays read-only.
 
     A file system without permission bits refuses this, and so does a folder of another owner: the
     run goes on there, since that owner decides who may read it.
     """
-    if stat.S_IMODE(mode) & ~wanted:
+    if stat.S_IMODE(mode) & ~allowed:
         with suppress(PermissionError, NotImplementedError):
-            change(mode & wanted)
+            change(mode & allowed)

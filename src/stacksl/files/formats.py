@@ -53,8 +53,8 @@ def parsed(text: str | bytes) -> dict[str, Any]:
     return table
 
 
-def read(path: Path, wanted: int) -> dict[str, Any]:
-    """The table in a file without its digest and its format number, which should be the `wanted`.
+def read(path: Path, expected: int) -> dict[str, Any]:
+    """The table in a file without its digest and its format number, which should be the `expected`.
 
     Raises:
         OSError: the file cannot be read.
@@ -63,11 +63,11 @@ def read(path: Path, wanted: int) -> dict[str, Any]:
     """
     content = verified(parsed(path.read_bytes()))
     number = content.pop(FORMAT, None)
-    if type(number) is not int or number != wanted:
-        has = "no format number" if number is None else f"the format number {number}"
+    if type(number) is not int or number != expected:
+        actual = "no format number" if number is None else f"the format number {number}"
         raise RunError(
-            f"{path} should have the format number {wanted}, which this version of stacksl reads,"
-            f" but has {has}: use the stacksl that wrote it, or start a new run"
+            f"{path} should have the format number {expected}, which this version of stacksl reads,"
+            f" but has {actual}: use the stacksl that wrote it, or start a new run"
         )
     return content
 
@@ -88,13 +88,13 @@ def _digest(table: Mapping[str, Any]) -> str:
     return sha256(json.dumps(table, sort_keys=True, default=str).encode() + b"\n").hexdigest()
 
 
-def expect_digest(digest: object, wanted: object) -> None:
-    """Check that a digest is there and is the `wanted` one.
+def expect_digest(digest: object, expected: object) -> None:
+    """Check that a digest is there and is the `expected` one.
 
     Raises:
         ValueError: it is not.
     """
     if digest is None:
         raise ValueError("it has no SHA-256")
-    if digest != wanted:
+    if digest != expected:
         raise ValueError("its content does not match its SHA-256")
