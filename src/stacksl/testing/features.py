@@ -65,11 +65,11 @@ def _expect_block(block: Block, features: FeatureMap, items: Sequence[Item]) -> 
         assert {block.classes} == set(sizes), "the block should have the classes of its items"
 
 
-def _expect_restored(new: FeatureMap, features: FeatureMap, items: Sequence[Item]) -> None:
+def _expect_restored(copy: FeatureMap, features: FeatureMap, items: Sequence[Item]) -> None:
     """A new map with the state of a fitted one is the same map."""
     state = features.state()
     assert all(isinstance(array, np.ndarray) for array in state.values()), "state is of arrays"
-    new.restore(state)
-    assert new.fingerprint == features.fingerprint, "a restored map should have its fingerprint"
-    same = np.array_equal(table(new.transform(items)), table(features.transform(items)))
+    copy.restore(state)
+    assert copy.fingerprint == features.fingerprint, "a restored map should have its fingerprint"
+    same = np.array_equal(table(copy.transform(items)), table(features.transform(items)))
     assert same, "a restored map should give the same rows"

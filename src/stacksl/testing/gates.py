@@ -24,9 +24,9 @@ def asserting() -> Iterator[None]:
     except Exception as fault:
         if isinstance(fault, AssertionError):
             raise
-        where = kind_and_place(fault)
+        location = kind_and_place(fault)
         raise AssertionError(
-            f"the check should end without an error, got {where}: {fault}"
+            f"the check should end without an error, got {location}: {fault}"
         ) from fault
 
 
@@ -99,34 +99,34 @@ def expect_numbers(gate: Gate, view: Bounds, clock: Clock, u: float, took: bool)
     for _ in range(3):
         g = gate.statistic(view, clock, state)
         threshold = gate.threshold(g, u, clock, state)
-        after: Any = gate.advance(g, took, clock, state)
+        next_state: Any = gate.advance(g, took, clock, state)
         assert type(g) is float, f"the statistic should be a float, got a {type(g).__name__}"
         assert math.isfinite(g), f"the statistic of finite numbers should be finite, got {g}"
         assert type(threshold) is float, f"the threshold should be a float, got {threshold!r}"
         assert not math.isnan(threshold), "the threshold should be a number, got NaN"
-        numbers = [x for x in after or () if type(x) is float and not math.isnan(x)]
-        assert len(numbers) == 4, f"the state should be four floats, got {after}"
-        again = (
+        numbers = [x for x in next_state or () if type(x) is float and not math.isnan(x)]
+        assert len(numbers) == 4, f"the state should be four floats, got {next_state}"
+        repeated = (
             gate.statistic(view, clock, state),
             gate.threshold(g, u, clock, state),
             gate.advance(g, took, clock, state),
         )
-        assert again == (g, threshold, after), "the same round should give the same numbers"
-        state = after
+        assert repeated == (g, threshold, next_state), "the same round should give the same numbers"
+        state = next_state
 
 
 def expect_budget(gate: Gate, views: Sequence[Bounds], us: Sequence[float], budget: int) -> None:
     """Under the two rules above every gate it keeps the budget; with `exact_spend` it spends it."""
-    state, asked, horizon = gate.start(), 0, len(views)
+    state, spent, horizon = gate.start(), 0, len(views)
     for t, (view, u) in enumerate(zip(views, us, strict=True), start=1):
-        clock = Clock(asked, budget, t, horizon)
+        clock = Clock(spent, budget, t, horizon)
         g = gate.statistic(view, clock, state)
         verdict = forced(clock, gate.exact_spend)
         asks = verdict == 1 or (verdict == 0 and g > gate.threshold(g, float(u), clock, state))
         state = gate.advance(g, asks, clock, state)
-        asked += asks
-    assert asked <= budget, f"{asked} labels were asked of {budget}"
-    assert asked == budget or not gate.exact_spend, f"only {asked} labels were asked of {budget}"
+        spent += asks
+    assert spent <= budget, f"{spent} labels were asked of {budget}"
+    assert spent == budget or not gate.exact_spend, f"only {spent} labels were asked of {budget}"
 
 
 def expect_shift(gate: Gate, view: Bounds, clock: Clock, shift: float) -> None:
@@ -136,12 +136,12 @@ def expect_shift(gate: Gate, view: Bounds, clock: Clock, shift: float) -> None:
     at least 0.001, since a gate may divide by it. Where rounding makes or breaks a tie of the best
     scores the choice is another, and nothing is compared.
     """
-    moved = make_view((view.scores + shift).tolist(), view.widths.tolist(), view.radius)
-    if moved.choice != view.choice:
+    shifted_view = make_view((view.scores + shift).tolist(), view.widths.tolist(), view.radius)
+    if shifted_view.choice != view.choice:
         return
-    here, there = (gate.statistic(case, clock, gate.start()) for case in (view, moved))
-    assert math.isclose(here, there, rel_tol=1e-9, abs_tol=1e-9), (
-        f"{shift} added to all scores should change nothing, but the statistic {here} is {there}"
+    g, shifted_g = (gate.statistic(case, clock, gate.start()) for case in (view, shifted_view))
+    assert math.isclose(g, shifted_g, rel_tol=1e-9, abs_tol=1e-9), (
+        f"{shift} added to all scores should change nothing, but the statistic {g} is {shifted_g}"
     )
 
 
@@ -150,14 +150,14 @@ def expect_no_widths(gate: Gate, *, finite: bool = False) -> None:
 
     Such a statistic is the same without them, and `finite`.
     """
-    nothing = np.full(3, math.nan)
-    known = make_view([0.5, 1.0, -0.25], [0.7, 0.3, 0.9])
-    unknown = Bounds(
-        (0, 1, 2), known.scores, known.probabilities, nothing, nothing, 1.0, 4, 1, math.nan
+    nans = np.full(3, math.nan)
+    with_widths = make_view([0.5, 1.0, -0.25], [0.7, 0.3, 0.9])
+    without_widths = Bounds(
+        (0, 1, 2), with_widths.scores, with_widths.probabilities, nans, nans, 1.0, 4, 1, math.nan
     )
     clock = Clock(2, 9, 5, 30)
-    g = gate.statistic(unknown, clock, gate.start())
-    assert g != g or g == gate.statistic(known, clock, gate.start()), (
+    g = gate.statistic(without_widths, clock, gate.start())
+    assert g != g or g == gate.statistic(with_widths, clock, gate.start()), (
         f"without widths the statistic should be NaN or what it is with them, got {g}"
     )
     assert not (finite and g != g), f"the gate '{gate.name}' needs no widths, got NaN"

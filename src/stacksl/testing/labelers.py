@@ -40,7 +40,7 @@ def check_labeler(
     Raises:
         AssertionError: it breaks the contract; the message says how.
     """
-    asked: list[Any] = list(example_requests() if requests is None else requests)
+    all_requests: list[Any] = list(example_requests() if requests is None else requests)
     labeler = make()
     assert isinstance(labeler, Labeler), "it needs name, repeatable, ask, answers and pending"
     assert isinstance(labeler.name, str), "its name should be text, as the ledger records it"
@@ -48,42 +48,42 @@ def check_labeler(
     assert not [*labeler.answers()], "it answered before it was asked"
     labeler.ask([])
     assert not [*labeler.answers()], "it answered when it was asked nothing"
-    labeler.ask(asked[:1])
-    labeler.ask(asked)  # with one request that it has already
-    given = _collected(labeler, asked, waits)
-    labeler.ask([request for request in asked if _key(request) not in given])
-    later = _collected(labeler, asked, 1)
-    assert not given.keys() & later.keys(), "a request was answered twice"
+    labeler.ask(all_requests[:1])
+    labeler.ask(all_requests)  # with one request that it has already
+    answers = _collected(labeler, all_requests, waits)
+    labeler.ask([request for request in all_requests if _key(request) not in answers])
+    later_answers = _collected(labeler, all_requests, 1)
+    assert not answers.keys() & later_answers.keys(), "a request was answered twice"
     if labeler.repeatable:
-        _expect_repeated(make, labeler, asked, {**given, **later})
+        _expect_repeated(make, labeler, all_requests, {**answers, **later_answers})
 
 
 def _expect_repeated(
-    make: Callable[[], Labeler], labeler: Labeler, asked: Sequence[Any], given: dict[Key, Answer]
+    make: Callable[[], Labeler], labeler: Labeler, requests: Sequence[Any], given: dict[Key, Answer]
 ) -> None:
     """It says the same again, in another order, and a new one does so under another lease."""
-    labeler.ask(list(reversed(asked)))
-    again = _collected(labeler, asked, 1)
-    words = {key: answer.word for key, answer in given.items()}
-    assert {key: answer.word for key, answer in again.items()} == words, (
+    labeler.ask(list(reversed(requests)))
+    repeated = _collected(labeler, requests, 1)
+    expected = {key: answer.word for key, answer in given.items()}
+    assert {key: answer.word for key, answer in repeated.items()} == expected, (
         "it is repeatable, and gave other answers to the same requests"
     )
-    raised = [replace(request, token=request.token + 1) for request in asked]
-    second = make()
-    second.ask(raised)
-    fresh = {answer.item: answer.word for answer in _collected(second, raised, 1).values()}
-    assert fresh == {item: word for (item, _, _), word in words.items()}, (
+    raised = [replace(request, token=request.token + 1) for request in requests]
+    new_labeler = make()
+    new_labeler.ask(raised)
+    fresh = {answer.item: answer.word for answer in _collected(new_labeler, raised, 1).values()}
+    assert fresh == {item: word for (item, _, _), word in expected.items()}, (
         "it is repeatable, and gave other answers under another lease"
     )
 
 
-def _collected(labeler: Labeler, asked: Sequence[Any], waits: int) -> dict[Key, Answer]:
-    """The answers to the requests `asked`, each checked."""
-    wanted = {_key(request): request for request in asked}
+def _collected(labeler: Labeler, requests: Sequence[Any], waits: int) -> dict[Key, Answer]:
+    """The answers to the `requests`, each checked."""
+    by_key = {_key(request): request for request in requests}
     answers: dict[Key, Answer] = {}
     for _ in range(waits):
         for answer in labeler.answers():
-            key, purchase = _key(answer), wanted.get(_key(answer))
+            key, purchase = _key(answer), by_key.get(_key(answer))
             assert purchase is not None, f"item '{answer.item}' was answered but not asked"
             assert key not in answers, f"item '{answer.item}' was answered twice"
             answer = whole_answer(answer)
@@ -104,5 +104,5 @@ def _collected(labeler: Labeler, asked: Sequence[Any], waits: int) -> dict[Key, 
     return answers
 
 
-def _key(about: Purchase | Answer) -> Key:
-    return (about.item, about.slot, about.token)
+def _key(record: Purchase | Answer) -> Key:
+    return (record.item, record.slot, record.token)
