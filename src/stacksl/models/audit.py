@@ -126,8 +126,8 @@ def draw(
             f"the audit needs {size} items that were not bought, got {len(pool)}: ask for"
             f" at most {len(pool)}, or add items"
         )
-    chosen = generator(seed, "audit", epoch).choice(len(pool), size, replace=False)
-    return [int(row) for row in pool[chosen]]
+    positions = generator(seed, "audit", epoch).choice(len(pool), size, replace=False)
+    return [int(row) for row in pool[positions]]
 
 
 def expected_width(

@@ -63,18 +63,18 @@ def labeled_share(confidence: Array, right: Array, own_items: Array, target: flo
         target: in 0..1.
     """
     needed, n = fewest(target), len(confidence)
-    passed = LabeledShare(target, needed)
+    last_passed = LabeledShare(target, needed)
     if n < needed or not len(own_items):
-        return passed
+        return last_passed
     for share in np.linspace(math.sqrt(needed / n), 1.0, STEPS):
         threshold = float(np.quantile(own_items, 1 - share, method="lower"))
         above = confidence >= threshold
         count, correct = int(above.sum()), int(right[above].sum())
         if lower_bound(correct, count) < target:
             break
-        reached = float(np.mean(own_items >= threshold))
-        passed = LabeledShare(target, needed, reached, threshold, count, correct)
-    return passed
+        share_above = float(np.mean(own_items >= threshold))
+        last_passed = LabeledShare(target, needed, share_above, threshold, count, correct)
+    return last_passed
 
 
 def table_choices(

@@ -148,8 +148,8 @@ def looked(
     if powers is not None:
         sources = [whose.get(item) for item in predicted]
         estimates = _moments(sources, np.array([*credit.values()]), powers)
-    moved = len(agree) - sum(agree.values())
-    corrections = moved, resampled["model", False]
+    newly_wrong = len(agree) - sum(agree.values())
+    corrections = newly_wrong, resampled["model", False]
     accuracy, ends = (
         estimated(current, current.model_right, estimates, width, *corrections, unasked=once)
         for width in (z, 0.0)

@@ -28,8 +28,8 @@ class Topic(NamedTuple):
     examples: list[int]
 
 
-def find_topics(texts: Sequence[str], vectors: Vectors, about: int) -> list[Topic]:
-    """The texts in `about` groups, the largest first; no two have one name.
+def find_topics(texts: Sequence[str], vectors: Vectors, count: int) -> list[Topic]:
+    """The texts in `count` groups, the largest first; no two have one name.
 
     Texts that differ in case and white space alone are one.
 
@@ -42,15 +42,15 @@ def find_topics(texts: Sequence[str], vectors: Vectors, about: int) -> list[Topi
     number_of: dict[str, int] = {}
     numbers = np.array([number_of.setdefault(normal(text), len(number_of)) for text in texts])
     chosen = np.unique(numbers, return_index=True)[1]
-    if len(chosen) < about:
+    if len(chosen) < count:
         raise DataError(
-            f"{about} topics need {about} different texts at least, but the {len(texts):,} rows"
+            f"{count} topics need {count} different texts at least, but the {len(texts):,} rows"
             f" have {len(chosen):,}: give more rows, or a smaller --about"
         )
     smoothed = averaged(vectors[chosen])
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")  # that fewer vectors differ than there are groups
-        groups = KMeans(about, n_init=10, random_state=0).fit_predict(smoothed)
+        groups = KMeans(count, n_init=10, random_state=0).fit_predict(smoothed)
     groups = np.unique(groups, return_inverse=True)[1]  # without a gap
     sizes = np.bincount(groups[numbers])
     group_words = characteristic([texts[row] for row in chosen], groups)

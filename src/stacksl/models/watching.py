@@ -162,8 +162,8 @@ def fall_p(old: tuple[int, int], new: tuple[int, int]) -> float:
     """
     from scipy.stats import hypergeom
 
-    (right, n), (later, m) = old, new
-    fisher = float(hypergeom.cdf(later, n + m, right + later, m))
+    (right, n), (new_right, m) = old, new
+    fisher = float(hypergeom.cdf(new_right, n + m, right + new_right, m))
     return min(1.0, float(_falls(n, m, _SHARES, _SHARES)(fisher).max()))
 
 

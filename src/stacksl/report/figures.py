@@ -38,9 +38,9 @@ def accuracy_curve(curve: Sequence[CurvePoint]) -> str:
 
     marks = []
     for tenth in range(low, high + 1, 1 if high - low <= 5 else 2):
-        at = up(tenth / 10)
-        marks.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{edge}"/>')
-        marks.append(_text(LEFT - 8, at + 4, f"{10 * tenth}%", "end"))
+        y = up(tenth / 10)
+        marks.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{edge}"/>')
+        marks.append(_text(LEFT - 8, y + 4, f"{10 * tenth}%", "end"))
     for labels in range(0, max_labels + 1, round_step(max_labels)):
         at_edge = across(labels) > edge - 12
         x = edge if at_edge else across(labels)

@@ -210,14 +210,14 @@ def in_table(facts: Facts) -> str:
         if audit.second and audit.second.errors and table.errors < audit.second.errors[0]:
             people += " (fewer than of single answers: a row that was asked again has the label"
             people += " that two people gave)"
-    later = ", without its labels of rows added later" if audit.rows_after else ""
+    exclusion = ", without its labels of rows added later" if audit.rows_after else ""
     of_left = ""
     if table.left is not None:
         of_left = f" Of the labels by {by}, in rows that nobody answered, an estimated"
         of_left += f" {percent(table.left)} {_are_right(audit)}."
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
-        f" ({count(table.people)} {source}, {count(table.model)} by {by}{later}) an estimated"
+        f" ({count(table.people)} {source}, {count(table.model)} by {by}{exclusion}) an estimated"
         f" {percent(table.share)} {_are_right(audit)}"
         f" ({spread(table.low, table.high, audit.look)}), {people}.{of_left}"
     )
@@ -282,12 +282,12 @@ def audited(audit: AuditResult, run: str) -> str:
     nobody = f" {unasked(second_look.nobody, run)}" if second_look and second_look.nobody else ""
     if audit.measures != "accuracy":
         subject = subject.replace("answered", "agreed").replace("answers", "agrees")
-        why = SOON if audit.waits else AGREEMENT
+        reason = SOON if audit.waits else AGREEMENT
         if second_look is not None:
-            why = OPEN.format(*map(percent, second_look.accuracy[1:]))
+            reason = OPEN.format(*map(percent, second_look.accuracy[1:]))
         return (
             f"{subject} with the {audit.measures.split()[-1]} on {percent(audit.accuracy)} of"
-            f" {clear}{passed} ({bounds}){end}. {why}{nobody}"
+            f" {clear}{passed} ({bounds}){end}. {reason}{nobody}"
         )
     if second_look is not None or audit.reference:
         by = f"{percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{end}"

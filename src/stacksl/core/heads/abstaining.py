@@ -119,8 +119,8 @@ def best_threshold(
     lost = _share_below(labeled, label_weights, cuts, "left")
     balanced = (1.0 - lost + _share_below(none, none_weights, cuts, "left")) / 2
     best = int(np.argmax(balanced))
-    value, reached = float(cuts[best]), float(balanced[best])
-    return Threshold(value, reached, area, len(labeled), len(none))
+    value, best_accuracy = float(cuts[best]), float(balanced[best])
+    return Threshold(value, best_accuracy, area, len(labeled), len(none))
 
 
 def _share_below(

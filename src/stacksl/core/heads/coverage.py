@@ -146,9 +146,9 @@ class SeenItems:
 
     def __init__(self, names: NDArray[Any]) -> None:
         unit = np.stack([_unit(row) for row in names])
-        apart = 1 - (unit @ unit.T - 2 * np.eye(len(unit))).max(axis=1)
-        apart[apart < ALIKE] = 1  # names of unknown words
-        self._width = np.float32(REACH * np.median(apart))
+        distances = 1 - (unit @ unit.T - 2 * np.eye(len(unit))).max(axis=1)
+        distances[distances < ALIKE] = 1  # names of unknown words
+        self._width = np.float32(REACH * np.median(distances))
         self._rows = np.zeros((SEEN, unit.shape[1]), np.float32)
         self._covered, self._doubt = np.zeros(SEEN, np.float32), np.ones(SEEN)
         self._bought = np.zeros((0, unit.shape[1]), np.float32)
@@ -185,18 +185,18 @@ class SeenItems:
         Itself counts as one of 1,000 from the start: among a few it would be the most.
         """
         n, unit = min(self.count, SEEN), _unit(h)
-        itself = 1 - self._nearest(unit, self.labels)
+        own_gain = 1 - self._nearest(unit, self.labels)
         increase = np.maximum(self._kernel(self._rows[:n], unit) - self._covered[:n], 0)
-        return float((self._doubt[:n] ** POWER * increase).mean() + doubt**POWER * itself / SEEN)
+        return float((self._doubt[:n] ** POWER * increase).mean() + doubt**POWER * own_gain / SEEN)
 
     def statistics(self) -> Array:
         """Doubt times gain of the items held, (n,), each as if it were not held."""
         n = min(self.count, SEEN)
         kernel = np.stack([self._kernel(self._rows[:n], row) for row in self._rows[:n]])
         need, covered = self._doubt[:n] ** POWER, self._covered[:n]
-        itself = need * (1 - covered)
-        gain_of_others = (need * np.maximum(kernel - covered, 0)).sum(axis=1) - itself
-        values: Array = self._doubt[:n] * (gain_of_others / max(1, n - 1) + itself / SEEN)
+        own_gain = need * (1 - covered)
+        gain_of_others = (need * np.maximum(kernel - covered, 0)).sum(axis=1) - own_gain
+        values: Array = self._doubt[:n] * (gain_of_others / max(1, n - 1) + own_gain / SEEN)
         return values
 
     def _nearest(self, unit: Floats, labels: int) -> float:

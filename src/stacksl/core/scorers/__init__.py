@@ -77,6 +77,6 @@ def widened(scorer: Scorer, classes: int) -> Scorer:
     zeros = np.zeros((classes - len(theta), theta.shape[1]))
     state["theta"] = np.concatenate([theta, zeros])
     sizes = {"dim": theta.shape[1], "classes": classes}
-    wide = make_scorer(scorer.name, **sizes, settings=scorer.settings)
-    wide.restore(state)
-    return wide
+    new_scorer = make_scorer(scorer.name, **sizes, settings=scorer.settings)
+    new_scorer.restore(state)
+    return new_scorer

@@ -171,7 +171,7 @@ class Scorer(ABC):
             )
         settings = self.settings
         policy, widths, pairs, information = self._view(inputs, presented, scores)
-        reached = radius(
+        bound_radius = radius(
             settings.noise,
             self._degrees,
             self.learned if settings.radius_counts == "learned" else self.rounds,
@@ -179,7 +179,7 @@ class Scorer(ABC):
             settings.delta,
             settings.norm_bound,
         )
-        reach = reached * widths
+        reach = bound_radius * widths
         scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
         values = scores + reach if settings.action == "ucb" else scores
         choice = tie_argmax(values, scale, presented)
@@ -190,7 +190,7 @@ class Scorer(ABC):
             policy,
             widths,
             pairs(choice) if callable(pairs) else np.where(is_other, pairs, 0.0),
-            reached,
+            bound_radius,
             self.dim,
             choice,
             float(widths[choice]) ** 2 if information is None else information,

@@ -113,8 +113,8 @@ class GradientScorer(Scorer):
         slope = np.zeros_like(scores)
         loss = 0.0
         if gold is not None:
-            loss, raw = cross_entropy(scores, gold)
-            slope += clip(loss, raw, level, self.settings.clip)[1]
+            loss, gradient = cross_entropy(scores, gold)
+            slope += clip(loss, gradient, level, self.settings.clip)[1]
         if self.kl_weight > 0.0:
             pull = kl(scores, pick(all_scores(anchor, inputs), presented))[1]
             slope += self.kl_weight * pull

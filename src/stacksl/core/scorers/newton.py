@@ -72,8 +72,8 @@ class PairNewton(LinearScorer):
         direction: Array = self.confidence.gram_inv @ gradient
         images = self.confidence.images(factors)
         if len(factors) <= self.dim:
-            small = np.eye(len(factors)) + images @ factors.T
-            return direction - images.T @ np.linalg.solve(small, factors @ direction)
+            small_system = np.eye(len(factors)) + images @ factors.T
+            return direction - images.T @ np.linalg.solve(small_system, factors @ direction)
         system: Array = np.eye(self.dim) + images.T @ factors
         return np.asarray(np.linalg.solve(system, direction), dtype=np.float64)
 
@@ -84,9 +84,9 @@ def _information(rows: Array, images: Array, policy: Array) -> float:
     Where all rows are equal, the differences and the information are exactly 0.
     """
     likeliest = int(np.argmax(policy))
-    apart, against = rows - rows[likeliest], images - images[likeliest]
-    common = float((policy @ apart) @ (policy @ against))
-    return max(float(policy @ np.einsum("ij,ij->i", apart, against)) - common, 0.0)
+    row_gaps, image_gaps = rows - rows[likeliest], images - images[likeliest]
+    common = float((policy @ row_gaps) @ (policy @ image_gaps))
+    return max(float(policy @ np.einsum("ij,ij->i", row_gaps, image_gaps)) - common, 0.0)
 
 
 class ClassNewton(LinearScorer):

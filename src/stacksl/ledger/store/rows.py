@@ -53,9 +53,9 @@ def write_items(store: Store, records: Iterable[ItemRecord], table: Table = ITEM
 def _rows(records: Iterable[ItemRecord], start: int) -> Iterator[tuple[object, ...]]:
     """Place, surrogate, salt, commitment and content of each record."""
     for place, record in enumerate(records, start):
-        id, prompt, size, listed, *remaining = _values_of(record)
-        options = None if listed is None else json.dumps(list(listed))
-        values, noise = (id, prompt, size, options, *remaining), os.urandom(24).hex()
+        id, prompt, size, candidates, *remaining = _values_of(record)
+        candidates_json = None if candidates is None else json.dumps(list(candidates))
+        values, noise = (id, prompt, size, candidates_json, *remaining), os.urandom(24).hex()
         surrogate, salt = noise[:16], noise[16:]
         yield place, surrogate, salt, _commitment(salt, values), *values
 
@@ -94,12 +94,12 @@ def _read(
     id: str,
     prompt: str | None,
     size: int | None,
-    listed: str | None,
+    candidates_json: str | None,
     *remaining: Any,
 ) -> ItemRecord:
     if prompt is None and salt is not None:
         raise LedgerCorrupt(_DAMAGED)
-    candidates = None if listed is None else _list_in(listed)
+    candidates = None if candidates_json is None else _list_in(candidates_json)
     return ItemRecord(id, prompt or "", size, candidates, *remaining)
 
 
@@ -158,8 +158,8 @@ def check_rows(store: Store, *, one_by_one: bool) -> None:
                     f"row {number} of the table '{table.name}' in {store.name} was edited or"
                     " damaged: restore the file from a copy"
                 )
-    stored = store.select(SETTINGS, ("value",), "WHERE name = ?", ROWS)
-    if not stored or digest_of_rows(store) != json.loads(stored[0][0]):
+    digest_rows = store.select(SETTINGS, ("value",), "WHERE name = ?", ROWS)
+    if not digest_rows or digest_of_rows(store) != json.loads(digest_rows[0][0]):
         raise LedgerCorrupt(
             f"rows of the items or the test in {store.name} were added, removed or edited:"
             " restore the file from a copy"
