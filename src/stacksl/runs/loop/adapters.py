@@ -73,9 +73,9 @@ class Adapters:
             return
         self._current = -1  # none, until the adapter is verified
         if number:
-            place, refit = _place(self.folder, number), refits_of(self._ledger)[number - 1]
-            if self.model.take(place) != self._made.get(number, refit["weights"]):
-                raise _other(place)
+            path, refit = _place(self.folder, number), refits_of(self._ledger)[number - 1]
+            if self.model.take(path) != self._made.get(number, refit["weights"]):
+                raise _other(path)
             self.model.rescale(float(refit["temperature"]))
         else:
             self.model.reset()
@@ -92,11 +92,11 @@ class Adapters:
     ) -> dict[str, object]:
         """Train refit `number`; its weights and statistics of its training."""
         self.model.rescale(temperature)
-        place = _place(self.folder, number)
+        path = _place(self.folder, number)
         make_private(self.folder)
         self._current = -1  # none, until training has finished
         trained = self.model.refit(examples, labels, on_progress)
-        self._made[number] = self.model.save(place)
+        self._made[number] = self.model.save(path)
         self._current = number
         return {"weights": self._made[number], "trained": asdict(trained)}
 
@@ -114,14 +114,14 @@ def expect_adapters(run: RunFolder, ledger: LedgerReader) -> None:
         RunError: one cannot be read, or has other weights.
     """
     for refit in refits_of(ledger):
-        place = _place(run.adapters, int(refit["adapter"]))
-        if place.is_dir() and fingerprint_of(place) != refit["weights"]:
-            raise _other(place)
+        path = _place(run.adapters, int(refit["adapter"]))
+        if path.is_dir() and fingerprint_of(path) != refit["weights"]:
+            raise _other(path)
 
 
-def _other(place: Path) -> RunError:
+def _other(path: Path) -> RunError:
     return RunError(
-        f"the adapter in {place} has other weights than its refit left: restore the folder from a"
+        f"the adapter in {path} has other weights than its refit left: restore the folder from a"
         " copy, or delete it and `stacksl resume` makes it again"
     )
 

@@ -36,14 +36,14 @@ def margins(
     statistics = np.empty(len(rows))
     predicted = np.zeros(len(rows), dtype=np.int64)
     for start in range(0, len(rows), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        policies = head.probabilities(block.take(rows[part]))
+        chunk = slice(start, start + _AT_ONCE)
+        policies = head.probabilities(block.take(rows[chunk]))
         if isinstance(policies, np.ndarray):
-            predicted[part] = np.argmax(policies, axis=1)
+            predicted[chunk] = np.argmax(policies, axis=1)
             best = np.partition(policies, -2, axis=1)
-            statistics[part] = best[:, -2] - best[:, -1]
+            statistics[chunk] = best[:, -2] - best[:, -1]
         else:
-            statistics[part] = [_margin(policy) for policy in policies]
+            statistics[chunk] = [_margin(policy) for policy in policies]
     return statistics, None if isinstance(block, PairBlock) else predicted
 
 
@@ -62,8 +62,8 @@ def surest(head: Head, block: Block, rows: Sequence[int], at_once: int = _AT_ONC
 def _margin(policy: Array) -> float:
     if len(policy) < 2:
         return float("-inf")
-    second, first = np.partition(policy, -2)[-2:]
-    return float(second - first)
+    second_largest, largest = np.partition(policy, -2)[-2:]
+    return float(second_largest - largest)
 
 
 def spread_out(
@@ -83,40 +83,40 @@ def spread_out(
         block: the features that are compared: h of an item, or the mean of its φ.
         predicted: the class of each of `ranked`; None where there are none.
     """
-    near = list(ranked[: _CANDIDATES * count])
-    unit = _directions(block, near)
-    taken: list[int] = []
-    for place in _in_turns(predicted, len(near)):
-        if len(taken) == count:
+    candidates = list(ranked[: _CANDIDATES * count])
+    directions = _directions(block, candidates)
+    positions: list[int] = []
+    for position in _in_turns(predicted, len(candidates)):
+        if len(positions) == count:
             break
-        if not taken or float((unit[taken] @ unit[place]).max()) < TWIN:
-            taken.append(place)
-    picked = [near[place] for place in taken]
-    chosen = set(picked)
-    others = (row for row in ranked if row not in chosen)
-    return [*picked, *islice(others, count - len(picked))]
+        if not positions or float((directions[positions] @ directions[position]).max()) < TWIN:
+            positions.append(position)
+    picked_rows = [candidates[position] for position in positions]
+    picked_set = set(picked_rows)
+    remaining_rows = (row for row in ranked if row not in picked_set)
+    return [*picked_rows, *islice(remaining_rows, count - len(picked_rows))]
 
 
 def _in_turns(predicted: Sequence[int] | None, count: int) -> list[int]:
-    """The first `count` places, the best of each class first, then the second best of each."""
+    """The first `count` positions, the best of each class first, then the second best of each."""
     if predicted is None:
         return list(range(count))
     counts: Counter[int] = Counter()
     turns = []
-    for place in range(count):
-        turns.append((counts[predicted[place]], place))
-        counts[predicted[place]] += 1
-    return [place for _, place in sorted(turns)]
+    for position in range(count):
+        turns.append((counts[predicted[position]], position))
+        counts[predicted[position]] += 1
+    return [position for _, position in sorted(turns)]
 
 
 def _directions(block: Block, rows: Sequence[int]) -> NDArray[Any]:
     """(n, d): the features of each item, of length 1, or 0 where they are zero."""
-    part = block.take(rows)
-    if isinstance(part, PairBlock):
-        spans = pairwise(part.offsets)
-        means = [part.phi[a:b].mean(axis=0) for a, b in spans]
-        vectors = np.array(means, dtype=np.float64).reshape(-1, part.dim)
+    features = block.take(rows)
+    if isinstance(features, PairBlock):
+        spans = pairwise(features.offsets)
+        means = [features.phi[a:b].mean(axis=0) for a, b in spans]
+        vectors = np.array(means, dtype=np.float64).reshape(-1, features.dim)
     else:
-        vectors = np.asarray(part.h, dtype=np.float64)
+        vectors = np.asarray(features.h, dtype=np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1.0)

@@ -51,10 +51,10 @@ class Stream:
 
     def next(self, game: Game) -> list[Decision]:
         """The decision about the next item."""
-        order, now = game.corpus.order, game.learner.round
-        if now >= len(order) or game.batches.room(game.ledger) <= 0 or game.enough():
+        order, round_number = game.corpus.order, game.learner.round
+        if round_number >= len(order) or game.batches.room(game.ledger) <= 0 or game.enough():
             return []
-        return [_decision_of(game, order[now])]
+        return [_decision_of(game, order[round_number])]
 
     def repeat(self, game: Game, recorded: Sequence[Decision]) -> list[Decision]:
         """The decisions about the items of those `recorded`: an item may have left the order."""
@@ -66,13 +66,13 @@ def _decision_of(game: Game, row: int) -> Decision:
 
     It changes nothing but the gate's start.
     """
-    learner, covering, asked = game.learner, game.trainer.covering, game.ledger.accounts.asked
+    learner, covering, accounts = game.learner, game.trainer.covering, game.ledger.accounts
     ids, inputs = [game.corpus.ids[row]], [game.examples.block[row]]
-    shown = presented(inputs, learner.scorer, learner.top_k)  # C_t
+    candidates = presented(inputs, learner.scorer, learner.top_k)  # C_t
     statistics = None
     if covering is not None:
-        statistics = [covering.statistic(learner, game.trainer.head, row, asked)]
-    return learner.decide(ids, inputs, shown, asked=asked, statistics=statistics)[0]
+        statistics = [covering.statistic(learner, game.trainer.head, row, accounts.asked)]
+    return learner.decide(ids, inputs, candidates, asked=accounts.asked, statistics=statistics)[0]
 
 
 class Pool:
@@ -102,8 +102,8 @@ class Pool:
         if (draws := game.trainer.draws) > ledger.accounts.asked:
             count = min(count, draws - ledger.accounts.asked)
         elif draws:  # nothing else is bought before they are answered
-            waits = sum(lease.purpose == "train" for lease in ledger.open_purchases())
-            count = 0 if ledger.accounts.asked - waits < draws else count
+            open_labels = sum(lease.purpose == "train" for lease in ledger.open_purchases())
+            count = 0 if ledger.accounts.asked - open_labels < draws else count
         return [] if count <= 0 or game.enough() else self._batch(game, count)
 
     def repeat(self, game: Game, recorded: Sequence[Decision]) -> list[Decision]:
@@ -129,16 +129,16 @@ class Pool:
         at_random = at_random or game.trainer.draws > 0
         if at_random:
             keys = draw_keys(self._seed, len(game.corpus.ids))
-            unbought = [unbought[place] for place in np.argsort(keys[unbought])]
+            unbought = [unbought[index] for index in np.argsort(keys[unbought])]
         if at_random or (head is None and not self._coverage):
             reason = DRAWN if at_random else "order"
             return _picked(game, _different(game, unbought, count), reason)
-        drawn = _drawn(game, self._seed, unbought, count)
-        drawn_rows, count = set(drawn), count - len(drawn)
-        unbought = [row for row in unbought if row not in drawn_rows]
+        drawn_rows = _drawn(game, self._seed, unbought, count)
+        drawn_set, count = set(drawn_rows), count - len(drawn_rows)
+        unbought = [row for row in unbought if row not in drawn_set]
         pick = _covering if self._coverage else _ranked
-        ranked = pick(game, unbought, count) if count else []
-        return [*ranked, *_picked(game, drawn, DRAWN)]
+        decisions = pick(game, unbought, count) if count else []
+        return [*decisions, *_picked(game, drawn_rows, DRAWN)]
 
 
 def _different(game: Game, rows: list[int], count: int) -> list[int]:
@@ -155,10 +155,10 @@ def _drawn(game: Game, seed: int, unbought: Sequence[int], count: int) -> list[i
     """The part of a batch that is drawn, where the labels of a model are to be compared."""
     if game.trainer.model_labels is None:
         return []
-    asked = game.ledger.accounts.asked
-    due = max(0, _to_draw(asked + count) - _to_draw(asked))
+    labels_asked = game.ledger.accounts.asked
+    draw_count = max(0, _to_draw(labels_asked + count) - _to_draw(labels_asked))
     keys = draw_keys(seed, len(game.corpus.ids))
-    return sorted(unbought, key=lambda row: keys[row])[:due]
+    return sorted(unbought, key=lambda row: keys[row])[:draw_count]
 
 
 def _to_draw(labels: int) -> int:
@@ -169,11 +169,11 @@ def _to_draw(labels: int) -> int:
 def _doubtful(game: Game, doubt: Doubt, unbought: list[int], count: int) -> list[Decision]:
     """`count` of the rows in `unbought` whose labels are most in doubt; the choice is the label."""
     rows = sorted(unbought, key=lambda row: doubt.sure[row])
-    sure, label = doubt.sure[rows].tolist(), doubt.label[rows].tolist()
-    cut = 1.0 - sure[count] if count < len(rows) else -math.inf
+    confidence, labels = doubt.sure[rows].tolist(), doubt.label[rows].tolist()
+    threshold = 1.0 - confidence[count] if count < len(rows) else -math.inf
     return [
-        replace(record, choice=label[at], probability=sure[at], statistic=1.0 - sure[at])
-        for at, record in enumerate(_picked(game, rows[:count], "doubt", cut))
+        replace(record, choice=labels[n], probability=confidence[n], statistic=1.0 - confidence[n])
+        for n, record in enumerate(_picked(game, rows[:count], "doubt", threshold))
     ]
 
 
@@ -185,24 +185,24 @@ def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]
     rows, sampled = np.array(unbought, dtype=np.int64), np.zeros(len(source.block), dtype=np.bool_)
     sampled[members] = True
     rows = rows[sampled[rows]]
-    doubt, free = np.ones(len(members)), np.zeros(len(members), dtype=np.bool_)
-    places = np.searchsorted(members, rows)
+    doubt, buyable = np.ones(len(members)), np.zeros(len(members), dtype=np.bool_)
+    positions = np.searchsorted(members, rows)
     if head is not None:
-        doubt[places] += margins(head, source.block, rows.tolist())[0]
+        doubt[positions] += margins(head, source.block, rows.tolist())[0]
     if unnamed:  # no label removes a doubt that nobody can answer
-        learned = np.array([row for row, _, _ in game.examples.bought], dtype=np.int64)
-        doubt *= source.answerable(learned, np.array(sorted(unnamed), dtype=np.int64))
-    free[places] = True
-    chosen = most_covering(kernel, doubt, free, count)
-    records = _picked(game, members[chosen.items].tolist(), COVERAGE, chosen.left_out)
-    covering = [
-        replace(record, statistic=gain) for record, gain in zip(records, chosen.gains, strict=True)
+        labeled_rows = np.array([row for row, _, _ in game.examples.bought], dtype=np.int64)
+        doubt *= source.answerable(labeled_rows, np.array(sorted(unnamed), dtype=np.int64))
+    buyable[positions] = True
+    cover = most_covering(kernel, doubt, buyable, count)
+    records = _picked(game, members[cover.items].tolist(), COVERAGE, cover.left_out)
+    decisions = [
+        replace(record, statistic=gain) for record, gain in zip(records, cover.gains, strict=True)
     ]
-    if len(covering) < count:
-        inside = set(members.tolist())
-        others = (row for row in unbought if row not in inside)
-        covering += _picked(game, list(islice(others, count - len(covering))), "order")
-    return covering
+    if len(decisions) < count:
+        member_set = set(members.tolist())
+        other_rows = (row for row in unbought if row not in member_set)
+        decisions += _picked(game, list(islice(other_rows, count - len(decisions))), "order")
+    return decisions
 
 
 def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
@@ -213,17 +213,17 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     statistics, predicted = margins(head, game.examples.block, unbought)
     if not (isinstance(game.learner.gate, Margin) and game.learner.top_k is None):
         statistics = np.array([_record(game, row).statistic for row in unbought], np.float64)
-    best = np.argsort(-statistics, kind="stable")
-    rows = [unbought[b] for b in best]
+    ranking = np.argsort(-statistics, kind="stable")
+    rows = [unbought[n] for n in ranking]
     if isinstance(game.trainer, LinearTrainer):
-        classes = None if predicted is None else predicted[best].tolist()
-        picked = spread_out(rows, count, game.examples.block, classes)
+        classes = None if predicted is None else predicted[ranking].tolist()
+        picked_rows = spread_out(rows, count, game.examples.block, classes)
     else:
-        picked = _different(game, rows, count)
-    records = _picked(game, picked, "rank")
-    cut = float(statistics[best[count]]) if count < len(best) else -math.inf
-    cut = min([cut, *(record.statistic for record in records)])
-    return [replace(record, threshold=cut) for record in records]
+        picked_rows = _different(game, rows, count)
+    records = _picked(game, picked_rows, "rank")
+    threshold = float(statistics[ranking[count]]) if count < len(ranking) else -math.inf
+    threshold = min([threshold, *(record.statistic for record in records)])
+    return [replace(record, threshold=threshold) for record in records]
 
 
 def _record(game: Game, row: int) -> Decision:
@@ -232,8 +232,8 @@ def _record(game: Game, row: int) -> Decision:
     scores: Array | None = None
     if head is not None:
         scores = np.asarray(head.probabilities(examples.block.take([row]))[0], dtype=np.float64)
-    item, asked = examples.corpus.ids[row], game.ledger.accounts.asked
-    return learner.rank(item, examples.block[row], scores, asked=asked)
+    item, labels_asked = examples.corpus.ids[row], game.ledger.accounts.asked
+    return learner.rank(item, examples.block[row], scores, asked=labels_asked)
 
 
 def _picked(

@@ -40,8 +40,8 @@ def in_words(name: str) -> str:
 def name_texts(classes: Sequence[str], descriptions: Sequence[str] | None = None) -> list[str]:
     """The text encoded for each class: its name in words, then its description."""
     meanings = [""] * len(classes) if descriptions is None else descriptions
-    words = [in_words(name) for name in classes]
-    return [f"{a}: {b}" if b else a for a, b in zip(words, meanings, strict=True)]
+    names = [in_words(name) for name in classes]
+    return [f"{name}: {text}" if text else name for name, text in zip(names, meanings, strict=True)]
 
 
 def class_name_rows(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | None:
@@ -75,14 +75,14 @@ def name_rows(
     They are computed as those of items. `file` is read if it has the same texts, and else
     written, so that a resumed run has the same bits.
     """
-    about = [*texts, *(repr((n, *shown)) for n, shown in enumerate(examples) if shown)]
-    key = np.frombuffer(sha256("\0".join(about).encode("utf-8", "surrogatepass")).digest(), "u1")
+    facts = [*texts, *(repr((n, *group)) for n, group in enumerate(examples) if group)]
+    key = np.frombuffer(sha256("\0".join(facts).encode("utf-8", "surrogatepass")).digest(), "u1")
     if file is not None and file.exists():
         stored = _load(file)
         if np.array_equal(stored["texts"], key):
             return stored["rows"]
-    owners = [*range(len(texts)), *(n for n, shown in enumerate(examples) for _ in shown)]
-    classes, all_texts = tuple(texts), [*texts, *(text for shown in examples for text in shown)]
+    owners = [*range(len(texts)), *(n for n, group in enumerate(examples) for _ in group)]
+    classes, all_texts = tuple(texts), [*texts, *(text for group in examples for text in group)]
     block = features.transform([Item(f"class {n}", t, classes) for n, t in enumerate(all_texts)])
     assert isinstance(block, SharedBlock)
     rows = np.asarray(block.h)

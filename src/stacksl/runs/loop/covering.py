@@ -77,17 +77,17 @@ class StreamCoverage:
 
     def _follow(self, head: Head | None) -> None:
         """Add the rounds and purchases since the last call, and the doubt of a new head."""
-        seen, examples = self._seen_items, self._examples
-        for h in self._features(examples.taken[seen.labels :]):
-            seen.buy(h)
-        seen.skip(max(0, len(examples.seen) - seen.count - SEEN))
-        rounds = examples.seen[seen.count :]
+        items, examples = self._seen_items, self._examples
+        for h in self._features(examples.taken[items.labels :]):
+            items.buy(h)
+        items.skip(max(0, len(examples.seen) - items.count - SEEN))
+        rounds = examples.seen[items.count :]
         h = self._features([row for row, _ in rounds])
         for features, doubt, (_, labels) in zip(h, _doubts(head, h), rounds, strict=True):
-            seen.add(features, doubt, labels)
+            items.add(features, doubt, labels)
         if head is not self._head:
             self._head = head
-            seen.renew(_doubts(head, self._features([row for row, _ in examples.seen[-SEEN:]])))
+            items.renew(_doubts(head, self._features([row for row, _ in examples.seen[-SEEN:]])))
 
     def _features(self, rows: list[int]) -> NDArray[np.floating]:
         block = self._examples.block

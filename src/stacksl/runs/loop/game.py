@@ -128,14 +128,14 @@ class Examples:
     def relabel(self, item: str, index: int | None) -> None:
         """Replace the label of an item, which later refits learn; None withdraws it."""
         row = self.corpus.row[item]
-        place = next((n for n, (bought, _, _) in enumerate(self.bought) if bought == row), None)
-        if place is None:
+        position = next((n for n, (bought, _, _) in enumerate(self.bought) if bought == row), None)
+        if position is None:
             if index is not None:
                 self.bought.append((row, index, self._choices.pop(row)))
         elif index is None:
-            self._choices[row] = self.bought.pop(place)[2]
+            self._choices[row] = self.bought.pop(position)[2]
         else:
-            self.bought[place] = (row, index, self.bought[place][2])
+            self.bought[position] = (row, index, self.bought[position][2])
         self.relabeled += 1
 
 
@@ -163,16 +163,13 @@ class PurchaseLimits:
         an answer was for would show in whether it makes room for a purchase.
         """
         leases = ledger.open_purchases()
-        measuring = sum(lease.purpose == "audit" and not lease.slot for lease in leases)
-        if not self.measuring or not measuring:
-            return self.size - (len(leases) - measuring)
-        rows = ledger.accounts.spent - len(leases) + self.size  # that were or will be out
-        places = int(rows * self.measuring + self.start)
-        return (
-            rows
-            - min(places, ledger.accounts.spent - ledger.accounts.asked)
-            - ledger.accounts.asked
-        )
+        open_audits = sum(lease.purpose == "audit" and not lease.slot for lease in leases)
+        if not self.measuring or not open_audits:
+            return self.size - (len(leases) - open_audits)
+        issued_rows = ledger.accounts.spent - len(leases) + self.size  # that were or will be out
+        audit_places = int(issued_rows * self.measuring + self.start)
+        audits = min(audit_places, ledger.accounts.spent - ledger.accounts.asked)
+        return issued_rows - audits - ledger.accounts.asked
 
     def picks(self, ledger: LedgerReader) -> int:
         """How many items can be bought now: one for two annotators is two purchases."""
@@ -189,9 +186,9 @@ class PurchaseLimits:
         """
         if not self.overlap:
             return {}
-        wanted = [decision.item for decision in decisions if decision.status == "wanted"]
-        free = max(0, train - ledger.accounts.asked - len(wanted))
-        return dict.fromkeys(wanted[: min(free, self._doubles(ledger))], 2)
+        wanted_items = [decision.item for decision in decisions if decision.status == "wanted"]
+        labels_left = max(0, train - ledger.accounts.asked - len(wanted_items))
+        return dict.fromkeys(wanted_items[: min(labels_left, self._doubles(ledger))], 2)
 
     def _doubles(self, ledger: LedgerReader) -> int:
         return max(0, self.overlap - ledger.accounts.doubled)
@@ -264,14 +261,14 @@ class Game:
         if isinstance(answers, Sequence):
             with suppress(LabelerError):
                 return self.ledger.take(answers, durable=durable)
-        receipts, fault = list[Receipt](), None
+        receipts, first_error = list[Receipt](), None
         for answer in answers:
             try:
                 receipts += self.ledger.take([answer], durable=durable)
-            except LabelerError as wrong:
-                fault = fault or wrong
-        if fault is not None:
-            raise fault
+            except LabelerError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
         return receipts
 
     def learn(self, receipts: Iterable[Receipt]) -> None:
@@ -288,9 +285,9 @@ class Game:
         An owned label had no round; its own candidate takes the place of the choice.
         """
         owned = decision.choice < 0
-        played = replace(decision, choice=label.index) if owned else decision
+        played_decision = replace(decision, choice=label.index) if owned else decision
         inputs = self.examples.inputs(decision.item)
-        self.learner.learn(played, inputs, label)
+        self.learner.learn(played_decision, inputs, label)
         self.examples.record(decision, label, inputs)
 
     def refit_if_due(self) -> None:

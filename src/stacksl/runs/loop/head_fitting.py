@@ -145,8 +145,8 @@ class Source:
         """
         assert self.names is not None
         counts = np.bincount(gold, minlength=len(self.names))
-        moved = self.names + self.name_shift()
-        return soft_names(moved, np.maximum(NAME_WEIGHT, FILLED - counts))
+        moved_names = self.names + self.name_shift()
+        return soft_names(moved_names, np.maximum(NAME_WEIGHT, FILLED - counts))
 
     def name_shift(self) -> NDArray[np.float32]:
         """From the mean of the class names to that of the items, (d,), of a sample of them."""
@@ -154,9 +154,9 @@ class Source:
             assert self.names is not None
             order = generator(self.seed, "mean").permutation(len(self.block))
             sample = order[~np.isin(order, list(self.apart))][:SAMPLE]
-            items = np.asarray(self.block.h[np.sort(sample)], dtype=np.float64).sum(axis=0)
-            mean = items / max(1, len(sample))  # 0 where every item is apart
-            self._name_shift = (mean - self.names.mean(axis=0)).astype(np.float32)
+            item_sum = np.asarray(self.block.h[np.sort(sample)], dtype=np.float64).sum(axis=0)
+            item_mean = item_sum / max(1, len(sample))  # 0 where every item is apart
+            self._name_shift = (item_mean - self.names.mean(axis=0)).astype(np.float32)
         return self._name_shift
 
     def spread_labels(
@@ -171,12 +171,12 @@ class Source:
         graph, members = self.holding(rows)
         unasked = self._unasked(members, rows, without)
         seeds = np.searchsorted(members, rows)
-        weak = self._weak(members, without)
+        model_seeds = self._weak(members, without)
         power, weight = SHARPER, SPREAD_WEIGHT
-        if weak is not None and final:
+        if model_seeds is not None and final:
             power, weight = MODEL_SHARPER, MODEL_WEIGHT
-        shares = spread(graph, seeds, gold, self.block.classes, unasked, weak)
-        if weak is None:  # else every class has seeds
+        shares = spread(graph, seeds, gold, self.block.classes, unasked, model_seeds)
+        if model_seeds is None:  # else every class has seeds
             counts = np.bincount(gold, minlength=self.block.classes)
             shares /= ((counts + NAME_SEED) ** LEVELED).astype(np.float32)
         reached = shares.any(axis=1)
@@ -190,22 +190,22 @@ class Source:
         graph, members = self.holding(rows)
         policies = np.empty((len(members), self.block.classes), dtype=np.float32)
         for start in range(0, len(members), CHUNK):
-            part = self.block.take(members[start : start + CHUNK].tolist())
-            policies[start : start + CHUNK] = head.probabilities(part)
+            chunk = self.block.take(members[start : start + CHUNK].tolist())
+            policies[start : start + CHUNK] = head.probabilities(chunk)
         shares = smoothed(graph, policies, np.searchsorted(members, rows), gold)
         shares /= np.maximum(1.0, shares.sum(axis=0)) ** SMOOTHED_LEVELED
         unasked = self._unasked(members, rows, without)
         return self._soft(members[unasked], shares[unasked] ** SHARPER, SMOOTHED_WEIGHT)
 
     def _unasked(self, members: Rows, rows: Rows, without: Rows | None) -> Rows:
-        """The places among `members` of those never asked; a sample where a fit has no room."""
-        known = rows if without is None else np.concatenate([rows, without])
-        places = np.flatnonzero(~np.isin(members, known))
-        most = max(1, FITTED // self.block.classes)
-        if len(places) > most:
+        """The positions in `members` of those never asked; a sample where a fit has no room."""
+        excluded_rows = rows if without is None else np.concatenate([rows, without])
+        positions = np.flatnonzero(~np.isin(members, excluded_rows))
+        limit = max(1, FITTED // self.block.classes)
+        if len(positions) > limit:
             order = generator(self.seed, "graph/fit").permutation(len(members))
-            places = np.sort(order[np.isin(order, places)][:most])
-        return places
+            positions = np.sort(order[np.isin(order, positions)][:limit])
+        return positions
 
     def _soft(self, rows: Rows, shares: NDArray[np.float32], weight: float) -> Soft:
         """The `rows` as soft examples of their `shares`, (n, K), made to add to 1."""
@@ -232,11 +232,11 @@ class Source:
         Labels of `rows` and answers of `unnamed` that name no class are spread over the graph.
         """
         graph, members = self.graph()
-        items = replace(graph, similarity=graph.similarity[: graph.items, : graph.items])
+        item_graph = replace(graph, similarity=graph.similarity[: graph.items, : graph.items])
         answered = np.concatenate([rows, unnamed])
         kinds = np.repeat([0, 1], [len(rows), len(unnamed)])
         inside = np.isin(answered, members)
-        shares = spread(items, np.searchsorted(members, answered[inside]), kinds[inside], 2)
+        shares = spread(item_graph, np.searchsorted(members, answered[inside]), kinds[inside], 2)
         values: Array = np.where(shares.any(axis=1), shares[:, 0], 1.0)  # 1 where none is near
         return values
 
@@ -247,16 +247,16 @@ class Source:
         file, names = self.graph_file, b""
         if self.names is not None:
             names = np.ascontiguousarray(self.names).tobytes()
-        about = repr((len(self.block), self.seed, self.block.classes, sorted(self.apart))).encode()
-        of = np.frombuffer(sha256(about + names).digest(), dtype=np.uint8)  # items and names
+        facts = repr((len(self.block), self.seed, self.block.classes, sorted(self.apart))).encode()
+        digest = np.frombuffer(sha256(facts + names).digest(), dtype=np.uint8)  # items and names
         if file is not None and file.exists():
             stored = arrays.load(file, f"delete {file.name} and it is made again")
-            if np.array_equal(stored["of"], of):
+            if np.array_equal(stored["of"], digest):
                 self._graph = restored_graph(stored), stored["rows"]
                 return self._graph
         graph, members = self._graph = self._build(np.zeros(0, dtype=np.int64))
         if file is not None:
-            arrays.save(file, {**graph.state(), "rows": members, "of": of})
+            arrays.save(file, {**graph.state(), "rows": members, "of": digest})
         return self._graph
 
     def holding(self, rows: Rows) -> tuple[Graph, Rows]:
@@ -276,11 +276,11 @@ class Source:
     def _build(self, rows: Rows) -> tuple[Graph, Rows]:
         """The graph, and the rows of the block that are its items, in ascending order."""
         members = np.setdiff1d(np.arange(len(self.block)), np.array(sorted(self.apart), np.int64))
-        most = max(len(rows), min(ITEMS, CELLS // self.block.classes))
-        if len(members) > most:
-            others = np.setdiff1d(members, rows)
-            drawn = generator(self.seed, "graph").permutation(len(others))[: most - len(rows)]
-            members = np.sort(np.concatenate([rows, others[drawn]]))
+        limit = max(len(rows), min(ITEMS, CELLS // self.block.classes))
+        if len(members) > limit:
+            other_rows = np.setdiff1d(members, rows)
+            sample = generator(self.seed, "graph").permutation(len(other_rows))[: limit - len(rows)]
+            members = np.sort(np.concatenate([rows, other_rows[sample]]))
         return neighbor_graph(np.asarray(self.block.h[members]), self.names), members
 
 
@@ -311,15 +311,15 @@ def make_final(
     """
     tolerance = _TRIAL if mixture else _FINAL
     mixture = mixture or fitted_mixture(source, rows, gold)
-    first = [part for part in mixture if part.kind != SMOOTHED]
+    components = [part for part in mixture if part.kind != SMOOTHED]
     strength = Strength(next((part.c for part in mixture if part.kind == PLAIN), DEFAULT))
     if np.isnan(strength.value):
         strength = choose_strength(source.block.h[rows], gold, source.seed)
-    kinds = [part.kind for part in first]
+    kinds = [part.kind for part in components]
     labels = _Labels(rows, gold, source.named(gold), without, tolerance)
-    heads = _all_at(_fitted(source, labels, kinds, strength), first)
-    if len(first) < len(mixture):
-        heads.append(_at(_smoothed(source, labels, heads, first), mixture[-1].temperature))
+    heads = _all_at(_fitted(source, labels, kinds, strength), components)
+    if len(components) < len(mixture):
+        heads.append(_at(_smoothed(source, labels, heads, components), mixture[-1].temperature))
     return (heads[0] if len(heads) == 1 else _mixed(heads, mixture)), mixture
 
 
@@ -328,8 +328,8 @@ def _at(head: ClassHead, temperature: float) -> ClassHead:
     return ClassHead(head.coefficients / temperature, head.intercepts / temperature, head.strength)
 
 
-def _all_at(heads: Sequence[ClassHead], parts: Sequence[Component]) -> list[ClassHead]:
-    return [_at(head, part.temperature) for head, part in zip(heads, parts, strict=True)]
+def _all_at(heads: Sequence[ClassHead], components: Sequence[Component]) -> list[ClassHead]:
+    return [_at(head, part.temperature) for head, part in zip(heads, components, strict=True)]
 
 
 def _mixed(heads: Sequence[ClassHead], mixture: Mixture) -> MixedHead:
@@ -343,9 +343,9 @@ def of_labels(head: Head | None, mixture: Mixture) -> Head | None:
     """
     if not isinstance(head, MixedHead):
         return head
-    kept = [at for at, part in enumerate(mixture) if part.kind not in (GRAPHED, SMOOTHED)]
-    weights = head.weights[kept]
-    return MixedHead(tuple(head.heads[at] for at in kept), weights / weights.sum())
+    positions = [n for n, part in enumerate(mixture) if part.kind not in (GRAPHED, SMOOTHED)]
+    weights = head.weights[positions]
+    return MixedHead(tuple(head.heads[n] for n in positions), weights / weights.sum())
 
 
 def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
@@ -353,10 +353,10 @@ def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
     if len(rows) < FEWEST:
         return (Component(NAMES),)
     strength = choose_strength(source.block.h[rows], gold, source.seed)
-    held = _held_out(source, rows, gold, KINDS, strength)
-    source.tried = rows, gold, held.of_label, held.weight
+    result = _held_out(source, rows, gold, KINDS, strength)
+    source.tried = rows, gold, result.of_label, result.weight
     return tuple(
-        part._replace(c=strength.value) if part.kind == PLAIN else part for part in held.mixture
+        part._replace(c=strength.value) if part.kind == PLAIN else part for part in result.mixture
     )
 
 
@@ -377,22 +377,23 @@ class HeldOut(NamedTuple):
 
 
 def held_out_answers(
-    source: Source, rows: Rows, gold: Rows, others: Rows
+    source: Source, rows: Rows, gold: Rows, unasked: Rows
 ) -> tuple[Mixture, HeldOut]:
     """The mixture of a final model, and its answers to items that folds left out.
 
-    The `others`, none of which was asked, are left out as well: a model is surer of items that it
-    was fitted on, even without their labels.
+    The rows `unasked` are left out as well: a model is surer of items that it was fitted on, even
+    without their labels.
     """
-    held = _held_out(source, rows, gold, KINDS, Strength(DEFAULT), others)
-    sure, right, rest = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(others))
-    for fold in held.folds:
-        mixed = _mixed(_all_at(fold.heads, held.mixture), held.mixture)
-        policies = mixed.probabilities(source.block.take(rows[fold.held].tolist()))
-        sure[fold.held] = policies.max(axis=1)
-        right[fold.held] = np.argmax(policies, axis=1) == gold[fold.held]
-        rest[fold.apart] = surest(mixed, source.block, others[fold.apart].tolist())
-    return held.mixture, HeldOut(sure, right, held.weight, rest)
+    fold_result = _held_out(source, rows, gold, KINDS, Strength(DEFAULT), unasked)
+    confidence, correct = np.zeros(len(rows)), np.zeros(len(rows))
+    other_confidence = np.zeros(len(unasked))
+    for fold in fold_result.folds:
+        head = _mixed(_all_at(fold.heads, fold_result.mixture), fold_result.mixture)
+        policies = head.probabilities(source.block.take(rows[fold.held].tolist()))
+        confidence[fold.held] = policies.max(axis=1)
+        correct[fold.held] = np.argmax(policies, axis=1) == gold[fold.held]
+        other_confidence[fold.apart] = surest(head, source.block, unasked[fold.apart].tolist())
+    return fold_result.mixture, HeldOut(confidence, correct, fold_result.weight, other_confidence)
 
 
 def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
@@ -402,13 +403,13 @@ def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
     """
     kinds, tried = (NAMES, ALONE), source.tried
     if tried and np.array_equal(tried[0], rows) and np.array_equal(tried[1], gold):
-        of_label, weight = tried[2][:, [KINDS.index(kind) for kind in kinds]], tried[3]
+        probabilities, weight = tried[2][:, [KINDS.index(kind) for kind in kinds]], tried[3]
     else:
-        held = _held_out(source, rows, gold, kinds, Strength(DEFAULT))
-        of_label, weight = held.of_label, held.weight
-    lower = np.log(of_label[:, 0] / of_label[:, 1])
-    mean = float(weight @ lower / weight.sum())
-    return mean, float(np.linalg.norm(weight * (lower - mean)) / weight.sum())
+        fold_result = _held_out(source, rows, gold, kinds, Strength(DEFAULT))
+        probabilities, weight = fold_result.of_label, fold_result.weight
+    differences = np.log(probabilities[:, 0] / probabilities[:, 1])
+    mean = float(weight @ differences / weight.sum())
+    return mean, float(np.linalg.norm(weight * (differences - mean)) / weight.sum())
 
 
 class _Fold(NamedTuple):
@@ -450,32 +451,32 @@ def _held_out(
     gold: Rows,
     kinds: Sequence[Kind],
     strength: Strength,
-    others: Rows | None = None,
+    unasked: Rows | None = None,
 ) -> _Held:
     """What heads of the `kinds` say of labels that they did not learn, and their mixture."""
     if GRAPHED in kinds:
         source.holding(rows)  # one graph for every fold
-    others = np.zeros(0, dtype=np.int64) if others is None else others
+    unasked = np.zeros(0, dtype=np.int64) if unasked is None else unasked
     weight, names = source.represented(rows), source.named(gold)
-    first = [kind for kind in kinds if kind != SMOOTHED]
-    splits = zip(folds_of(len(rows), source.seed), folds_of(len(others), source.seed), strict=True)
-    folds, learned = [], []
+    unsmoothed = [kind for kind in kinds if kind != SMOOTHED]
+    splits = zip(folds_of(len(rows), source.seed), folds_of(len(unasked), source.seed), strict=True)
+    folds, fold_labels = [], []
     for (train, held), (_, apart) in splits:
-        without = np.concatenate([rows[held], others[apart]])
+        without = np.concatenate([rows[held], unasked[apart]])
         labels = _Labels(rows[train], gold[train], names, without, _TRIAL)
-        folds.append(_Fold(_fitted(source, labels, first, strength), held, apart))
-        learned.append(labels)
-    found = [_of_kind(source, rows, gold, weight, folds, place) for place in range(len(first))]
-    parts = [Component(kind, temperature=each[0]) for kind, each in zip(first, found, strict=True)]
+        folds.append(_Fold(_fitted(source, labels, unsmoothed, strength), held, apart))
+        fold_labels.append(labels)
+    fits = [_of_kind(source, rows, gold, weight, folds, n) for n in range(len(unsmoothed))]
+    parts = [Component(kind, temperature=t) for kind, (t, _) in zip(unsmoothed, fits, strict=True)]
     if SMOOTHED in kinds:
-        of_label = np.stack([each[1] for each in found], axis=1)
+        of_label = np.stack([fit[1] for fit in fits], axis=1)
         shares = mixture_weights(of_label, weight, PRIOR[: len(FIRST)]).tolist()
         parts = [part._replace(taught=share) for part, share in zip(parts, shares, strict=True)]
-        for labels, fold in zip(learned, folds, strict=True):
+        for labels, fold in zip(fold_labels, folds, strict=True):
             fold.heads.append(_smoothed(source, labels, _all_at(fold.heads, parts), parts))
-        found.append(_of_kind(source, rows, gold, weight, folds, len(first)))
-        parts.append(Component(SMOOTHED, temperature=found[-1][0]))
-    of_label = np.stack([each[1] for each in found], axis=1)
+        fits.append(_of_kind(source, rows, gold, weight, folds, len(unsmoothed)))
+        parts.append(Component(SMOOTHED, temperature=fits[-1][0]))
+    of_label = np.stack([fit[1] for fit in fits], axis=1)
     losses = (-(weight @ np.log(of_label)) / weight.sum()).tolist()
     prior = PRIOR[[KINDS.index(kind) for kind in kinds]]
     shares = mixture_weights(of_label, weight, prior).tolist()
@@ -487,20 +488,20 @@ def _held_out(
 
 
 def _of_kind(
-    source: Source, rows: Rows, gold: Rows, weight: Array, folds: Sequence[_Fold], place: int
+    source: Source, rows: Rows, gold: Rows, weight: Array, folds: Sequence[_Fold], position: int
 ) -> tuple[float, Array]:
     """The temperature of a kind of head, and its probability of each held-out label, (n,)."""
     logits = np.zeros((len(rows), source.block.classes))
     for fold in folds:
-        logits[fold.held] = fold.heads[place].logits(source.block.h[rows[fold.held]])
+        logits[fold.held] = fold.heads[position].logits(source.block.h[rows[fold.held]])
     return tempered(logits, gold, weight)
 
 
 def _smoothed(
-    source: Source, labels: _Labels, heads: Sequence[ClassHead], first: Sequence[Component]
+    source: Source, labels: _Labels, heads: Sequence[ClassHead], components: Sequence[Component]
 ) -> ClassHead:
-    """A head of labels, names and what a mixture of the `first` kinds of `heads` says, smoothed."""
-    mixed = MixedHead(tuple(heads), np.array([part.taught for part in first]))
+    """A head of labels, names and what the mixture of `heads` predicts, smoothed."""
+    mixed = MixedHead(tuple(heads), np.array([part.taught for part in components]))
     soft = together(labels.names, source.smoothed(mixed, labels.rows, labels.gold, labels.without))
     return _near(source, labels, soft, heads[FIRST.index(GRAPHED)])
 
@@ -510,7 +511,7 @@ def _fitted(
 ) -> list[ClassHead]:
     """A head of each of the `kinds`, which are of `FIRST`."""
     rows, gold, names, without, tolerance = labels
-    none = np.zeros(0, dtype=np.int64)
+    no_rows = np.zeros(0, dtype=np.int64)
     heads: list[ClassHead] = []
     for kind in kinds:
         if kind == PLAIN:
@@ -519,7 +520,7 @@ def _fitted(
             heads.append(_head(source, rows, gold, Fit(soft=names, tolerance=tolerance)))
         elif kind == ALONE:
             if source.alone is None:
-                source.alone = _head(source, none, none, Fit(soft=source.named(none)))
+                source.alone = _head(source, no_rows, no_rows, Fit(soft=source.named(no_rows)))
             heads.append(source.alone)
         else:
             soft = together(names, source.spread_labels(rows, gold, without))
@@ -527,9 +528,9 @@ def _fitted(
     return heads
 
 
-def _near(source: Source, labels: _Labels, soft: Soft, other: ClassHead | None) -> ClassHead:
-    """A head of labels and soft examples, whose fit begins where that of an `other` ended."""
-    start = None if other is None else (other.coefficients, other.intercepts)
+def _near(source: Source, labels: _Labels, soft: Soft, fitted_head: ClassHead | None) -> ClassHead:
+    """A head of labels and soft examples, whose fit begins where that of `fitted_head` ended."""
+    start = None if fitted_head is None else (fitted_head.coefficients, fitted_head.intercepts)
     fit = Fit(soft=soft, start=start, tolerance=max(labels.tolerance, _NARROW))
     return _head(source, labels.rows, labels.gold, fit)
 
@@ -542,8 +543,8 @@ def _head(source: Source, rows: Rows, gold: Rows, fit: Fit) -> ClassHead:
     if fitted is None:  # one class alone: it is what there is to say
         intercepts[gold] = 0.0
         return ClassHead(coefficients, intercepts, Strength(DEFAULT))
-    seen, strength = fitted[0], fitted[3]
-    coefficients[seen], intercepts[seen] = fitted[1], fitted[2]
+    fitted_classes, strength = fitted[0], fitted[3]
+    coefficients[fitted_classes], intercepts[fitted_classes] = fitted[1], fitted[2]
     return ClassHead(coefficients, intercepts, strength)
 
 
@@ -569,11 +570,11 @@ class Doubt(NamedTuple):
 def fitted_on(block: Block, labels: Rows, seed: int, tolerance: float = _NARROW) -> ClassHead:
     """The head of the `labels` of all rows, (n,), −1 for none; by default as a final model."""
     assert isinstance(block, SharedBlock)
-    none, rows = np.zeros(0, dtype=np.int64), np.flatnonzero(labels >= 0)
+    no_rows, rows = np.zeros(0, dtype=np.int64), np.flatnonzero(labels >= 0)
     targets = np.eye(block.classes, dtype=np.float32)[labels[rows]]
     soft = Soft(block.h[rows], targets, np.ones(len(rows), dtype=np.float32))
     fit = Fit(AMONG_WRONG, soft=soft, tolerance=tolerance)
-    return _head(Source(block, None, frozenset(), seed), none, none, fit)
+    return _head(Source(block, None, frozenset(), seed), no_rows, no_rows, fit)
 
 
 def held_out(block: Block, texts: Rows, labels: Rows, seed: int) -> NDArray[np.float32]:
@@ -599,15 +600,15 @@ def doubt_of(policies: NDArray[np.float32], texts: Rows, column: Rows, labels: R
     """
     labeled, classes = column >= 0, policies.shape[1]
     label = np.where(labeled, column, policies.argmax(axis=1))
-    sure = policies[np.arange(len(column)), label].astype(np.float64)
+    confidence = policies[np.arange(len(column)), label].astype(np.float64)
     threshold = np.ones(classes, dtype=np.float32)  # of confident learning: the mean confidence
     for index in np.unique(column[labeled]):
         threshold[index] = policies[column == index, index].mean()
-    likely = np.where(policies >= threshold, policies, 0.0)
+    likely_policies = np.where(policies >= threshold, policies, 0.0)
     counts = np.zeros((int(texts.max()) + 1, classes), dtype=np.int32)  # of a text's labels
     np.add.at(counts, (texts[labels >= 0], labels[labels >= 0]), 1)
     total = counts.sum(axis=1)[texts]
     share = np.where(total > 0, counts[texts, label] / np.maximum(1, total), 1.0)
-    other_class = likely.any(axis=1) & (likely.argmax(axis=1) != column)
+    other_class = likely_policies.any(axis=1) & (likely_policies.argmax(axis=1) != column)
     flagged = labeled & (other_class | (share < 1.0))
-    return Doubt(np.minimum(sure, share), label, flagged, sure)
+    return Doubt(np.minimum(confidence, share), label, flagged, confidence)

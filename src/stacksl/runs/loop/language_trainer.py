@@ -84,8 +84,8 @@ class LanguageTrainer:
         self.head = head if spec.settings.mode == "pool" else None
         self._base = block  # features of the initial adapter, whose scores are the reference
         self._order = tuple(examples.corpus.order)  # of the rounds; rows of added items follow
-        ids, parts = tuple(examples.corpus.ids), spec.sources.features
-        self._epochs = Epochs(spec.folder.features, ids, parts, block)
+        ids = tuple(examples.corpus.ids)
+        self._epochs = Epochs(spec.folder.features, ids, spec.sources.features, block)
         classes = spec.dataset.classes is not None
         self.near_duplicates = NearDuplicates(examples.corpus.items, classes=classes)
         self._report = report
@@ -119,13 +119,13 @@ class LanguageTrainer:
     def _owed(self) -> bool:
         if self._begun is not None:
             return True
-        before, now = self.trained_on, len(self.examples.bought)
-        if now <= before:
+        trained_labels, learned_labels = self.trained_on, len(self.examples.bought)
+        if learned_labels <= trained_labels:
             return False
         owned = sum(choice < 0 for _, _, choice in self.examples.bought)
-        most = self.learner.budget + owned  # it may change
-        counts = due_at(self.spec.settings.lm.refit_at, most)
-        return any(before < n <= now for n in counts)
+        label_limit = self.learner.budget + owned  # it may change
+        due_counts = due_at(self.spec.settings.lm.refit_at, label_limit)
+        return any(trained_labels < n <= learned_labels for n in due_counts)
 
     @property
     def _stale(self) -> bool:
@@ -198,14 +198,14 @@ class LanguageTrainer:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The counts, as an array to be saved; the last is of the labels of a refit under way."""
-        begun = -1 if self._begun is None else len(self._begun.bought)
-        return {KEY: np.array([self.epoch, self.refits, self.trained_on, begun], dtype=np.int64)}
+        labels = -1 if self._begun is None else len(self._begun.bought)
+        return {KEY: np.array([self.epoch, self.refits, self.trained_on, labels], dtype=np.int64)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned, and load the features of the epochs in use."""
-        self.epoch, self.refits, self.trained_on, begun = (int(n) for n in arrays[KEY])
-        if begun >= 0:
-            self._begun = replace(self.examples, bought=self.examples.bought[:begun])
+        self.epoch, self.refits, self.trained_on, labels = (int(n) for n in arrays[KEY])
+        if labels >= 0:
+            self._begun = replace(self.examples, bought=self.examples.bought[:labels])
         for row in self.ledger.rows(only=("refreshed",)):
             self._renew(int(row.payload["epoch"]), str(row.payload["features"]))
 
@@ -217,13 +217,13 @@ class LanguageTrainer:
         It learns the labels that were learned when its refit began; others may have arrived since.
         """
         number, examples = self.refits + 1, self._begun or self._begin_refit()
-        before, scale = self._made_before(), self._scale(examples)
+        payload, scale = self._made_before(), self._scale(examples)
         detail: dict[str, object] = {"tune": False, "adapter": number}
         detail |= {"temperature": scale * self.adapters.initial, "learned": labels_hash(examples)}
-        if before is None:
+        if payload is None:
             detail |= self._train(number, examples, scale)
         else:
-            detail |= {name: before[name] for name in ("weights", "trained")}
+            detail |= {name: payload[name] for name in ("weights", "trained")}
         self.refits, self.trained_on, self._begun = number, len(examples.bought), None
         self.ledger.note_refit(self.trained_on, detail)
 
@@ -240,9 +240,9 @@ class LanguageTrainer:
     def _train(self, number: int, examples: Examples, scale: float) -> dict[str, object]:
         """Train the adapter of refit `number`; what the ledger is to have of it."""
         labels, temperature = len(examples.bought), scale * self.adapters.initial
-        scaled, report = self._lessons(examples, scale), self._reporting("refit")
+        lessons, report = self._lessons(examples, scale), self._reporting("refit")
         return self.background(
-            lambda: self.adapters.refit(number, labels, scaled, temperature, report)
+            lambda: self.adapters.refit(number, labels, lessons, temperature, report)
         )
 
     def _begin_refit(self) -> Examples:
@@ -258,25 +258,25 @@ class LanguageTrainer:
 
     def _choose(self) -> None:
         """Choose normalization and premise by the labels so far, and begin an epoch under them."""
-        if (before := self._made_before()) is not None:
-            way = {name: before[name] for name in ("normalization", "pmi_context", "temperature")}
+        if (payload := self._made_before()) is not None:
+            way = {name: payload[name] for name in ("normalization", "pmi_context", "temperature")}
             self.adapters.adopt(way)
-            self._begin(str(before["features"]), way, last=not self._owed)
+            self._begin(str(payload["features"]), way, last=not self._owed)
             return
         model, rows = self.adapters.model, self._renewable()
-        place = {row: n for n, row in enumerate(rows)}
+        position = {row: n for n, row in enumerate(rows)}
         items, block = [self.spec.dataset.items[row] for row in rows], self._base.take(rows)
-        gold = {place[row]: label for row, label, _ in self.examples.bought}
-        scored = self.background(lambda: model.choose_among(items, block, gold))
+        gold = {position[row]: label for row, label, _ in self.examples.bought}
+        scored_block = self.background(lambda: model.choose_among(items, block, gold))
         fingerprint = model.fingerprint
         if not self._epochs.has(1, fingerprint):
-            self._epochs.save(1, self._epochs.filled(rows, scored), fingerprint)
+            self._epochs.save(1, self._epochs.filled(rows, scored_block), fingerprint)
         self.adapters.way = model.way
         self._begin(fingerprint, model.way, last=not self._owed)
 
     def _refresh(self) -> None:
-        if (before := self._made_before()) is not None:
-            self._begin(str(before["features"]), {})
+        if (payload := self._made_before()) is not None:
+            self._begin(str(payload["features"]), {})
             return
         self.adapters.take(self.refits)
         fingerprint = self.adapters.model.fingerprint
@@ -284,10 +284,10 @@ class LanguageTrainer:
             rows = self._renewable()
             items, report = [self.spec.dataset.items[r] for r in rows], self._reporting("features")
             model = self.adapters.model
-            fresh = self.background(
+            features = self.background(
                 lambda: self._epochs.filled(rows, model.transform(items, report) if items else None)
             )
-            self._epochs.save(self.epoch + 1, fresh, fingerprint)
+            self._epochs.save(self.epoch + 1, features, fingerprint)
         self._begin(fingerprint, {})
 
     def _made_before(self) -> Mapping[str, Any] | None:
@@ -323,29 +323,29 @@ class LanguageTrainer:
     def _complete(self, epoch: int) -> None:
         """Compute the features of items that were added since an epoch began."""
         missing = {} if self.model is None else self._epochs.missing(epoch)
-        for name, part in missing.items():
+        for name, span in missing.items():
             self.adapters.take(adapter_of(epoch, self.ledger))
-            items, model = self.spec.dataset.items[part], self.adapters.model
+            items, model = self.spec.dataset.items[span], self.adapters.model
             block = model.transform(items, self._reporting("features"))
             self._epochs.save(epoch, block, model.fingerprint, added=name)
 
-    def _rebuild(self, asked: int) -> None:
-        """Rebuild the scorer from the bought items; `asked` labels were bought before."""
+    def _rebuild(self, labels_asked: int) -> None:
+        """Rebuild the scorer from the bought items; `labels_asked` labels were bought before."""
         examples, learner = self.examples, self.learner
         scorer = learner.scorer
         assert isinstance(scorer, PairNewton)
         rounds = scorer.rounds
         scorer.restore(fresh_scorer(self.spec.settings, examples.block).state())
-        for at, label, choice in examples.bought:
-            inputs = examples.block[at]
+        for bought_row, label, choice in examples.bought:
+            inputs = examples.block[bought_row]
             scorer.step(inputs, tuple(range(inputs.size)), choice, Label(label))
         scorer.rounds = rounds
         if self.spec.settings.mode == "stream":
             row = examples.corpus.row
-            measuring = {row[item] for item in self.ledger.bought("audit")}  # they have no rounds
-            order = [row for row in self._order if row not in measuring]
-            coming = order[learner.round : learner.horizon]
-            prime(learner, examples.block, coming, learner.budget - asked)
+            audit_rows = {row[item] for item in self.ledger.bought("audit")}  # they have no rounds
+            order = [row for row in self._order if row not in audit_rows]
+            coming_rows = order[learner.round : learner.horizon]
+            prime(learner, examples.block, coming_rows, learner.budget - labels_asked)
 
     def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
         return lambda done, total: self._report(Progress(phase, done, total))
@@ -356,16 +356,16 @@ class LanguageTrainer:
         The reference are the offsets of epoch 0, of whose temperature that of a refit is a multiple
         (`scale`).
         """
-        learned: list[tuple[int, int | None]] = [(row, label) for row, label, _ in examples.bought]
+        pairs: list[tuple[int, int | None]] = [(row, label) for row, label, _ in examples.bought]
         if self.spec.settings.update.kl_on_skips:
-            learned += [(row, None) for row in self._skipped()]
+            pairs += [(row, None) for row in self._skipped()]
         lessons = []
-        for row, label in learned:
+        for row, label in pairs:
             item, offset = self.spec.dataset.items[row], self._base[row].offset
-            candidates = everything = tuple(range(len(item.candidates)))
+            candidates = all_candidates = tuple(range(len(item.candidates)))
             if label is not None:
-                shown = examples.shown.get(row, everything)
-                candidates = loss_set(shown, label, len(everything))
+                shown_candidates = examples.shown.get(row, all_candidates)
+                candidates = loss_set(shown_candidates, label, len(all_candidates))
             reference = () if offset is None else tuple(float(score) / scale for score in offset)
             lessons.append(Lesson(item, label, candidates, reference))
         return lessons
@@ -385,13 +385,13 @@ class LanguageTrainer:
     def _renewable(self) -> list[int]:
         """The rows of all items that can still be asked or learned."""
         corpus = self.examples.corpus
-        known = {row for row, _, _ in self.examples.bought}
-        known |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
+        paid_rows = {row for row, _, _ in self.examples.bought}
+        paid_rows |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
         streamed = self.spec.settings.mode == "stream"  # a seen item is not asked any more
-        rows = enumerate(corpus.ids if streamed else ())
-        unavailable = {row for row, item in rows if self.ledger.has_decision(item)}
+        stream_items = enumerate(corpus.ids if streamed else ())
+        unavailable = {row for row, item in stream_items if self.ledger.has_decision(item)}
         unavailable |= self.spec.sources.erased
-        return [row for row in range(len(corpus.ids)) if row in known or row not in unavailable]
+        return [row for row in range(len(corpus.ids)) if row in paid_rows or row not in unavailable]
 
 
 def labels_hash(examples: Examples) -> str:

@@ -126,14 +126,14 @@ class LinearTrainer:
             return outdated or len(self.examples.bought) - self.labels >= step
         if self.covering is None or self.count == 0 or self.labels < 0:
             return self.on_the_way and self._lags
-        fresh = len(self.examples.bought) - self.labels + self.examples.relabeled - self.relabeled
-        return fresh >= max(EVERY, round(SHARE * self.labels))
+        changes = len(self.examples.bought) - self.labels + self.examples.relabeled - self.relabeled
+        return changes >= max(EVERY, round(SHARE * self.labels))
 
     @property
     def _lags(self) -> bool:
-        unnamed = self.names is not None and self.count == 0
+        names_unfitted = self.names is not None and self.count == 0
         revised = self.relabeled != self.examples.relabeled
-        return self.labels < len(self.examples.bought) or revised or unnamed
+        return self.labels < len(self.examples.bought) or revised or names_unfitted
 
     def refit(self) -> bool:
         """Refit the head on the labels so far."""
@@ -179,7 +179,7 @@ class LinearTrainer:
 
     def _fit(self, *, tune: bool) -> None:
         scorer, bought = self.learner.scorer, self.examples.bought
-        learned = len(bought), self.examples.relabeled
+        label_counts = len(bought), self.examples.relabeled
         self.mixture = ()
         if self.column is not None:
             labels, unasked, errors = self._of_column(bought), self._unasked(), self._errors()
@@ -193,7 +193,7 @@ class LinearTrainer:
         else:
             self.head, self.mixture = make_final(self._final_source(), *_split(bought))
         self.count += 1
-        self.labels, self.relabeled = learned
+        self.labels, self.relabeled = label_counts
         self.final = tune
 
     def as_if(self, labels: int, untouched: Scorer) -> Head | None:
@@ -210,23 +210,23 @@ class LinearTrainer:
         return make_final(self._final_source(), *_split(bought), self.mixture)[0]
 
     def without(
-        self, places: NDArray[np.int64], others: NDArray[np.int64], untouched: Scorer
+        self, positions: NDArray[np.int64], other_rows: NDArray[np.int64], untouched: Scorer
     ) -> Head | None:
-        """The final model fitted without the bought labels at `places`, as the last one was.
+        """The final model fitted without the bought labels at `positions`, as the last one was.
 
-        It is made from a scorer in its initial state, and fitted neither on the items at `places`
-        nor on those of the rows `others`.
+        It is made from a scorer in its initial state, and fitted neither on the items at
+        `positions` nor on the `other_rows`.
         """
-        bought, held = self.examples.bought, set(places.tolist())
-        others_bought = [pair for place, pair in enumerate(bought) if place not in held]
-        if self.names is None or not others_bought:
-            return self._fitted(untouched, others_bought, tune=True)
-        fresh, source = self._source is None, self._final_source()
-        if fresh and any(part.kind == GRAPHED for part in self.mixture):
+        bought, excluded = self.examples.bought, set(positions.tolist())
+        remaining_labels = [example for n, example in enumerate(bought) if n not in excluded]
+        if self.names is None or not remaining_labels:
+            return self._fitted(untouched, remaining_labels, tune=True)
+        first_use, source = self._source is None, self._final_source()
+        if first_use and any(part.kind == GRAPHED for part in self.mixture):
             source.holding(_split(bought)[0])  # one graph for every fold
-        rows, _ = _split([bought[place] for place in places.tolist()])
-        left_out = np.concatenate([rows, others])
-        return make_final(source, *_split(others_bought), self.mixture, left_out)[0]
+        rows, _ = _split([bought[n] for n in positions.tolist()])
+        left_out = np.concatenate([rows, other_rows])
+        return make_final(source, *_split(remaining_labels), self.mixture, left_out)[0]
 
     def _of_column(self, bought: Bought) -> NDArray[np.int64]:
         """People's labels, the column's where nobody answered, (n,); −1 where none is learned."""
@@ -263,17 +263,17 @@ class LinearTrainer:
             block = self.examples.block
             assert isinstance(block, SharedBlock)
             rows, gold = _split(self.examples.bought)
-            sure = policies[rows, doubt.label[rows]].astype(np.float64)
-            right = (doubt.label[rows] == gold).astype(np.float64)
+            confidence = policies[rows, doubt.label[rows]].astype(np.float64)
+            correct = (doubt.label[rows] == gold).astype(np.float64)
             weight = represented(block, np.arange(len(block)), rows, self.seed)
-            self._note_stage(sure, right, weight, doubt.sure[unasked], errors)
+            self._note_stage(confidence, correct, weight, doubt.sure[unasked], errors)
         return doubt, head
 
     def _note_stage(
-        self, sure: Array, right: Array, weight: Array, unasked: Array, errors: float
+        self, confidence: Array, correct: Array, weight: Array, unasked: Array, errors: float
     ) -> None:
         """Note a model on the way by its held-out answers, and those to the rows `unasked`."""
-        expected = calibrated_wrong(sure, right, weight, unasked, errors)
+        expected = calibrated_wrong(confidence, correct, weight, unasked, errors)
         self.stages.append(Stage(len(self.examples.bought), expected))
 
     def over_names(self, labels: int) -> tuple[float, float] | None:
@@ -284,14 +284,14 @@ class LinearTrainer:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The counts, the mixture of the last model and the arrays of the head, to be saved."""
-        head = {} if self.head is None else self.head.state()
+        head_arrays = {} if self.head is None else self.head.state()
         mixture = [(KINDS.index(kind), *numbers) for kind, *numbers in self.mixture]
         stages = np.array(self.stages, dtype=np.float64).reshape(-1, 2)
         return {
             **({STAGES: stages} if self.by_final else {}),
             COUNT: np.array([self.count, self.labels, self.final, self.relabeled]),
             MIXTURE: np.array(mixture, dtype=np.float64).reshape(-1, 6),
-            **{PREFIX + k: v for k, v in head.items()},
+            **{PREFIX + k: v for k, v in head_arrays.items()},
             **{DOUBT + k: v for k, v in (self.doubt._asdict() if self.doubt else {}).items()},
         }
 
@@ -302,10 +302,10 @@ class LinearTrainer:
         self.stages = [Stage(int(n), wrong) for n, wrong in arrays.get(STAGES, np.zeros((0, 2)))]
         table = arrays[MIXTURE].tolist()
         self.mixture = tuple(Component(KINDS[int(kind)], *numbers) for kind, *numbers in table)
-        of_head = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
-        self.head = restore_head(of_head) if of_head else None
-        of_doubt = {name: arrays[DOUBT + name] for name in Doubt._fields if DOUBT + name in arrays}
-        self.doubt = Doubt(**of_doubt) if of_doubt else None
+        head_arrays = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
+        self.head = restore_head(head_arrays) if head_arrays else None
+        fields = {name: arrays[DOUBT + name] for name in Doubt._fields if DOUBT + name in arrays}
+        self.doubt = Doubt(**fields) if fields else None
 
     def _as_final(self) -> Callable[[], Head | None]:
         """Makes a model as the final one is made, where one is due, which is a new stage.
@@ -313,22 +313,22 @@ class LinearTrainer:
         What the ledger says is read now: answers may be entered while the model is made.
         """
         examples, unasked, errors = self.examples, self._unasked(), self._errors()
-        before = self.stages[-1].labels if self.stages else 0
-        known, current = len(examples.bought), self.head is not None and self.labels >= 0
-        if known < FEWEST or (known - before < step_of(known + len(unasked)) and current):
+        stage_labels = self.stages[-1].labels if self.stages else 0
+        labels, current = len(examples.bought), self.head is not None and self.labels >= 0
+        if labels < FEWEST or (labels - stage_labels < step_of(labels + len(unasked)) and current):
             return (lambda: self.head) if self.stages and current else self._on_the_way
         source, (rows, gold) = self._final_source(), _split(examples.bought)
 
         def make() -> Head:
             # where people err, a head is too sure of items that it was fitted on, and heads of
             # folds, which learned two thirds of the labels, err more often: the mean is taken
-            others = np.array(unasked if errors else (), dtype=np.int64)
-            mixture, held = held_out_answers(source, rows, gold, others)
+            other_rows = np.array(unasked if errors else (), dtype=np.int64)
+            mixture, answers = held_out_answers(source, rows, gold, other_rows)
             head = make_final(source, rows, gold, mixture)[0]
-            rest = surest(head, examples.block, unasked)
+            other_confidence = surest(head, examples.block, unasked)
             if errors:
-                rest = np.stack([held.others, rest])
-            self._note_stage(held.sure, held.right, held.weight, rest, errors)
+                other_confidence = np.stack([answers.others, other_confidence])
+            self._note_stage(answers.sure, answers.right, answers.weight, other_confidence, errors)
             return head
 
         return make
@@ -372,9 +372,9 @@ class LinearTrainer:
 
     def unnamed(self) -> frozenset[int]:
         """Rows of items answered with no candidate: no label is spread to them."""
-        row = self.examples.corpus.row
-        answers = self.ledger.accepted()
-        return frozenset(row[str(each["item"])] for each in answers if each["said"] != "label")
+        row, answers = self.examples.corpus.row, self.ledger.accepted()
+        items = (str(answer["item"]) for answer in answers if answer["said"] != "label")
+        return frozenset(row[item] for item in items)
 
     def _final_source(self) -> Source:
         return self.source(self.unnamed())
@@ -385,8 +385,8 @@ class LinearTrainer:
         The rows `unnamed` are left out as well.
         """
         examples = self.examples
-        bought = {row for row, _, _ in examples.bought}
-        apart = (examples.corpus.outside_pool() | unnamed) - bought - examples.corpus.looked_at
+        bought_rows = {row for row, _, _ in examples.bought}
+        apart = (examples.corpus.outside_pool() | unnamed) - bought_rows - examples.corpus.looked_at
         source = self._source
         if source is None or source.block is not examples.block or source.apart != apart:
             assert isinstance(examples.block, SharedBlock)
@@ -411,9 +411,9 @@ class LinearTrainer:
         if labels is None or not examples.drawn:
             return None
         keys = draw_keys(self.seed, len(labels))
-        last = keys[list(examples.drawn)].max()
-        bought = [(r, label) for r, label, choice in examples.bought if choice >= 0]
-        compared = [pair for pair in bought if keys[pair[0]] <= last and labels[pair[0]] >= 0]
+        last_key = keys[list(examples.drawn)].max()
+        pairs = [(r, label) for r, label, choice in examples.bought if choice >= 0]
+        compared = [pair for pair in pairs if keys[pair[0]] <= last_key and labels[pair[0]] >= 0]
         if not compared:
             return None
         rows, gold = np.array(compared, dtype=np.int64).T
@@ -434,14 +434,14 @@ def doubled_of(ledger: LedgerReader) -> Doubled:
     a table do not count: they are those that the model is to label.
     """
     pairs = [(first.word, second.word) for first, second in ledger.agreement() if second.slot == 1]
-    drawn = [row.payload.get("look", [0])[0] for row in ledger.rows(only=("settings",))]
+    look_counts = [row.payload.get("look", [0])[0] for row in ledger.rows(only=("settings",))]
     answers, audited = ledger.audited_by_all(), ledger.bought("audit")
-    of_looks = audited[len(audited) - sum(drawn) :]
-    given = [[one.word for one in answers[item]] for item in answers.keys() - set(of_looks)]
-    again = [(settled(words), words[0]) for words in given if len(words) > 1]
-    wrong = sum(0.5 if common is None else common != first for common, first in again)
-    wrong += sum(first != second for first, second in pairs)
-    return Doubled(wrong, 2 * len(pairs) + len(given) * bool(again))
+    look_items = audited[len(audited) - sum(look_counts) :]
+    words = [[answer.word for answer in answers[item]] for item in answers.keys() - set(look_items)]
+    settled_pairs = [(settled(group), group[0]) for group in words if len(group) > 1]
+    error_count = sum(0.5 if common is None else common != first for common, first in settled_pairs)
+    error_count += sum(first != second for first, second in pairs)
+    return Doubled(error_count, 2 * len(pairs) + (len(words) if settled_pairs else 0))
 
 
 def linear_trainer(game: Game) -> LinearTrainer:

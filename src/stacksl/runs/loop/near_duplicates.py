@@ -40,23 +40,24 @@ class NearDuplicates:
         """
         import scipy.sparse as sp
 
-        picked, known = list[int](), self._vectors(taken)
+        picked_rows, taken_vectors = list[int](), self._vectors(taken)
         for start in range(0, len(ranked), _AT_ONCE):
-            part = ranked[start : start + _AT_ONCE]
-            vectors, places = self._vectors(part), list[int]()
-            twins = np.zeros(len(part), bool)
-            if known.shape[0]:
-                twins = (vectors @ known.T).max(axis=1).toarray().ravel() >= TWIN
+            chunk = ranked[start : start + _AT_ONCE]
+            vectors, positions = self._vectors(chunk), list[int]()
+            twins = np.zeros(len(chunk), bool)
+            if taken_vectors.shape[0]:
+                twins = (vectors @ taken_vectors.T).max(axis=1).toarray().ravel() >= TWIN
             alike = (vectors @ vectors.T).toarray() >= TWIN
-            for place in np.flatnonzero(~twins).tolist():
-                if len(picked) == count:
-                    return picked
-                if not alike[place, places].any():
-                    picked.append(part[place])
-                    places.append(place)
-            known = sp.vstack([known, vectors[places]], format="csr")
-        chosen = set(picked)
-        return [*picked, *islice((row for row in ranked if row not in chosen), count - len(picked))]
+            for position in np.flatnonzero(~twins).tolist():
+                if len(picked_rows) == count:
+                    return picked_rows
+                if not alike[position, positions].any():
+                    picked_rows.append(chunk[position])
+                    positions.append(position)
+            taken_vectors = sp.vstack([taken_vectors, vectors[positions]], format="csr")
+        picked_set = set(picked_rows)
+        other_rows = (row for row in ranked if row not in picked_set)
+        return [*picked_rows, *islice(other_rows, count - len(picked_rows))]
 
     def _text(self, item: Item) -> str:
         texts = [item.prompt] if self._classes else [item.prompt, *sorted(item.candidates)]
