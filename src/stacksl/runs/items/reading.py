@@ -14,10 +14,10 @@ from stacksl.report.wording import plural
 from stacksl.runs.settings.fields import Settings
 
 
-def _read(path: str | Path, settings: Settings, sheet: str | None = None, **how: Any) -> Dataset:
-    """A file of the run's kind, `how` it is said; a workbook if a `sheet` was named for it."""
-    how = {"layout": layout_of(settings), **how}
-    dataset = read(path, max_candidates=settings.read.max_candidates, **how)
+def _read(path: str | Path, settings: Settings, sheet: str | None = None, **kwargs: Any) -> Dataset:
+    """A file of the run's kind, read with `kwargs`; a workbook if a `sheet` was named for it."""
+    kwargs = {"layout": layout_of(settings), **kwargs}
+    dataset = read(path, max_candidates=settings.read.max_candidates, **kwargs)
     if sheet is not None and not dataset.format.startswith("xlsx"):
         raise DataError(f"expected a workbook (.xlsx) with the sheet '{sheet}', got '{path}'")
     return dataset
@@ -87,8 +87,8 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
     expect_classes(owned, f"the file of owned labels {Path(source).name}")
     if not owned.answers:
         raise DataError(f"no row of the file of owned labels {Path(source).name} has a label")
-    held = tuple(item for item in owned.items if item.id in owned.answers)
-    return replace(owned, items=held)
+    labeled_items = tuple(item for item in owned.items if item.id in owned.answers)
+    return replace(owned, items=labeled_items)
 
 
 def given_classes(settings: Settings) -> Classes | None:
@@ -96,16 +96,16 @@ def given_classes(settings: Settings) -> Classes | None:
     return None if settings.classes is None else read_classes(settings.classes)
 
 
-def read_like(path: str, train: Dataset, settings: Settings, what: str) -> Dataset:
-    """A file read as `train` was; `what` it is, for messages."""
-    how: dict[str, Any] = {"usual": train.columns, "classes": train.classes, "lenient": True}
+def read_like(path: str, train: Dataset, settings: Settings, description: str) -> Dataset:
+    """A file read as `train` was, with its `description` for messages."""
+    options: dict[str, Any] = {"usual": train.columns, "classes": train.classes, "lenient": True}
     try:
-        return _read(path, settings, format=settings.read.format, **how)
+        return _read(path, settings, format=settings.read.format, **options)
     except DataError as fault:
         names = f"name its columns as those of the data ({', '.join(train.columns.values())})"
-        way = re.sub("say which with --worksheet.*", "keep the rows of one sheet only", str(fault))
-        way = re.sub("say which with --.*|put a header on top.*", names, way)
-        raise DataError(f"in the {what} {Path(path).name}: {way}") from None
+        text = re.sub("say which with --worksheet.*", "keep the rows of one sheet only", str(fault))
+        text = re.sub("say which with --.*|put a header on top.*", names, text)
+        raise DataError(f"in the {description} {Path(path).name}: {text}") from None
 
 
 class Reading(Protocol):
@@ -131,9 +131,9 @@ def read_again(
     `given` may hold `format`, `worksheet`, `header`, `prompt`, `label` and `id`.
     """
     options = dict(given or {})
-    form = options.pop("format", settings.read.format)
-    changed = {name: options.pop(name) for name in ("worksheet", "header") if name in options}
-    layout = layout_of(settings)._replace(**changed)
-    how: dict[str, Any] = {"usual": model.columns, "classes": model.classes, "lenient": True}
-    named: dict[str, Any] = {"format": form, "layout": layout, "columns": options or None}
-    return _read(path, settings, changed.get("worksheet"), **named, **how)
+    file_format = options.pop("format", settings.read.format)
+    overrides = {name: options.pop(name) for name in ("worksheet", "header") if name in options}
+    layout = layout_of(settings)._replace(**overrides)
+    defaults: dict[str, Any] = {"usual": model.columns, "classes": model.classes, "lenient": True}
+    explicit: dict[str, Any] = {"format": file_format, "layout": layout, "columns": options or None}
+    return _read(path, settings, overrides.get("worksheet"), **explicit, **defaults)

@@ -28,20 +28,20 @@ def corpus_of(spec: RunSpec) -> Corpus:
     It depends on the settings and the data alone; `assign_roles` adds what the ledger records.
     """
     settings, count = spec.settings, len(spec.sources.pool.items)
-    held = spec.sources.excluded_at_first
-    taken = frozenset(row for row in held if row < count)
-    drawn = draw(count, spec.budget.audits[0], settings.seed, taken)
+    excluded = spec.sources.excluded_at_first
+    pool_excluded = frozenset(row for row in excluded if row < count)
+    drawn_rows = draw(count, spec.budget.audits[0], settings.seed, pool_excluded)
     corpus = Corpus.of(spec.dataset.items)
-    corpus.assign(Role.DUPLICATE, held)
-    corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.sources.owned))
-    corpus.assign(Role.AUDIT, drawn)
-    corpus.assign(Role.REFERENCE, reference_rows(spec, drawn))
+    corpus.assign(Role.DUPLICATE, excluded)
+    corpus.assign(Role.OWNED, (row for row in excluded if corpus.ids[row] in spec.sources.owned))
+    corpus.assign(Role.AUDIT, drawn_rows)
+    corpus.assign(Role.REFERENCE, reference_rows(spec, drawn_rows))
     reserved = corpus.outside_pool()
-    began = [row for row in order_of(settings.order, settings.seed, count) if row not in reserved]
-    corpus.began, corpus.drawn, corpus.order = began, drawn, [*began]
-    for number, part in enumerate(spec.sources.segments[1:], start=1):  # each added file by itself
-        shuffled = order_of(settings.order, settings.seed, len(part), number)
-        corpus.order += [part[place] for place in shuffled]
+    order = [row for row in order_of(settings.order, settings.seed, count) if row not in reserved]
+    corpus.began, corpus.drawn, corpus.order = order, drawn_rows, [*order]
+    for number, rows in enumerate(spec.sources.segments[1:], start=1):  # each added file by itself
+        shuffled = order_of(settings.order, settings.seed, len(rows), number)
+        corpus.order += [rows[n] for n in shuffled]
     return corpus
 
 
@@ -58,10 +58,10 @@ def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
         return []
     if settings.column is not None:  # every row has such a probability
         return []
-    free = np.setdiff1d(np.arange(count), [*spec.sources.excluded_at_first, *drawn])
-    size = reference_size(len(free), spec.budget.labels - len(drawn))
-    chosen = generator(settings.seed, "reference").choice(len(free), size, replace=False)
-    return sorted(free[chosen].tolist())
+    free_rows = np.setdiff1d(np.arange(count), [*spec.sources.excluded_at_first, *drawn])
+    size = reference_size(len(free_rows), spec.budget.labels - len(drawn))
+    positions = generator(settings.seed, "reference").choice(len(free_rows), size, replace=False)
+    return sorted(free_rows[positions].tolist())
 
 
 def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
@@ -80,16 +80,16 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
     owned = new_owned(spec, ledger, audit_rows(corpus, ledger))
     for decision, label in ledger.own(owned, "owned") if owned else ():
         game.apply_label(decision, label)
-    audited = set(ledger.bought("audit"))
-    if corpus.drawn and not audited:
-        drawn = [corpus.ids[row] for row in corpus.drawn if row not in erased]
-        audited = set(drawn)
-        ledger.reserve(drawn, "audit")
+    audited_items = set(ledger.bought("audit"))
+    if corpus.drawn and not audited_items:
+        drawn_items = [corpus.ids[row] for row in corpus.drawn if row not in erased]
+        audited_items = set(drawn_items)
+        ledger.reserve(drawn_items, "audit")
     order = current_order(spec, ledger, corpus)
     give_roles(spec, corpus, ledger)
-    passed = audit_rows(corpus, ledger)
-    passed |= {row for row in erased if not ledger.has_decision(corpus.ids[row])}
-    corpus.order = [row for row in order if row not in passed]
+    passed_rows = audit_rows(corpus, ledger)
+    passed_rows |= {row for row in erased if not ledger.has_decision(corpus.ids[row])}
+    corpus.order = [row for row in order if row not in passed_rows]
 
 
 def give_roles(spec: RunSpec, corpus: Corpus, ledger: LedgerReader) -> None:
@@ -98,8 +98,8 @@ def give_roles(spec: RunSpec, corpus: Corpus, ledger: LedgerReader) -> None:
     corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
     corpus.assign(Role.AUDIT, audit_rows(corpus, ledger))
     if spec.settings.promised_share is not None:
-        later = ledger.bought("audit")[len(corpus.drawn) :]
-        corpus.looked_at = frozenset(corpus.row[item] for item in later)
+        later_items = ledger.bought("audit")[len(corpus.drawn) :]
+        corpus.looked_at = frozenset(corpus.row[item] for item in later_items)
     corpus.assign(Role.ERASED, spec.sources.erased)
 
 
@@ -112,14 +112,14 @@ def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str,
     """Owned labels not learned yet, without those of the `audit`'s items."""
     if not spec.sources.owned:
         return []
-    known = set(ledger.bought("owned"))
+    learned_items = set(ledger.bought("owned"))
     items = {item.id: item for item in spec.dataset.items}
-    audited = (spec.dataset.items[row] for row in audit)
-    texts = {(item.prompt, item.candidates) for item in audited}
+    audited_items = (spec.dataset.items[row] for row in audit)
+    texts = {(item.prompt, item.candidates) for item in audited_items}
     return [
         (name, label)
         for name, label in spec.sources.owned.items()
-        if name not in known and (items[name].prompt, items[name].candidates) not in texts
+        if name not in learned_items and (items[name].prompt, items[name].candidates) not in texts
     ]
 
 
@@ -138,20 +138,20 @@ def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -
         first: how many items there were to choose from when the run began.
     """
     terms = spec.terms
-    wanted = sum(terms.audits) - len(ledger.bought("audit"))
-    free = _free(spec, ledger, order)
-    began = {"items": first, "train": spec.budget.train}
-    last = [began, *(row.payload for row in ledger.rows(only=("budget",)))][-1]
-    before = (ledger.accounts.budget, ledger.accounts.money, last["items"])
-    freed = terms.train > last["train"]  # by a second look that is over
-    if freed or before != (terms.labels, terms.money, len(order)):
-        rounds = ledger.accounts.last_round + len(free) - max(0, wanted)
+    new_audits = sum(terms.audits) - len(ledger.bought("audit"))
+    free_rows = _free(spec, ledger, order)
+    first_terms = {"items": first, "train": spec.budget.train}
+    last_terms = [first_terms, *(row.payload for row in ledger.rows(only=("budget",)))][-1]
+    previous_limits = (ledger.accounts.budget, ledger.accounts.money, last_terms["items"])
+    freed = terms.train > last_terms["train"]  # by a second look that is over
+    if freed or previous_limits != (terms.labels, terms.money, len(order)):
+        rounds = ledger.accounts.last_round + len(free_rows) - max(0, new_audits)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
         ledger.set_budget(terms.labels, terms.money, detail)
-    if wanted > 0:
+    if new_audits > 0:
         ids = [item.id for item in spec.dataset.items]
-        excluded = frozenset(range(len(ids))) - frozenset(free)
-        drawn = draw(len(ids), wanted, spec.settings.seed, excluded, len(terms.audits) - 1)
+        excluded = frozenset(range(len(ids))) - frozenset(free_rows)
+        drawn = draw(len(ids), new_audits, spec.settings.seed, excluded, len(terms.audits) - 1)
         ledger.reserve([ids[row] for row in drawn], "audit")
 
 
@@ -162,15 +162,15 @@ def expect_items(spec: RunSpec, ledger: Ledger) -> None:
         SettingsError: the budget grows, but no item is left to choose, or too few for the audit
             of the change.
     """
-    free = len(_free(spec, ledger, current_order(spec, ledger, corpus_of(spec))))
-    wanted = sum(spec.terms.audits) - len(ledger.bought("audit"))
+    free_count = len(_free(spec, ledger, current_order(spec, ledger, corpus_of(spec))))
+    new_audits = sum(spec.terms.audits) - len(ledger.bought("audit"))
     remedy = "give the run more items with `stacksl change RUN --items FILE`"
-    if free < wanted:
+    if free_count < new_audits:
         raise SettingsError(
-            f"the audit of the new budget needs {wanted} items that can still be chosen, got {free}"
-            f": {remedy}"
+            f"the audit of the new budget needs {new_audits} items that can still be chosen, got"
+            f" {free_count}: {remedy}"
         )
-    if not free and spec.terms.labels > ledger.accounts.spent:
+    if not free_count and spec.terms.labels > ledger.accounts.spent:
         raise SettingsError(f"no item is left to buy a label of: {remedy}")
 
 
@@ -178,12 +178,12 @@ def _free(spec: RunSpec, ledger: Ledger, order: list[int]) -> list[int]:
     """The rows left to choose: those not seen of a stream, those not bought of a pool."""
     excluded = spec.sources.excluded | spec.sources.erased
     ids = [item.id for item in spec.dataset.items]
-    done = set(ledger.bought("audit"))
+    taken_items = set(ledger.bought("audit"))
     if spec.settings.mode == "stream":
-        done |= {ids[row] for row in order if ledger.has_decision(ids[row])}
+        taken_items |= {ids[row] for row in order if ledger.has_decision(ids[row])}
     else:
-        done |= set(ledger.bought())
-    return [row for row in order if row not in excluded and ids[row] not in done]
+        taken_items |= set(ledger.bought())
+    return [row for row in order if row not in excluded and ids[row] not in taken_items]
 
 
 def compared(game: Game, audit: Audit) -> list[int]:
@@ -197,21 +197,21 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
     A budget change too small for an audit keeps the one before it. An answer counts while its item
     is usable; afterwards it is as unknown as one that names no candidate.
     """
-    leased = game.ledger.bought("audit")
+    leased_items = game.ledger.bought("audit")
     sizes = (len(game.corpus.drawn), *spec.terms.audits[1:])
     number = max((number for number, size in enumerate(sizes, start=1) if size), default=0)
-    if not number or not leased:
+    if not number or not leased_items:
         return None
-    items = leased[max(0, len(leased) - sizes[number - 1]) :]
+    items = leased_items[max(0, len(leased_items) - sizes[number - 1]) :]
 
     def answers(*, now: bool) -> dict[str, Word]:
-        known = game.ledger.audited(now=now).items()
-        return {item: word for item, word in known if item in spec.sources.usable}
+        words = game.ledger.audited(now=now).items()
+        return {item: word for item, word in words if item in spec.sources.usable}
 
     passed_over = 0.0  # the first audit was drawn before any purchase
     if number > 1:
         owned = set(game.ledger.bought("owned"))
-        paid = [item for item in game.ledger.bought() if item not in owned]
-        passed_over = len(set(paid[: paid.index(items[0])])) / spec.sources.available
+        paid_items = [item for item in game.ledger.bought() if item not in owned]
+        passed_over = len(set(paid_items[: paid_items.index(items[0])])) / spec.sources.available
     rows = tuple(game.corpus.row[item] for item in items)
     return Audit(rows, answers(now=False), passed_over, number, answers(now=True))

@@ -85,51 +85,51 @@ class Sources:
     def with_owned(self, owned: Dataset, path: str = "") -> Sources:
         """These sources and a file of owned items."""
         number, classes = self._count("owned"), self.pool.classes
-        before = OWNED if number == 0 else f"{OWNED}{number + 1}/"
+        prefix = OWNED if number == 0 else f"{OWNED}{number + 1}/"
         items = tuple(
-            Item(before + item.id, item.prompt, classes or item.candidates) for item in owned.items
+            Item(prefix + item.id, item.prompt, classes or item.candidates) for item in owned.items
         )
-        labels = {before + name: index for name, index in owned.answers.items()}
+        labels = {prefix + name: index for name, index in owned.answers.items()}
         data = replace(owned, items=items, answers=labels, unknown={}, classes=classes)
         return replace(self, parts=(*self.parts, Part("owned", data, path)))
 
-    def with_items(self, more: Dataset, path: str) -> Sources:
+    def with_items(self, dataset: Dataset, path: str) -> Sources:
         """These sources and a file of more items to choose from.
 
         Raises:
             DataError: an id is taken already.
         """
-        before = f"more-{self._count('pool')}/"  # of ids that are row numbers
-        names = {i.id: before + i.id if ROW.fullmatch(i.id) else i.id for i in more.items}
-        more = replace(
-            more,
-            items=tuple(replace(item, id=names[item.id]) for item in more.items),
-            answers={names[name]: answer for name, answer in more.answers.items()},
-            unknown={names[name]: label for name, label in more.unknown.items()},
+        prefix = f"more-{self._count('pool')}/"  # of ids that are row numbers
+        names = {i.id: prefix + i.id if ROW.fullmatch(i.id) else i.id for i in dataset.items}
+        dataset = replace(
+            dataset,
+            items=tuple(replace(item, id=names[item.id]) for item in dataset.items),
+            answers={names[name]: answer for name, answer in dataset.answers.items()},
+            unknown={names[name]: label for name, label in dataset.unknown.items()},
         )
-        known = {item.id for item in self.dataset.items}
-        if taken := [row for row, item in enumerate(more.items, 1) if item.id in known]:
+        run_ids = {item.id for item in self.dataset.items}
+        if repeats := [row for row, item in enumerate(dataset.items, 1) if item.id in run_ids]:
             raise DataError(
-                f"{more.name} has {plural(len(taken), 'id')} that the run has already, the first of"
-                f" item {taken[0]}: give new items ids of their own"
+                f"{dataset.name} has {plural(len(repeats), 'id')} that the run has already, the"
+                f" first of item {repeats[0]}: give new items ids of their own"
             )
-        return replace(self, parts=(*self.parts, Part("pool", more, path)))
+        return replace(self, parts=(*self.parts, Part("pool", dataset, path)))
 
     def _count(self, kind: str) -> int:
         return sum(part.kind == kind for part in self.parts)
 
     def with_added_classes(self, added: Mapping[str, str]) -> Sources:
         """These sources with the classes `added` behind the present ones, and descriptions."""
-        before = self.classes
-        assert before is not None
-        names, descriptions = (*before.names, *added), (*before.descriptions, *added.values())
-        examples = (*before.examples, *((),) * len(added)) if before.examples else ()
+        classes = self.classes
+        assert classes is not None
+        names, descriptions = (*classes.names, *added), (*classes.descriptions, *added.values())
+        examples = (*classes.examples, *((),) * len(added)) if classes.examples else ()
         return replace(
             self,
             parts=tuple(part._replace(data=_wider(part.data, names)) for part in self.parts),
             test=None if self.test is None else _wider(self.test, names),
             given=Classes(names, descriptions, examples),
-            began=self.began or before.names,
+            began=self.began or classes.names,
         )
 
     def as_begun(self) -> Sources:
@@ -194,8 +194,8 @@ class Sources:
     @property
     def features(self) -> dict[str, slice]:
         """The folders below `features/`, each with the slice of items that it has."""
-        later = enumerate(self.rows[self.start :], start=1)
-        added = {f"more-{number}": slice(rows.start, rows.stop) for number, rows in later}
+        added_rows = enumerate(self.rows[self.start :], start=1)
+        added = {f"more-{number}": slice(rows.start, rows.stop) for number, rows in added_rows}
         return {".": slice(0, self.first), **added}
 
     @property
@@ -204,9 +204,9 @@ class Sources:
         names = self.pool.classes
         if names is None:
             return None
-        given = self.given or Classes((), ())
-        blank = [""] * (len(names) - len(given.descriptions))
-        return Classes(names, (*given.descriptions, *blank), given.examples)
+        details = self.given or Classes((), ())
+        blank = [""] * (len(names) - len(details.descriptions))
+        return Classes(names, (*details.descriptions, *blank), details.examples)
 
     @property
     def excluded(self) -> frozenset[int]:
@@ -227,22 +227,22 @@ class Sources:
         return self._alike(self.dataset.items[: self.first]) | self.orphaned_at_first
 
     def _alike(self, items: Sequence[Item]) -> frozenset[int]:
-        held = {(item.prompt, item.candidates) for item in items if item.id in self.owned}
-        rows = enumerate(items) if held else ()
-        owned = (row for row, item in rows if (item.prompt, item.candidates) in held)
-        return frozenset(chain(owned, () if self.given is None else self.given.alike(items)))
+        texts = {(item.prompt, item.candidates) for item in items if item.id in self.owned}
+        numbered = enumerate(items) if texts else ()
+        owned_rows = (row for row, item in numbered if (item.prompt, item.candidates) in texts)
+        return frozenset(chain(owned_rows, () if self.given is None else self.given.alike(items)))
 
 
 def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
     """The data set with more classes; labels that were unknown may become known."""
-    at = {name: index for index, name in enumerate(classes)}
-    before = dataset.classes or ()
-    known = {name: at[label] for name, label in dataset.unknown.items() if label in at}
+    indices = {name: index for index, name in enumerate(classes)}
+    names = dataset.classes or ()
+    answers = {name: indices[label] for name, label in dataset.unknown.items() if label in indices}
     return replace(
         dataset,
         items=tuple(replace(item, candidates=classes) for item in dataset.items),
-        answers={**{name: at[before[n]] for name, n in dataset.answers.items()}, **known},
-        unknown={name: label for name, label in dataset.unknown.items() if name not in known},
+        answers={**{name: indices[names[n]] for name, n in dataset.answers.items()}, **answers},
+        unknown={name: label for name, label in dataset.unknown.items() if name not in answers},
         classes=classes,
     )
 
@@ -251,16 +251,16 @@ def load(
     source: str, test: str | None, settings: Settings, *, classes: Classes | None = None
 ) -> Sources:
     """The items that `source` names and the test set: paths, or the built-in samples."""
-    held: Dataset | None = None
+    test_set: Dataset | None = None
     if source in (SAMPLE, QUESTIONS):
         dataset, built_in_test = sample() if source == SAMPLE else of_laboratory("questions")()
-        held = built_in_test if test == source else None
+        test_set = built_in_test if test == source else None
     else:
         dataset = read_first(source, settings, classes)
-    if test is not None and held is None:
-        held = load_test(test, dataset, settings)
+    if test is not None and test_set is None:
+        test_set = load_test(test, dataset, settings)
     owned = load_owned(settings.owned, dataset, settings)
-    return Sources.of(dataset, held, owned, classes)
+    return Sources.of(dataset, test_set, owned, classes)
 
 
 def of_stdin(settings: Settings, classes: Classes | None) -> Dataset:

@@ -92,7 +92,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
     names = None if classes is None else classes.names
     with opened(folder.database, readonly=True) as store, store.reading():
         rejected = read_rejected(store)
-        test = [row for rows in read_items(store, TEST) for row, erased in rows if not erased]
+        test_rows = [row for rows in read_items(store, TEST) for row, erased in rows if not erased]
         rows_by_part, erased, labels = _items(store, names)
     files: list[tuple[Kind, str]] = [("pool", "")]
     files += [] if settings.owned is None else [("owned", "")]
@@ -111,20 +111,20 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
             unknown=unknown,
         )
         parts.append(Part(kind, data, path))
-    held, began = None, table.get("classes_began")
+    test_set, class_count = None, table.get("classes_began")
     if "test_name" in table:
-        tested = tuple(Item(row.id, row.prompt, _candidates(row, names)) for row in test)
-        answers = {row.id: row.answer for row in test if row.answer is not None}
-        held = Dataset(table["test_name"], table["data_format"], tested, answers, names)
+        test_items = tuple(Item(row.id, row.prompt, _candidates(row, names)) for row in test_rows)
+        answers = {row.id: row.answer for row in test_rows if row.answer is not None}
+        test_set = Dataset(table["test_name"], table["data_format"], test_items, answers, names)
     return Sources(
         tuple(parts),
-        held,
+        test_set,
         classes,
         len(files) - len(added),
         frozenset(erased),
         frozenset(table.get(EXCLUDED, ())),
         frozenset(table.get(EXCLUDED_AT_FIRST, ())),
-        None if began is None or names is None else names[:began],
+        None if class_count is None or names is None else names[:class_count],
         tuple(labels) if settings.model_labels is not None else (),
     )
 
@@ -133,11 +133,11 @@ def _items(
     store: Store, names: tuple[str, ...] | None
 ) -> tuple[dict[int, _Rows], list[int], list[int]]:
     """The items by part, the rows of erased ones, and what a model said of each."""
-    places = {name: place for place, name in enumerate(names or ())}
-    parts: dict[int, _Rows] = defaultdict(lambda: ([], {}, {}))
+    indices = {name: index for index, name in enumerate(names or ())}
+    rows_by_part: dict[int, _Rows] = defaultdict(lambda: ([], {}, {}))
     erased, labels = list[int](), list[int]()
     for row, (record, is_erased) in enumerate(chain.from_iterable(read_items(store))):
-        items, answers, unknown = parts[record.part]
+        items, answers, unknown = rows_by_part[record.part]
         labels.append(-1 if record.model is None else record.model)
         if is_erased:
             erased.append(row)
@@ -147,12 +147,12 @@ def _items(
         items.append(Item(record.id, record.prompt, _candidates(record, names)))
         answer = record.answer
         if record.unknown is not None:
-            answer = places.get(record.unknown)  # of a class that was added since
+            answer = indices.get(record.unknown)  # of a class that was added since
             if answer is None:
                 unknown[record.id] = record.unknown
         if answer is not None:
             answers[record.id] = answer
-    return parts, erased, labels
+    return rows_by_part, erased, labels
 
 
 def never_asked(folder: RunFolder, find: str, start: int, count: int) -> tuple[int, list[Item]]:
@@ -177,8 +177,8 @@ def _candidates(record: ItemRecord, names: tuple[str, ...] | None) -> tuple[str,
 def how_read(folder: RunFolder) -> Settings:
     """The settings of a run but for those of its gate, without a look at its items."""
     table = folder.resolved()
-    known = {name: table[name] for name in Settings.model_construct().flat() if name in table}
-    return Settings.model_construct().replaced(known)
+    values = {name: table[name] for name in Settings.model_construct().flat() if name in table}
+    return Settings.model_construct().replaced(values)
 
 
 # The user's files -----------------------------------------------------------------------------
@@ -186,12 +186,12 @@ def how_read(folder: RunFolder) -> Settings:
 
 def _stamp_of(path: str) -> list[Any] | None:
     """Size, time of change and SHA-256 of a file, to tell whether it changes; None without one."""
-    place = Path(path)
-    if not place.is_file():
+    file_path = Path(path)
+    if not file_path.is_file():
         return None
-    about = place.stat()
-    with place.open("rb") as file:
-        return [about.st_size, about.st_mtime_ns, file_digest(file, "sha256").hexdigest()]
+    stat = file_path.stat()
+    with file_path.open("rb") as file:
+        return [stat.st_size, stat.st_mtime_ns, file_digest(file, "sha256").hexdigest()]
 
 
 def stamps_of(paths: Iterable[str]) -> dict[str, list[Any]]:
@@ -203,11 +203,11 @@ def differing(stamps: Mapping[str, list[Any]]) -> list[str]:
     """A sentence for each file of a run that was changed, moved or deleted since it was read."""
     changes = []
     for path, (size, time, digest) in stamps.items():
-        place = Path(path)
-        if not place.is_file():
+        file_path = Path(path)
+        if not file_path.is_file():
             changes.append(f"{path} was moved or deleted since the run read it")
-        elif place.stat().st_size != size or (
-            place.stat().st_mtime_ns != time and (_stamp_of(path) or ["", "", ""])[2] != digest
+        elif file_path.stat().st_size != size or (
+            file_path.stat().st_mtime_ns != time and (_stamp_of(path) or ["", "", ""])[2] != digest
         ):
             changes.append(f"{path} was changed since the run read it")
     return [f"{change}; the run goes on with the items that it has" for change in changes]
