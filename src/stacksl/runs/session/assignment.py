@@ -76,15 +76,15 @@ class SheetLabeler:
             DataError: a file cannot be read; no answer of any file is used.
         """
         rows = self.ledger.private.handed()
-        handed = {row.key: self.now(row) for row in rows}
+        rows_by_key = {row.key: self.now(row) for row in rows}
         questions = {row.key: self.question(row) for row in rows}
-        bought = [row for row in self.ledger.export() if row["state"] == "answered"]
-        accepted = {(row["item"], row["slot"], row["labeler"]) for row in bought}
+        answered_rows = [row for row in self.ledger.export() if row["state"] == "answered"]
+        accepted = {(row["item"], row["slot"], row["labeler"]) for row in answered_rows}
         ids: dict[str, list[str]] = {}
         for row in rows:
             if (row.item, row.slot, row.annotator) in accepted:
                 ids.setdefault(row.item, []).append(row.key)
-        replaced = self._replaced(self.sheets(self.waiting()))
+        newer_sheets = self._replaced(self.sheets(self.waiting()))
         replies: list[Reply] = []
         faults: list[str] = []
         empty = 0
@@ -95,21 +95,21 @@ class SheetLabeler:
             replies += sheet.replies
             faults += [fault.line(str(path)) for fault in sheet.faults]
             empty += sheet.empty
-            newer = replaced.get(path.name)
+            newer = newer_sheets.get(path.name)
             if newer and not {newer} & {file.name for file in files} and not sheet.replies:
                 faults.append(
                     f"{path}: this sheet has no answer, and {newer} has its open rows now: fill in"
                     " that one"
                 )
-        answers = [self.answer(reply, handed[reply.key]) for reply in replies]
+        answers = [self.answer(reply, rows_by_key[reply.key]) for reply in replies]
         self._answers += answers
         return SheetAnswers(tuple(answers), tuple(faults), empty)
 
     def answer(self, reply: Reply, row: Handed) -> Answer:
         """A reply as the answer to the lease of its row."""
         index = None if reply.position is None else row.order[reply.position]
-        key, who = (row.item, row.slot, row.token), row.annotator
-        return Answer(*key, index, who, self.spec.budget.price, reply.said, reply.text, reply.note)
+        key, name = (row.item, row.slot, row.token), row.annotator
+        return Answer(*key, index, name, self.spec.budget.price, reply.said, reply.text, reply.note)
 
     def answers(self) -> list[Answer]:
         """The answers read since the last call, in the order in which they were bought.
@@ -117,8 +117,8 @@ class SheetLabeler:
         So what is learned does not depend on who got which row, in which place of a sheet.
         """
         answers, self._answers = self._answers, []
-        places = {(p["item"], p["slot"]): place for place, p in enumerate(self.ledger.export())}
-        return sorted(answers, key=lambda answer: places[answer.item, answer.slot])
+        positions = {(p["item"], p["slot"]): n for n, p in enumerate(self.ledger.export())}
+        return sorted(answers, key=lambda answer: positions[answer.item, answer.slot])
 
     def pending(self) -> list[Pending]:
         """Assign open requests, up to the batch, and write each missing sheet.
@@ -136,25 +136,25 @@ class SheetLabeler:
 
     def assign(self) -> list[Handed]:
         """Assign open requests, up to the batch; all rows that are open now."""
-        handed = {(h.item, h.slot, h.token): h for h in self.ledger.private.handed()}
+        handed_rows = {(h.item, h.slot, h.token): h for h in self.ledger.private.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
-        waiting = self.waiting()
+        waiting_rows = self.waiting()
         requests = {key: request for key, request in self._requests.items() if key in leases}
-        fresh = [request for key, request in requests.items() if key not in handed]
+        fresh = [request for key, request in requests.items() if key not in handed_rows]
         # up to the batch: training labels, then the audit
         due = sorted(fresh, key=lambda request: request.purpose == "audit" and not request.slot)
-        due = due[: max(0, self.settings.open_questions - len(waiting))]
-        assigned = self._assign(due, list(handed.values()), waiting)
-        if assigned:
-            self.ledger.hand_out(assigned)
-        return [*waiting, *assigned]
+        due = due[: max(0, self.settings.open_questions - len(waiting_rows))]
+        assigned_rows = self._assign(due, list(handed_rows.values()), waiting_rows)
+        if assigned_rows:
+            self.ledger.hand_out(assigned_rows)
+        return [*waiting_rows, *assigned_rows]
 
     def waiting(self) -> list[Handed]:
         """The assigned rows that are open."""
         return [row for row, _ in open_rows(self.ledger)]
 
     def _assign(
-        self, due: Sequence[Request], handed_rows: Sequence[Handed], waiting: Sequence[Handed]
+        self, due: Sequence[Request], handed_rows: Sequence[Handed], waiting_rows: Sequence[Handed]
     ) -> list[Handed]:
         """A row for each lease, for the annotator with the fewest open rows, then rows.
 
@@ -163,28 +163,28 @@ class SheetLabeler:
         """
         annotators = self.people
         present = [name for name in annotators if name not in self.away]
-        load = Counter(dict.fromkeys(annotators, 0)) + Counter(h.annotator for h in waiting)
+        load = Counter(dict.fromkeys(annotators, 0)) + Counter(h.annotator for h in waiting_rows)
         had_rows = Counter(handed.annotator for handed in handed_rows)
         rows_of_items = rows_had(self.ledger)
-        taken = {handed.key for handed in handed_rows}
+        taken_keys = {handed.key for handed in handed_rows}
         sheet = 1 + max((handed.sheet for handed in handed_rows), default=0)
         rng = generator(self._secret, "keys", sheet)
-        dealt = [due[int(place)] for place in rng.permutation(len(due))]
+        dealt_requests = [due[int(n)] for n in rng.permutation(len(due))]
         # an item for two people goes first: one of them may have it, whoever has few rows
-        twice = Counter(request.item for request in due)
-        dealt.sort(key=lambda request: -twice[request.item])
-        looks = {(lease.item, lease.slot) for lease in self.ledger.second_looks()}
+        request_counts = Counter(request.item for request in due)
+        dealt_requests.sort(key=lambda request: -request_counts[request.item])
+        look_slots = {(lease.item, lease.slot) for lease in self.ledger.second_looks()}
         rows = []
-        for number, request in enumerate(dealt, start=len(taken) + 1):
+        for number, request in enumerate(dealt_requests, start=len(taken_keys) + 1):
             names = _eligible(present, request, rows_of_items) or annotators
             nobody = names[0] in self.away
             nobody |= any(row[::2] == (request.item, names[0]) for row in rows_of_items)
-            if nobody and (request.item, request.slot) in looks:
+            if nobody and (request.item, request.slot) in look_slots:
                 continue  # the run ends its lease
             name = min(names, key=lambda person: (load[person], had_rows[person]))
-            key = new_key(number, rng, taken)
+            key = new_key(number, rng, taken_keys)
             rows_of_items.append((request.item, request.slot, name))
-            taken.add(key)
+            taken_keys.add(key)
             load[name] += 1
             had_rows[name] += 1
             order = self._order(name, request.item)
@@ -201,8 +201,8 @@ class SheetLabeler:
         count = len(self.items[row].candidates)
         if self.classes is not None:
             return tuple(range(count))
-        who = self.people.index(annotator)
-        shuffled = generator(self._secret, "shown", who, row).permutation(count)
+        number = self.people.index(annotator)
+        shuffled = generator(self._secret, "shown", number, row).permutation(count)
         return tuple(int(i) for i in shuffled)
 
     def sheets(self, open_rows: Sequence[Handed]) -> dict[Path, list[Handed]]:
@@ -218,8 +218,8 @@ class SheetLabeler:
         """The names of earlier sheets, each with that of the sheet which has its open rows now."""
         newest = {rows[0].annotator: path.name for path, rows in sheets.items()}
         handed = self.ledger.private.handed()
-        names = {self._path(row.sheet, row.annotator).name: row.annotator for row in handed}
-        return {old: newest[who] for old, who in names.items() if old < newest.get(who, "")}
+        owners = {self._path(row.sheet, row.annotator).name: row.annotator for row in handed}
+        return {file: newest[name] for file, name in owners.items() if file < newest.get(name, "")}
 
     def _write(self, sheets: Mapping[Path, Sequence[Handed]]) -> None:
         """Write the sheets that are missing."""
@@ -228,15 +228,15 @@ class SheetLabeler:
             self._open_folder()
             write_howto(self.folder, self._replaced(sheets), mode=self._mode)
         added = self.classes is not None and self.spec.sources.began is not None
-        listed = (
+        class_file = (
             f"classes-of-{len(self.spec.dataset.classes or ())}.csv" if added else "classes.csv"
         )
         for path, rows in missing.items():
             # in an order that does not reveal which of them belong to the audit
             number = max(handed.sheet for handed in rows)
-            mix = generator(self._secret, "sheet", number).permutation(len(rows))
-            questions = [self.question(rows[int(place)]) for place in mix]
-            write_sheet(path, questions, self.classes, listed, mode=self._mode)
+            permutation = generator(self._secret, "sheet", number).permutation(len(rows))
+            questions = [self.question(rows[int(n)]) for n in permutation]
+            write_sheet(path, questions, self.classes, class_file, mode=self._mode)
 
     def _open_folder(self) -> None:
         """Make the folder; an existing one outside the run's folder is not changed.
@@ -258,9 +258,9 @@ class SheetLabeler:
 
     def question(self, handed: Handed) -> SheetRow:
         """A row as its annotator sees it."""
-        item, first = self.items[self.row[handed.item]], len(handed.order)
+        item, first_count = self.items[self.row[handed.item]], len(handed.order)
         options = tuple(item.candidates[i] for i in self.now(handed).order)
-        return SheetRow(handed.key, item.prompt, options, first, self.classes is not None)
+        return SheetRow(handed.key, item.prompt, options, first_count, self.classes is not None)
 
     def now(self, handed: Handed) -> Handed:
         """A row with the classes that were added since it was assigned.
@@ -289,11 +289,11 @@ def _eligible(
     Else those who had the item in this slot alone, else all. `rows_of_items` has item, slot and
     annotator of the rows that were handed out.
     """
-    had = [(name, slot) for item, slot, name in rows_of_items if item == lease.item]
-    asked = {name for name, _ in had}
-    otherwise = {name for name, slot in had if slot != lease.slot}
-    never_asked = [name for name in present if name not in asked]
-    return never_asked or [name for name in present if name not in otherwise] or present
+    holders = [(name, slot) for item, slot, name in rows_of_items if item == lease.item]
+    asked_names = {name for name, _ in holders}
+    other_names = {name for name, slot in holders if slot != lease.slot}
+    never_asked = [name for name in present if name not in asked_names]
+    return never_asked or [name for name in present if name not in other_names] or present
 
 
 def open_rows(ledger: LedgerReader) -> list[tuple[Handed, Purchase]]:
@@ -307,7 +307,7 @@ def rows_had(ledger: LedgerReader) -> list[tuple[str, int, str]]:
     """Item, slot and annotator of each row that its annotator answered, or may still answer."""
     ended = {(r["item"], r["slot"]): r["labeler"] for r in ledger.export() if r["state"] != "open"}
     rows = [(row.item, row.slot, row.annotator) for row in ledger.private.handed()]
-    return [had for had in rows if ended.get(had[:2], had[2]) == had[2]]
+    return [entry for entry in rows if ended.get(entry[:2], entry[2]) == entry[2]]
 
 
 def free_people(
@@ -318,20 +318,20 @@ def free_people(
     Whoever is here and never had an item may. A lease that nobody may have ends.
     """
     handed_leases = {(row.item, row.slot, row.token) for row in ledger.private.handed()}
-    asked = {(item, name) for item, _, name in rows_had(ledger)}
+    pairs = {(item, name) for item, _, name in rows_had(ledger)}
     present = set(spec.settings.people) - ledger.absent
-    free = {item: sum((item, name) not in asked for name in present) for item in items}
-    awaited = set()
-    for lease in (look for look in ledger.second_looks() if look.item in free):
+    counts = {item: sum((item, name) not in pairs for name in present) for item in items}
+    awaited_items = set()
+    for lease in (look for look in ledger.second_looks() if look.item in counts):
         if (lease.item, lease.slot, lease.token) not in handed_leases:  # somebody is to have it
-            if not free[lease.item]:
+            if not counts[lease.item]:
                 ledger.release(lease, "expired")
-                had = {name for item, _, name in rows_had(ledger) if item == lease.item}
-                free[lease.item] = len(present - had)
+                holders = {name for item, _, name in rows_had(ledger) if item == lease.item}
+                counts[lease.item] = len(present - holders)
                 continue
-            free[lease.item] -= 1
-        awaited.add(lease.item)
-    return free, awaited
+            counts[lease.item] -= 1
+        awaited_items.add(lease.item)
+    return counts, awaited_items
 
 
 def expect_free(settings: Settings) -> None:
@@ -340,19 +340,19 @@ def expect_free(settings: Settings) -> None:
     Raises:
         DataError: it has some, or is no folder.
     """
-    place = settings.sheets.dir
+    folder = settings.sheets.dir
     try:
-        names = [] if place is None else sorted(os.listdir(place))
+        names = [] if folder is None else sorted(os.listdir(folder))
     except FileNotFoundError:
         return
     except OSError as fault:
         raise DataError(
-            f"--ask-dir expects a folder for sheets, got {place} ({fault.strerror}): give another"
+            f"--ask-dir expects a folder for sheets, got {folder} ({fault.strerror}): give another"
         ) from None
     if sheet := next(filter(SHEET, names), None):
         raise DataError(
-            f"the folder {place} holds the sheet {sheet} of another run: give each run an --ask-dir"
-            " of its own, or move those sheets away"
+            f"the folder {folder} holds the sheet {sheet} of another run: give each run an"
+            " --ask-dir of its own, or move those sheets away"
         )
 
 

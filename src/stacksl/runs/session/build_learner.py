@@ -76,7 +76,7 @@ def build_learner(settings: Settings, block: Block, order: Sequence[int], budget
     return learner
 
 
-def prime(learner: Learner, block: Block, coming: Sequence[int], left: int) -> None:
+def prime(learner: Learner, block: Block, coming_rows: Sequence[int], labels_left: int) -> None:
     """Set the threshold of `margin` from the items to come, where scores precede the first label.
 
     A language model has such scores. A threshold initialized by the first item alone takes some
@@ -85,16 +85,16 @@ def prime(learner: Learner, block: Block, coming: Sequence[int], left: int) -> N
     Args:
         learner: its gate's state is set.
         block: the features of all items.
-        coming: the rows of the rounds to come.
-        left: labels that can still be bought.
+        coming_rows: those of the rounds to come.
+        labels_left: how many can still be bought.
     """
     gate = learner.gate
-    if not (isinstance(gate, Margin) and isinstance(block, PairBlock) and len(coming)):
+    if not (isinstance(gate, Margin) and isinstance(block, PairBlock) and len(coming_rows)):
         return
     if block.base is not None:
-        scores = (learner.scorer.scores(block[row]) for row in coming)
+        scores = (learner.scorer.scores(block[row]) for row in coming_rows)
         statistics = np.array([*map(margin_statistic, scores)])
-        learner.gate_state = gate.primed(statistics, left / len(coming))
+        learner.gate_state = gate.primed(statistics, labels_left / len(coming_rows))
 
 
 def _gate(settings: Settings, scorer: Scorer, block: Block, order: Sequence[int]) -> Gate:
@@ -106,15 +106,16 @@ def _gate(settings: Settings, scorer: Scorer, block: Block, order: Sequence[int]
     parameters: dict[str, Any] = (
         suited(dim=block.dim, noise=settings.scorer.noise, one_hot=one_hot) if suited else {}
     )
-    chosen = settings.gate
+    gate_settings = settings.gate
     for field in fields(kind):
         if field.name == "pending":  # labels open when another is bought; `oracle` answers at once
-            parameters["pending"] = (settings.labeler != "oracle") * (settings.open_questions - 1)
-        if (value := getattr(chosen, field.name, None)) is not None:
+            open_labels = 0 if settings.labeler == "oracle" else settings.open_questions - 1
+            parameters["pending"] = open_labels
+        if (value := getattr(gate_settings, field.name, None)) is not None:
             parameters[field.name] = value
-    if isinstance(chosen, CalibratedGate) and "gate_scale" not in parameters:
+    if isinstance(gate_settings, CalibratedGate) and "gate_scale" not in parameters:
         # c by the median rule over the first items of the order, at the starting θ (D16)
-        inputs = [block[r] for r in order[: chosen.warmup or warmup_length(len(order))]]
+        inputs = [block[r] for r in order[: gate_settings.warmup or warmup_length(len(order))]]
         spreads = warmup_spreads(scorer, inputs, presented(inputs, scorer, settings.top_k))
-        parameters["gate_scale"] = calibrate_gate_scale(spreads, chosen.kappa)
+        parameters["gate_scale"] = calibrate_gate_scale(spreads, gate_settings.kappa)
     return make_gate(kind.name, **parameters)

@@ -40,9 +40,9 @@ def language_model(spec: RunSpec) -> LanguageModel:
     """
     recorded = spec.folder.resolved()
     choices = choices_of(spec.settings, recorded)
-    known = Weights(str(recorded.get("lm_base", "")), str(recorded.get(WEIGHTS, "")))
+    weights = Weights(str(recorded.get("lm_base", "")), str(recorded.get(WEIGHTS, "")))
     processes = current_processes()
-    model = LanguageModel(choices, seed=spec.settings.seed, processes=processes, known=known)
+    model = LanguageModel(choices, seed=spec.settings.seed, processes=processes, known=weights)
     owned = spec.sources.owned
     enough = len(owned) >= CHOOSE_BY or spec.settings.mode == "stream"
     if choices.normalization == "auto" and "lm_normalization" not in recorded and enough:
@@ -57,9 +57,9 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
     if not isinstance(model, LanguageModel):
         return []
     facts = model.facts()
-    changed = spec.changed(facts, COMPUTED)
+    warnings = spec.changed(facts, COMPUTED)
     spec.note(facts, renewed=[WEIGHTS])  # the same bytes may have been written again
-    return changed
+    return warnings
 
 
 def expect_room(settings: Settings, items: Sequence[Item], test: Sequence[Item] = ()) -> None:
@@ -74,11 +74,11 @@ def expect_room(settings: Settings, items: Sequence[Item], test: Sequence[Item] 
 
     processes, choices = current_processes(), choices_of(settings, {})
     device = processes.device if settings.lm.device != "cpu" else None
-    place = place_of(device or settings.lm.device)
-    free = free_bytes(place)
-    if place == "cpu":
-        free //= processes.size  # every process holds a whole model
-    expect_fit(replace(choices, device=place), items, free, test)
+    target_device = place_of(device or settings.lm.device)
+    free_memory = free_bytes(target_device)
+    if target_device == "cpu":
+        free_memory //= processes.size  # every process holds a whole model
+    expect_fit(replace(choices, device=target_device), items, free_memory, test)
 
 
 def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
@@ -129,8 +129,8 @@ def chat_arguments(text: str | None) -> dict[str, Any]:
     {'enable_thinking': False, 'style': 'short'}
     """
     arguments: dict[str, Any] = {}
-    for part in (text or "").split(",") if text else []:
-        name, sign, value = map(str.strip, part.partition("="))
+    for argument in text.split(",") if text else []:
+        name, sign, value = map(str.strip, argument.partition("="))
         if not (name.isidentifier() and sign and value):
             raise SettingsError(
                 "lm.chat_arguments should be NAME=VALUE with commas between, such as"

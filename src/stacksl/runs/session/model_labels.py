@@ -130,11 +130,11 @@ def expect_consent(spec: RunSpec) -> None:
     if spec.settings.labeler_kind != OPENAI or allowed == "flag":
         return
     count = spec.sources.available
-    sent = f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
+    contents = f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
     if judging := len(_judging(spec)):
-        sent += f" and of up to {judging} items whose labels you own, to check the model"
+        contents += f" and of up to {judging} items whose labels you own, to check the model"
     raise SettingsError(
-        f"this run would send {sent}: give --allow-send to let it (a config file cannot), or"
+        f"this run would send {contents}: give --allow-send to let it (a config file cannot), or"
         " --dry-run to see one request"
     )
 
@@ -143,8 +143,8 @@ def consent(settings: Settings) -> str:
     """What is sent where: the fields, the model and the host."""
     model, url = settings.labeler.partition(":")[2], address(str(settings.server.url))
     plain = urlsplit(url).scheme == "http" and not is_loopback(url)
-    others = ", options and labeled examples" if settings.server.shots else " and options"
-    return f"prompts{others} to the model '{model}' at {url}{' (unencrypted)' * plain}"
+    fields = ", options and labeled examples" if settings.server.shots else " and options"
+    return f"prompts{fields} to the model '{model}' at {url}{' (unencrypted)' if plain else ''}"
 
 
 def shots_of(examples: Examples, count: int, item: str) -> list[Shot]:
@@ -154,14 +154,14 @@ def shots_of(examples: Examples, count: int, item: str) -> list[Shot]:
     their own options, they are the last that were learned.
     """
     corpus, row = examples.corpus, examples.corpus.row[item]
-    measures = corpus.roles == Role.AUDIT
-    known = [(r, y) for r, y, _ in examples.bought if r != row and not measures[r]]
+    is_audit = corpus.roles == Role.AUDIT
+    pairs = [(r, y) for r, y, _ in examples.bought if r != row and not is_audit[r]]
     if count and isinstance(examples.block, SharedBlock):
         h = examples.block.h
-        alike = np.asarray(h[np.array([r for r, _ in known], np.int64)]) @ np.asarray(h[row])
-        known = [known[place] for place in np.argsort(alike, kind="stable")]
-    chosen = [(corpus.items[r], y) for r, y in known[max(0, len(known) - count) :]]
-    return [Shot(example.id, example.prompt, example.candidates[y]) for example, y in chosen]
+        similarity = np.asarray(h[np.array([r for r, _ in pairs], np.int64)]) @ np.asarray(h[row])
+        pairs = [pairs[n] for n in np.argsort(similarity, kind="stable")]
+    chosen_items = [(corpus.items[r], y) for r, y in pairs[max(0, len(pairs) - count) :]]
+    return [Shot(example.id, example.prompt, example.candidates[y]) for example, y in chosen_items]
 
 
 def expect_local(settings: Settings) -> None:
@@ -195,7 +195,7 @@ class LocalLabeler:
 
     def __init__(self, spec: RunSpec) -> None:
         self.name, self._spec = spec.settings.labeler, spec
-        self.warnings, self._unfit = [NO_AUDIT] * (spec.test is None), ""
+        self.warnings, self._unfit = [NO_AUDIT] if spec.test is None else [], ""
         self._open: dict[tuple[str, int, int], Request] = {}
         name = self.name.partition(":")[2]
         spec.note({LOADED: str(Path(name).resolve()) if Path(name).is_dir() else name})
@@ -263,10 +263,10 @@ def chat_labeler(
     calls = Calls(spec.folder.database, key)
     check = None if JUDGED in recorded else partial(disagreement, spec)
     concurrency, batched = settings.server.concurrency, settings.server.batch_api
-    last = (p.word for p in reversed(ledger.accounts.purchases.values()) if p.stage == "answered")
+    words = (p.word for p in reversed(ledger.accounts.purchases.values()) if p.stage == "answered")
     labeler = ChatLabeler(endpoint, prompts, calls, concurrency, shots, check, batched=batched)
-    labeler.unnamed = len([*takewhile(lambda word: word == "broken", last)])
-    labeler.warnings += [NO_AUDIT] * (spec.test is None)
+    labeler.unnamed = len([*takewhile(lambda word: word == "broken", words)])
+    labeler.warnings += [NO_AUDIT] if spec.test is None else []
     return labeler
 
 
@@ -286,16 +286,16 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
     spec.note({JUDGED: len(answers)})
     if not answers:
         return ""
-    right = sum(owned[answer.item] == answer.index for answer in answers)
-    most = wilson(right, len(answers))[1]
-    least, how = max(Counter(owned.values()).values()) / len(owned), "one class for every item"
+    correct = sum(owned[answer.item] == answer.index for answer in answers)
+    upper_bound = wilson(correct, len(answers))[1]
+    baseline, rule = max(Counter(owned.values()).values()) / len(owned), "one class for every item"
     if spec.dataset.classes is None:
-        least, how = sum(1 / len(item.candidates) for item in items) / len(items), "a guess"
-    if most >= least:
+        baseline, rule = sum(1 / len(item.candidates) for item in items) / len(items), "a guess"
+    if upper_bound >= baseline:
         return ""
     return (
-        f"it agrees with {right} of {len(answers)} labels that you own (95% interval: at most"
-        f" {most:.0%}), and {how} would agree with {least:.0%}: `resume`"
+        f"it agrees with {correct} of {len(answers)} labels that you own (95% interval: at most"
+        f" {upper_bound:.0%}), and {rule} would agree with {baseline:.0%}: `resume`"
         " continues anyway, or start a new run with another model, template or names of classes"
     )
 
@@ -303,13 +303,13 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
 def _judging(spec: RunSpec) -> list[Item]:
     """The owned items by which a model is judged, drawn; none where they are too few."""
     owned, erased = spec.sources.owned, spec.sources.erased
-    rows = enumerate(spec.dataset.items)
-    items = [item for row, item in rows if item.id in owned and row not in erased]
+    numbered = enumerate(spec.dataset.items)
+    items = [item for row, item in numbered if item.id in owned and row not in erased]
     if len(items) < LEAST_KNOWN:
         return []
-    most = LEAST_KNOWN if spec.settings.server.input_price else MOST_KNOWN  # labels pay for them
-    drawn = generator(spec.settings.seed, "known").permutation(len(items))[:most]
-    return [items[n] for n in drawn]
+    limit = LEAST_KNOWN if spec.settings.server.input_price else MOST_KNOWN  # labels pay for them
+    positions = generator(spec.settings.seed, "known").permutation(len(items))[:limit]
+    return [items[n] for n in positions]
 
 
 def _bytes(text: str) -> int:
@@ -337,17 +337,17 @@ def load_model_labels(
     else:
         dataset = read_like(source, train, settings, "file of a model's labels")
         texts = {item.id: item.prompt for item in dataset.items}
-        labels = {texts[id]: label for id, label in dataset.answers.items()}
-        if unlike := dataset.unknown:
+        labels = {texts[item_id]: label for item_id, label in dataset.answers.items()}
+        if unknown := dataset.unknown:
             warnings = (
-                f"{plural(len(unlike), 'label')} in {path.name} left out as none of the"
-                f" {len(train.classes or ())} classes: {strange(unlike, train.classes or ())}",
+                f"{plural(len(unknown), 'label')} in {path.name} left out as none of the"
+                f" {len(train.classes or ())} classes: {strange(unknown, train.classes or ())}",
             )
     classes = tuple(labels.get(item.prompt, -1) for item in items)
     if max(classes, default=-1) < 0:
-        what = "model's run" if path.is_dir() else "file of a model's labels"
+        kind = "model's run" if path.is_dir() else "file of a model's labels"
         raise DataError(
-            f"the {what} {path.name} should have prompts of the data with one of its classes each,"
+            f"the {kind} {path.name} should have prompts of the data with one of its classes each,"
             " got none: make it from the same file"
         )
     return classes, warnings

@@ -34,17 +34,17 @@ def differing(game: Game, at_once: int) -> tuple[Differing, ...]:
         key=lambda pair: (pair[0].round or 0, str(pair[1].item), str(pair[1].labeler)),
     )
     names = sorted({str(row.labeler) for _, row in rows})
-    against = [n for n, name in enumerate(names) if standing.get(name, "kept") == "kept"]
-    tested = [n for n, name in enumerate(names) if name not in standing]
-    if len(against) < 2 or not tested:
+    peer_indices = [n for n, name in enumerate(names) if standing.get(name, "kept") == "kept"]
+    tested_indices = [n for n, name in enumerate(names) if name not in standing]
+    if len(peer_indices) < 2 or not tested_indices:
         return ()
     predicted, doubt = _predicted(game, rows)
     findings = compare_annotators(
         np.array([names.index(str(row.labeler)) for _, row in rows]),
         predicted == np.array([row.label().index for _, row in rows]),
         np.where(np.isfinite(doubt), doubt, 0.0),
-        tested,
-        against,
+        tested_indices,
+        peer_indices,
     )
     return tuple(
         copied(Differing, finding, name=names[finding.annotator])
@@ -75,15 +75,15 @@ def _predicted(game: Game, rows: list[tuple[Row, Row]]) -> tuple[np.ndarray, np.
     trainer, block = game.trainer, game.examples.block
     if isinstance(trainer, LinearTrainer) and trainer.names is not None:
         assert isinstance(block, SharedBlock)
-        places = [game.corpus.row[str(row.item)] for _, row in rows]
+        positions = [game.corpus.row[str(row.item)] for _, row in rows]
         names = np.asarray(trainer.names[: block.classes], dtype=np.float64)
-        return doubt_of(np.asarray(block.h[places], dtype=np.float64) @ names.T)
+        return doubt_of(np.asarray(block.h[positions], dtype=np.float64) @ names.T)
     decisions = [asking.decision() for asking, _ in rows]
     choices = np.array([decision.choice for decision in decisions])
     return choices, np.array([decision.statistic for decision in decisions])
 
 
-def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
+def proposed(game: Game, at_once: int, classes: int) -> list[dict[str, Any]]:
     """Classes that may be missing: texts that people wrote, and groups of rows that look alike.
 
     A text was `written` to so many rows, and a group has so many `rows` and a name of their words,
@@ -91,7 +91,7 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     nearer to one that was than to a row with a label or to the name of a class; HDBSCAN finds them.
     At least two rows of a group were answered so.
     Answers of the audit are never used, and of the others as many as a multiple of `at_once`; nor
-    are in a group those whose nearest class by name was added after the first `began` ones.
+    are in a group those whose nearest class by name was added after the first `classes` ones.
     """
     corpus, ledger, block, trainer = game.corpus, game.ledger, game.examples.block, game.trainer
     if not isinstance(block, SharedBlock) or not isinstance(trainer, LinearTrainer):
@@ -102,44 +102,46 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     names = np.zeros((0, block.dim)) if trainer.names is None else trainer.names[: block.classes]
     rows = [row for row in ledger.rows(only=("answered",)) if row.purpose == "train"]
     set_aside = ledger.set_aside
-    usable = [row for row in rows if not row.erased and row.labeler not in set_aside]
-    answered = {str(row.item) for row in usable[: len(usable) // at_once * at_once]}
-    label = {corpus.row[item]: ledger.label_of(item) for item in sorted(answered)}
-    none = [row for row, index in label.items() if index is None and row in said_none]
-    texts = _written(game, none)
+    usable_rows = [row for row in rows if not row.erased and row.labeler not in set_aside]
+    answered = {str(row.item) for row in usable_rows[: len(usable_rows) // at_once * at_once]}
+    labels = {corpus.row[item]: ledger.label_of(item) for item in sorted(answered)}
+    unnamed = [row for row, index in labels.items() if index is None and row in said_none]
+    texts = _written(game, unnamed)
     groups_by_name: dict[str, dict[str, Any]] = {}
     for name, n in Counter(texts.values()).most_common():
         groups_by_name[name] = {"rows": n, "name": name, "written": n}
-    none = [row for row in none if not len(names) or np.argmax(names @ block.h[row]) < began]
+    if len(names):
+        unnamed = [row for row in unnamed if np.argmax(names @ block.h[row]) < classes]
     unanswered = np.array(corpus.unbought(ledger.bought("train")), np.int64)
     unanswered = unanswered[:: 1 + len(unanswered) // LOOKED_AT]
-    if not none or not len(unanswered):
+    if not unnamed or not len(unanswered):
         return [*groups_by_name.values()]
-    labeled = [row for row, index in label.items() if index is not None]
-    known = np.concatenate([block.h[none], block.h[labeled], names]).astype(np.float32)
-    near = nearest(np.asarray(block.h[unanswered], np.float32), known, 1)[0][:, 0]
-    apart = np.array([*none, *unanswered[near < len(none)]])
+    labeled = [row for row, index in labels.items() if index is not None]
+    references = np.concatenate([block.h[unnamed], block.h[labeled], names]).astype(np.float32)
+    neighbors = nearest(np.asarray(block.h[unanswered], np.float32), references, 1)[0][:, 0]
+    apart = np.array([*unnamed, *unanswered[neighbors < len(unnamed)]])
     if len(apart) < FEWEST:
         return [*groups_by_name.values()]
     from sklearn.cluster import HDBSCAN  # its import takes as long as all else here
 
-    how: dict[str, Any] = {"min_cluster_size": FEWEST, "min_samples": 1, "copy": True}
+    options: dict[str, Any] = {"min_cluster_size": FEWEST, "min_samples": 1, "copy": True}
     smooth = averaged(np.asarray(block.h[apart]))
-    group = HDBSCAN(**how).fit_predict(smooth)
-    if group.max() < 0:
-        group = HDBSCAN(**how, allow_single_cluster=True).fit_predict(smooth)
-    parts = [apart[group == n] for n in range(group.max() + 1)]  # one answer may be a mistake
-    parts = [part for part in parts if np.isin(part, none).sum() > 1]
-    if not parts:
+    cluster = HDBSCAN(**options).fit_predict(smooth)
+    if cluster.max() < 0:
+        cluster = HDBSCAN(**options, allow_single_cluster=True).fit_predict(smooth)
+    clusters = [apart[cluster == n] for n in range(cluster.max() + 1)]
+    # one answer may be a mistake
+    clusters = [group for group in clusters if np.isin(group, unnamed).sum() > 1]
+    if not clusters:
         return [*groups_by_name.values()]
-    groups = sorted(parts, key=len)[: -GROUPS - 1 : -1]
+    groups = sorted(clusters, key=len)[: -GROUPS - 1 : -1]
     groups.append(np.setdiff1d(unanswered, apart)[:COMPARED])
-    member = np.repeat(np.arange(len(groups)), [*map(len, groups)])
-    words = characteristic([corpus.items[row].prompt for row in np.concatenate(groups)], member)
-    for part, terms in zip(groups[:-1], words, strict=False):
-        own = Counter(texts[row] for row in part.tolist() if row in texts).most_common(1)
-        if name := own[0][0] if own else ", ".join(terms[:NAMED]):
-            groups_by_name.setdefault(name, {"name": name, "written": 0})["rows"] = len(part)
+    numbers = np.repeat(np.arange(len(groups)), [*map(len, groups)])
+    words = characteristic([corpus.items[row].prompt for row in np.concatenate(groups)], numbers)
+    for group, terms in zip(groups[:-1], words, strict=False):
+        top_texts = Counter(texts[row] for row in group.tolist() if row in texts).most_common(1)
+        if name := top_texts[0][0] if top_texts else ", ".join(terms[:NAMED]):
+            groups_by_name.setdefault(name, {"name": name, "written": 0})["rows"] = len(group)
     return [*groups_by_name.values()]
 
 
@@ -148,11 +150,11 @@ def _written(game: Game, rows: list[int]) -> dict[int, str]:
 
     Case and spaces make no other text, and the name of a class is none.
     """
-    first = {name.casefold(): "" for name in game.corpus.items[0].candidates}
-    texts, wanted, set_aside = dict[int, str](), set(rows), game.ledger.set_aside
+    spellings = {name.casefold(): "" for name in game.corpus.items[0].candidates}
+    texts, row_set, set_aside = dict[int, str](), set(rows), game.ledger.set_aside
     for answer in game.ledger.texts():
         row, text = game.corpus.row.get(answer.item, -1), " ".join((answer.text or "").split())
-        if row in wanted and answer.labeler not in set_aside:
-            texts[row] = first.setdefault(text.casefold(), text)
-    count = Counter(texts.values())
-    return {row: text for row, text in texts.items() if text and count[text] >= ALIKE}
+        if row in row_set and answer.labeler not in set_aside:
+            texts[row] = spellings.setdefault(text.casefold(), text)
+    counts = Counter(texts.values())
+    return {row: text for row, text in texts.items() if text and counts[text] >= ALIKE}

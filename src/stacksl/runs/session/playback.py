@@ -64,16 +64,16 @@ class Playback(Game):
         Raises:
             RunError: a decision or a refit comes out otherwise.
         """
-        while (first := self._next) is not None:
+        while (start := self._next) is not None:
             self.learn(self.take_answers())
             while (row := self._next) is not None and row.event in _TERMS:
                 self._note(self.ledger.take_recorded())
                 self.skips_refit = False
             for _ in play(self, self):
                 pass
-            if self._next is not None and self._next.seq == first.seq:
+            if self._next is not None and self._next.seq == start.seq:
                 raise RunError(
-                    f"row {first.seq} of the ledger records the event '{first.event}', but the"
+                    f"row {start.seq} of the ledger records the event '{start.event}', but the"
                     " replay got none: the run was made by other versions or on another machine"
                     " (see `stacksl status RUN --settings`)"
                 )

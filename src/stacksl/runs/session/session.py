@@ -121,12 +121,12 @@ class Session(Game):
             RunLocked: another process has the run open.
             StackslError: in one sentence, which the state `failed` keeps as well.
         """
-        with ExitStack() as parts:
-            parts.enter_context(spec.folder.locked())
-            parts.enter_context(one_thread())
+        with ExitStack() as stack:
+            stack.enter_context(spec.folder.locked())
+            stack.enter_context(one_thread())
             record = Record.resume(spec, labeler)
             with record.recording_failure():
-                session = cls._load(spec, report or silent, labeler, record, parts)
+                session = cls._load(spec, report or silent, labeler, record, stack)
                 assign_roles(spec, session)
             try:
                 yield session
@@ -141,10 +141,10 @@ class Session(Game):
         report: Report,
         labeler: Labeler | None,
         record: Record,
-        parts: ExitStack,
+        stack: ExitStack,
     ) -> Self:
-        known = record.facts["warnings"]
-        ledger = parts.enter_context(Ledger.open(spec.folder.database))
+        stored_warnings = record.facts["warnings"]
+        ledger = stack.enter_context(Ledger.open(spec.folder.database))
         ledger.verify(anchors(spec.folder))
         features = feature_map(spec)
         block = features_of(spec, features, report)
@@ -159,7 +159,7 @@ class Session(Game):
             record.warn([f"{cut} longer than the model reads, and cut"])
         session = cls.played_back(spec, ledger, block, saved, features, report)
         record.warn([*damaged, *session.trainer.make_missing()])
-        if record.facts["warnings"] != known:
+        if record.facts["warnings"] != stored_warnings:
             record.write("running")  # a kill keeps the warnings
         if labeler is None and "labeler" in record.facts:  # a Python object, and all was answered
             labeler = OracleLabeler({}, {})
@@ -194,12 +194,12 @@ class Session(Game):
             # c of the gate llf may have been calibrated on features that were erased
             terms = settings.replaced({"gate.gate_scale": float(saved.arrays["gate_scale"])})
         learner = build_learner(terms, block, corpus.began, budget)
-        examples, nobody = Examples(corpus, block), OracleLabeler({}, {})
+        examples, oracle = Examples(corpus, block), OracleLabeler({}, {})
         ledger.stand_at(0 if saved is None else saved.head.count, stream=settings.mode == "stream")
         trainer = trainer_of(spec, examples, learner, ledger, features, report)
-        parts: dict[str, Any] = {"ledger": ledger, "learner": learner, "labeler": nobody}
-        parts |= {"examples": examples, "trainer": trainer}
-        playback = Playback(**parts, chooser=chooser_of(settings))
+        kwargs: dict[str, Any] = {"ledger": ledger, "learner": learner, "labeler": oracle}
+        kwargs |= {"examples": examples, "trainer": trainer}
+        playback = Playback(**kwargs, chooser=chooser_of(settings))
         playback.remember()
         if ledger.recorded is not None and not ledger.recorded.changed:
             give_roles(spec, corpus, ledger)
@@ -207,7 +207,7 @@ class Session(Game):
             playback.set_state(saved.arrays)
         playback.play()
         session = cls(
-            **parts, spec=spec, batches=limits_of(spec, ledger), features=features, report=report
+            **kwargs, spec=spec, batches=limits_of(spec, ledger), features=features, report=report
         )
         session.skips_refit = playback.skips_refit
         return session
@@ -233,11 +233,11 @@ class Session(Game):
         """The state that the run comes to; warnings go to the `record`."""
         promised = self.spec.settings.promised_share is not None
         while self._rounds():
-            waits = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
-            ended = not waits and not self._pauses
+            open_count = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
+            ended = not open_count and not self._pauses
             record.warn(getattr(self.labeler, "warnings", ()))
-            self._note_facts(waits, ended=ended)
-            if waits:
+            self._note_facts(open_count, ended=ended)
+            if open_count:
                 # It names the ledger's last row, so that `verify` detects rows that are missing.
                 self.save()
                 return "waiting"
@@ -284,9 +284,9 @@ class Session(Game):
         """Draw a look at the table, or judge it, and end; None where buying goes on after it."""
         self.facts.pop(SHORT, None)  # a look is drawn now, or the end says why none is
         look, due = open_look(self.ledger), list[str]()
-        wanted = None if self.ledger.accounts.reached else self.forecaster.look
-        if look is None and wanted is not None:
-            self.spec = draw_look(self.spec, self, wanted)
+        next_look = None if self.ledger.accounts.reached else self.forecaster.look
+        if look is None and next_look is not None:
+            self.spec = draw_look(self.spec, self, next_look)
             self.save()
             return None
         audit = measured(self.spec, self)
@@ -315,27 +315,27 @@ class Session(Game):
         facts, _ = judged_audit(self._ending, audit, look)
         return facts.accuracy or 0.0, facts.interval[0] if facts.measures == "accuracy" else 0.0
 
-    def _note_facts(self, waits: int, *, ended: bool) -> None:
+    def _note_facts(self, open_count: int, *, ended: bool) -> None:
         """Note what `status` tells of the run, which has `ended` or has answers to wait for."""
         self.facts.pop("sheets", None)  # of an earlier wait
-        if waits:
+        if open_count:
             self._note_waits()
         self.facts["plan"] = self.forecaster.facts(ended=ended)
         if not ended:
             self._note_names(ended=False)
         self.facts["stopped"] = self.forecaster.stopped or last_look(self.spec, self.ledger)
         if self.spec.settings.labeler == FILE:
-            if waits and self.enough() and open_look(self.ledger) is None:
+            if open_count and self.enough() and open_look(self.ledger) is None:
                 self.facts["stopped"] = f"{self.facts['stopped']} {PAUSED}".lstrip()
-            named = differing(self, AT_ONCE if waits else 1)
-            self.facts["differing"] = [asdict(annotator) for annotator in named]
-        began = len(self.spec.sources.began or self.spec.dataset.classes or ())
-        self.facts["proposed"] = proposed(self, AT_ONCE if waits else 1, began)
+            annotators = differing(self, AT_ONCE if open_count else 1)
+            self.facts["differing"] = [asdict(annotator) for annotator in annotators]
+        class_count = len(self.spec.sources.began or self.spec.dataset.classes or ())
+        self.facts["proposed"] = proposed(self, AT_ONCE if open_count else 1, class_count)
 
     def _note_names(self, *, ended: bool) -> None:
         """Note whether the labels have improved on the class names."""
-        before = self.facts.get("over_names", {})
-        self.facts["over_names"] = self.forecaster.over_names(before, ended=ended)
+        previous = self.facts.get("over_names", {})
+        self.facts["over_names"] = self.forecaster.over_names(previous, ended=ended)
 
     def _ended(self, audit: Audit | None, due: Sequence[str], look: int = 0) -> State:
         """Make the model and the report; the state is `waiting` where a second look waits."""
@@ -375,9 +375,9 @@ class Session(Game):
 
     def _note_waits(self) -> None:
         """Hand out what is to be answered, and note where it waits."""
-        waits = len(self.ledger.open_purchases())
+        open_count = len(self.ledger.open_purchases())
         name = CLOSED if self.labeler.name == FILE else self.labeler.name
-        pending = self.labeler.pending() or [Pending(name, waits)]
+        pending = self.labeler.pending() or [Pending(name, open_count)]
         self.facts["sheets"] = [
             {"file": wait.place, "open": wait.open} | ({"why": wait.why} if wait.why else {})
             for wait in pending
@@ -388,9 +388,9 @@ class Session(Game):
         kind, seconds, _ = stop_rule(self.spec.settings.stop_when)
         end = monotonic() + (seconds if kind == "time" else inf)
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
-        taken = self.take_answers()
-        self.receipts += taken
-        self.learn(taken)
+        receipts = self.take_answers()
+        self.receipts += receipts
+        self.learn(receipts)
         learn_named(self.spec, self)
         settings = self.spec.settings
         self.forecaster = Forecaster(self.spec, self)
@@ -398,8 +398,8 @@ class Session(Game):
         purchases = 0
         for posted in play(self, chooser_of(settings)):
             self.report(self.progress())
-            now, every = self.learner.round, settings.checkpoint_every
-            if settings.mode == "pool" or now // every > (now - len(posted)) // every:
+            rounds, interval = self.learner.round, settings.checkpoint_every
+            if settings.mode == "pool" or rounds // interval > (rounds - len(posted)) // interval:
                 self.save()
             purchases += 1
             if monotonic() >= end:
@@ -413,19 +413,19 @@ class Session(Game):
         """How far the run is now."""
         bought, accounts, learner = self.examples.bought, self.ledger.accounts, self.learner
         # owned labels had no prediction before
-        learned = [pair for pair in bought[self._seen :] if pair[2] >= 0]
-        self._seen, self._counted = len(bought), self._counted + len(learned)
-        self._right += sum(label == choice for _, label, choice in learned)
+        new_labels = [pair for pair in bought[self._seen :] if pair[2] >= 0]
+        self._seen, self._counted = len(bought), self._counted + len(new_labels)
+        self._right += sum(label == choice for _, label, choice in new_labels)
         # Of people it would tell which of a few answers were of the audit.
-        measured = self._counted and self.labeler.repeatable
-        accuracy = self._right / self._counted if measured else None
-        asked, budget = accounts.asked, learner.budget
+        measurable = self._counted and self.labeler.repeatable
+        accuracy = self._right / self._counted if measurable else None
+        labels_asked, budget = accounts.asked, learner.budget
         money = None if accounts.money is None else accounts.spent_money / MICRO
         if self.spec.settings.mode == "stream":
             played = learner.round, learner.horizon
-            return Progress("rounds", *played, asked, budget, accuracy, money)
+            return Progress("rounds", *played, labels_asked, budget, accuracy, money)
         done = accounts.answered + accounts.reserved
-        return Progress("labels", done, accounts.budget, asked, budget, accuracy, money)
+        return Progress("labels", done, accounts.budget, labels_asked, budget, accuracy, money)
 
     def end_purchase(self, posted: bool) -> None:
         """Note that the purchases possible now were made; whether any was `posted`."""
@@ -469,8 +469,8 @@ def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
     with one_thread():
         ledger.flush()
         saved, _ = _whole_arrays(spec, ledger)
-        after = 0 if saved is None else saved.head.count
-        computed = ledger.rows(after, only=("round", "refit", "refreshed"))
+        saved_row = 0 if saved is None else saved.head.count
+        computed = ledger.rows(saved_row, only=("round", "refit", "refreshed"))
         if saved is None or any(computed):
             Session.played_back(spec, ledger, features_again(spec), saved).save()
 
@@ -497,10 +497,10 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
         session = Session.played_back(spec, ledger, features_again(spec), start)
         if saved is not None:
             _expect_same(session, saved)
-        after = 0 if start is None else start.head.count
-        played = sum(1 for _ in ledger.rows(after, only=("round", "learned", "refit", "refreshed")))
+        seq = 0 if start is None else start.head.count
+        rows = sum(1 for _ in ledger.rows(seq, only=("round", "learned", "refit", "refreshed")))
         rounds, labels = session.learner.round, len(session.examples.bought)
-        return {"rows": played, "rounds": rounds, "labels": labels, "after": after}
+        return {"rows": rows, "rounds": rounds, "labels": labels, "after": seq}
 
 
 def _expect_same(session: Session, saved: Saved) -> None:
@@ -532,10 +532,10 @@ def train_on_audit(spec: RunSpec) -> int:
             f"the run {spec.folder.path} promises how many rows of its table are right, and another"
             " model would need a look of its own: export the table, or change --stop-when first"
         )
-    folder, nobody = spec.folder, OracleLabeler({}, {})
+    folder, oracle = spec.folder, OracleLabeler({}, {})
     with folder.locked(inside=True):
-        before, facts = folder.read_state(), shown_facts(folder)
-        if spec.settings.adapts or before["state"] != "finished" or not folder.has_results():
+        stored_state, facts = folder.read_state(), shown_facts(folder)
+        if spec.settings.adapts or stored_state["state"] != "finished" or not folder.has_results():
             raise RunError(
                 "expected a finished run with a linear head to train on the audit, got"
                 f" {folder.path}: finish it first with `stacksl resume` (a language model is not"
@@ -544,12 +544,12 @@ def train_on_audit(spec: RunSpec) -> int:
         assert facts is not None
         audit = facts.audit
         if audit is None or not facts.refit.done or audit.unknown + audit.none_of_these == audit.n:
-            what = "an audit with labels to train on" if facts.refit.done else "a final head"
-            raise RunError(f"expected a run with {what}, got none in {folder.path}")
-        del before["state"]
-        before |= {"shown": {**before["shown"], "trained_on": 1}, "reopened": True}
-        folder.write_state("stopped", **before)  # what a kill leaves is finished by a resume
-        nobody.name = before.get("labeler", nobody.name)
-        with Session.open(spec, labeler=nobody if "labeler" in before else None) as session:
+            requirement = "an audit with labels to train on" if facts.refit.done else "a final head"
+            raise RunError(f"expected a run with {requirement}, got none in {folder.path}")
+        del stored_state["state"]
+        stored_state |= {"shown": {**stored_state["shown"], "trained_on": 1}, "reopened": True}
+        folder.write_state("stopped", **stored_state)  # what a kill leaves is finished by a resume
+        oracle.name = stored_state.get("labeler", oracle.name)
+        with Session.open(spec, labeler=oracle if "labeler" in stored_state else None) as session:
             session.play()
     return int(folder.read_state()["shown"]["trained_on"])

@@ -68,8 +68,8 @@ def limits_of(spec: RunSpec, ledger: LedgerReader) -> PurchaseLimits:
     if settings.accuracy_mark is not None:  # all of the audit before a look
         train //= LOOKS
     share = spec.budget.audits[0] / max(1, spec.budget.audits[0] + train)
-    if overlap:
-        overlap *= len(settings.people) - len(ledger.absent) > 1
+    if overlap and len(settings.people) - len(ledger.absent) < 2:
+        overlap = 0
     start = float(generator(settings.seed, "audit places").random())
     return PurchaseLimits(settings.open_questions, share, overlap, start)
 
@@ -126,8 +126,8 @@ def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:
     """
     return joined(
         [
-            _stored(spec, features, spec.folder.features / name, part, report)
-            for name, part in spec.sources.features.items()
+            _stored(spec, features, spec.folder.features / name, span, report)
+            for name, span in spec.sources.features.items()
         ]
     )
 
@@ -136,20 +136,20 @@ def features_again(spec: RunSpec) -> Block:
     """The stored features of all items, for a replay; no language model is loaded."""
     if spec.settings.adapts:
         ids, folder = [item.id for item in spec.dataset.items], spec.folder.features
-        parts = spec.sources.features.items()
-        if not all(has_block(folder / name) for name, _ in parts):
+        spans = spec.sources.features.items()
+        if not all(has_block(folder / name) for name, _ in spans):
             raise RunError(
                 f"the run {spec.folder.path} has new items without features:"
                 f" `stacksl resume {spec.folder.path}` first"
             )
-        return joined([load_block(folder / name, None, ids[part]) for name, part in parts])
+        return joined([load_block(folder / name, None, ids[span]) for name, span in spans])
     return features_of(spec, feature_map(spec), silent)
 
 
 def _stored(
-    spec: RunSpec, features: FeatureMap, folder: Path, part: slice, report: Report
+    spec: RunSpec, features: FeatureMap, folder: Path, span: slice, report: Report
 ) -> Block:
-    items = spec.dataset.items[part]
+    items = spec.dataset.items[span]
     ids = [item.id for item in items]
     map_file = spec.folder.path / MAP
     if has_block(folder):
@@ -178,8 +178,8 @@ def keep_rows(spec: RunSpec, rows: object) -> None:
         FeatureError: they are not finite numbers of that shape.
     """
     ids = [item.id for item in spec.dataset.items]
-    given = GivenFeatures(len(spec.dataset.classes or ())).with_rows(ids, rows)
-    features_of(spec, given, silent)
+    features = GivenFeatures(len(spec.dataset.classes or ())).with_rows(ids, rows)
+    features_of(spec, features, silent)
     release_rows(rows)  # from here on the run reads its own
 
 
@@ -189,12 +189,12 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
     `labeler` is the Python object that answers, if the settings name none.
     """
     classes, short = spec.sources.classes, before_a_look(spec, spec.budget.labels)
-    own = {SECRET: Setting(f"{secrets.randbits(128):032x}")}
+    run_settings = {SECRET: Setting(f"{secrets.randbits(128):032x}")}
     if classes is not None:
-        own[CLASSES] = class_setting(classes)
+        run_settings[CLASSES] = class_setting(classes)
     # said by a run that is cut early
-    lasting = [sentence for sentence in dict.fromkeys(warnings) if sentence != short]
-    facts: dict[str, Any] = {"warnings": lasting, SHORT: short, EXPECTED: expected_labels(spec)}
+    sentences = [sentence for sentence in dict.fromkeys(warnings) if sentence != short]
+    facts: dict[str, Any] = {"warnings": sentences, SHORT: short, EXPECTED: expected_labels(spec)}
     if labeler is not None:
         facts["labeler"] = name_of(labeler)
     Ledger.create(
@@ -204,7 +204,7 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
         money=spec.budget.money,
         price=spec.budget.price,
         items=records_of(spec.sources),
-        settings=spec.table() | own,
+        settings=spec.table() | run_settings,
         facts=facts,
         test=records_of_test(spec.sources),
         rejected=rejected_of(spec.sources),
