@@ -169,7 +169,7 @@ def refit_shares(text: str) -> tuple[float, ...]:
     (0.25, 1.0)
     """
     with suppress(ValueError):
-        shares = tuple(float(part) for part in text.split(","))
+        shares = tuple(float(share) for share in text.split(","))
         if shares[0] > 0 and shares[-1] <= 1 and all(a < b for a, b in pairwise(shares)):
             return shares
     raise SettingsError(
@@ -215,10 +215,12 @@ def _labels(text: str, items: int, per_item: int) -> int:
     if percent or value != value.to_integral_value():
         raise SettingsError(fault)
     if value > items * per_item:
-        most, of = items * per_item, f"the {items} usable items"
-        of = of if per_item == 1 else f"{per_item} for each of {items} items"
+        limit = f"the {items} usable items"
+        if per_item != 1:
+            limit = f"{per_item} for each of {items} items"
         raise SettingsError(
-            f"the budget of {text} labels is above {of}: give at most {most}, or 'all'"
+            f"the budget of {text} labels is above {limit}: give at most {items * per_item},"
+            " or 'all'"
         )
     return int(value)
 

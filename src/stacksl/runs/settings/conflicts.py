@@ -19,10 +19,10 @@ _OF_LOCAL = (  # how such a model is asked and read
 )
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`: did you mean ...?` with the known name nearest to `name`; empty where none is near."""
-    near = get_close_matches(name, list(known), n=1)
-    return f": did you mean '{near[0]}'?" if near else ""
+def nearest(name: str, known_names: Iterable[str]) -> str:
+    """`: did you mean ...?` with the nearest of `known_names`; empty where none is near."""
+    matches = get_close_matches(name, list(known_names), n=1)
+    return f": did you mean '{matches[0]}'?" if matches else ""
 
 
 def unknown_names(settings: Settings) -> list[str]:
@@ -32,17 +32,18 @@ def unknown_names(settings: Settings) -> list[str]:
     from stacksl.features import FEATURES
     from stacksl.labelers.registry import LABELERS
 
-    named: list[tuple[str, str | None, Any]] = [
+    choices: list[tuple[str, str | None, Any]] = [
         ("gate", settings.gate.name, [*GATES, COVERAGE]),
         ("scorer", settings.scorer.name, SCORERS),
         ("features", settings.features.partition(":")[0], FEATURES),
         ("labeler", settings.labeler_kind, [*LABELERS, "file", OPENAI, LOCAL]),
     ]
+    hint = "; `plugins` adds others, such as stacksl_lab.baselines.plugin"
     faults = [
-        f"unknown {kind} '{name}'{nearest(name, known) or ':'} known: {', '.join(sorted(known))}"
-        + "; `plugins` adds others, such as stacksl_lab.baselines.plugin" * (kind == "gate")
-        for kind, name, known in named
-        if name is not None and name not in known
+        f"unknown {kind} '{name}'{nearest(name, names) or ':'} known: {', '.join(sorted(names))}"
+        + (hint if kind == "gate" else "")
+        for kind, name, names in choices
+        if name is not None and name not in names
     ]
     by_token = settings.labeler_kind == OPENAI  # the price of a label is then computed
     try:
@@ -77,11 +78,11 @@ def _without_owner(settings: Settings, explicit: set[str], people: bool) -> Iter
         "lm": (settings.adapts, "a language model", "--model NAME_OR_DIR"),
         "update": (updates, "the scorer 'sgd' (or to a language model)", "--scorer sgd"),
     }
-    for group, (there, owner, remedy) in owners.items():
+    for group, (has_owner, owner, remedy) in owners.items():
         names = sorted(name for name in explicit if name.partition(".")[0] == group)
         if kind == LOCAL:
             names = [name for name in names if name.partition("lm.")[2] not in _OF_LOCAL.split()]
-        if names and not there:
+        if names and not has_owner:
             yield _belong(names, owner, f"give {remedy}, or ")
 
 
@@ -99,10 +100,10 @@ def _of_people(settings: Settings, people: bool) -> Iterator[str]:
         return
     names = [name.strip() for name in settings.annotators.split(",")]
     plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
-    folded = {name.casefold() for name in names}
-    if "owner" in folded:
+    folded_names = {name.casefold() for name in names}
+    if "owner" in folded_names:
         yield "the page calls you 'owner', so no annotator may be called that: give another name"
-    if not plain or len(folded) < len(names):
+    if not plain or len(folded_names) < len(names):
         yield (
             "annotators should be different names without spaces, with commas between, such"
             f" as anna,ben, got {settings.annotators}"
@@ -153,7 +154,7 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> Iterator[str]:
     objective = settings.lm.objective
     if objective == "ce-hard" and settings.top_k is None:
         yield "the objective 'ce-hard' trains on hard candidates: give --set top_k=4"
-    regularizes = {name for name in explicit if name.startswith("update.")}
-    wrong = sorted(regularizes - {"update.learning_rate"})
-    if objective != "stacksl" and wrong:
-        yield _belong(wrong, f"the objective 'stacksl', not to '{objective}'")
+    update_names = {name for name in explicit if name.startswith("update.")}
+    wrong_names = sorted(update_names - {"update.learning_rate"})
+    if objective != "stacksl" and wrong_names:
+        yield _belong(wrong_names, f"the objective 'stacksl', not to '{objective}'")

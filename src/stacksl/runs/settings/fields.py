@@ -147,8 +147,8 @@ class Gate(Group):
         from stacksl.core.gates.registry import gate_type, make_gate
 
         if (kind := gate_type(self.name)) is not None:
-            known = {field.name for field in fields(kind)}
-            values = {name: value for name, value in self if name in known and value is not None}
+            names = {field.name for field in fields(kind)}
+            values = {name: value for name, value in self if name in names and value is not None}
             try:
                 make_gate(kind.name, **values)
             except SettingsError as fault:
@@ -405,8 +405,8 @@ class Settings(Group):
     @property
     def column(self) -> str | None:
         """The column of the data whose labels are judged: `model_labels` that are no place."""
-        named = self.model_labels
-        return None if named is None or Path(named).is_absolute() else named
+        source = self.model_labels
+        return None if source is None or Path(source).is_absolute() else source
 
     @property
     def accuracy_mark(self) -> float | None:
@@ -428,21 +428,23 @@ class Settings(Group):
         """Every setting by its dotted name, in their order."""
         values: dict[str, Any] = {}
         for name, value in self:
-            inner = {f"{name}.{key}": inside for key, inside in value} if name in GROUPS else None
-            values |= {name: value} if inner is None else inner
+            if name in GROUPS:
+                values |= {f"{name}.{key}": field_value for key, field_value in value}
+            else:
+                values[name] = value
         return values
 
     def replaced(self, values: Mapping[str, Any]) -> Settings:
         """These settings with other `values` by dotted name, which are not checked."""
-        changed: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         for name, value in values.items():
             group, _, key = name.rpartition(".")
             if group:
-                before = changed.get(group, getattr(self, group))
-                changed[group] = before.model_copy(update={key: value})
+                group_settings = changes.get(group, getattr(self, group))
+                changes[group] = group_settings.model_copy(update={key: value})
             else:
-                changed[name] = value
-        return self.model_copy(update=changed)
+                changes[name] = value
+        return self.model_copy(update=changes)
 
 
 GROUPS: Mapping[str, type[Group]] = {
@@ -478,10 +480,10 @@ def descriptions() -> dict[str, str]:
             if name not in Gate.model_fields:
                 texts = gate_names.setdefault(f"gate.{name}", {})
                 texts.setdefault(help_text(field).rstrip("."), []).append(gate)
-    of_gates = {
+    gate_texts = {
         name: "; ".join(
             f"{text} (gate {', '.join(gates)})".lstrip() for text, gates in by_text.items()
         )
         for name, by_text in sorted(gate_names.items())
     }
-    return {name: help_text(field) for name, field in FIELDS.items()} | of_gates
+    return {name: help_text(field) for name, field in FIELDS.items()} | gate_texts

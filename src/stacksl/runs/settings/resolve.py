@@ -92,8 +92,8 @@ def known_settings() -> list[str]:
 
 def unknown_setting(name: str) -> str:
     """The sentence for a setting that there is not, or not with the gate that was chosen."""
-    known = known_settings()
-    if name in known:
+    names = known_settings()
+    if name in names:
         field = name.removeprefix("gate.")
         gates = [gate for gate in GATES if field in gate_group(gate).model_fields]
         single = len(gates) == 1
@@ -102,26 +102,26 @@ def unknown_setting(name: str) -> str:
             f"{name} belongs to {belongs}, which was not chosen: give"
             f" --gate {gates[0] if single else 'with one of them'}, or leave it out"
         )
-    last = name.rpartition(".")[2]
-    if last == "coverage":
+    key = name.rpartition(".")[2]
+    if key == "coverage":
         return f"unknown setting '{name}': coverage is a query strategy, given by --gate coverage"
-    if last == "bank":
+    if key == "bank":
         return (
             f"unknown setting '{name}': banks of answers were removed, give each question its"
             " candidates in the data file"
         )
-    if now := named(last):
-        return f"unknown setting '{name}': it is called {' or '.join(now)}"
-    near = get_close_matches(last, [setting.rpartition(".")[2] for setting in known], n=1)
-    meant = "".join(f": did you mean '{match}'?" for match in named(near[0])[:1]) if near else ""
-    return f"unknown setting '{name}'{meant}"
+    if new_names := named(key):
+        return f"unknown setting '{name}': it is called {' or '.join(new_names)}"
+    matches = get_close_matches(key, [setting.rpartition(".")[2] for setting in names], n=1)
+    suggestion = f": did you mean '{named(matches[0])[0]}'?" if matches else ""
+    return f"unknown setting '{name}'{suggestion}"
 
 
-def named(last: str) -> list[str]:
-    """The settings whose dotted names end in `last`, or the one that was called so."""
-    if last in RENAMED:
-        return [RENAMED[last]]
-    return [name for name in known_settings() if name.rpartition(".")[2] == last]
+def named(key: str) -> list[str]:
+    """The settings whose dotted names end in `key`, or the one that was called so."""
+    if key in RENAMED:
+        return [RENAMED[key]]
+    return [name for name in known_settings() if name.rpartition(".")[2] == key]
 
 
 def flattened(layer: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,11 +150,11 @@ class Resolved:
     origin: Mapping[str, str]
     preset: str | None
 
-    def with_defaults(self, layer: Mapping[str, Any], where: str) -> Resolved:
+    def with_defaults(self, layer: Mapping[str, Any], new_origin: str) -> Resolved:
         """These settings with the values of `layer` for all that nobody chose."""
-        open_ = {name: value for name, value in layer.items() if self.origin[name] == "default"}
-        origin = {**self.origin, **dict.fromkeys(open_, where)}
-        return replace(self.updated(open_), origin=origin)
+        defaults = {name: value for name, value in layer.items() if self.origin[name] == "default"}
+        origin = {**self.origin, **dict.fromkeys(defaults, new_origin)}
+        return replace(self.updated(defaults), origin=origin)
 
     def updated(self, values: Mapping[str, Any]) -> Resolved:
         """These settings with other `values`, whose origins stay."""
@@ -174,8 +174,8 @@ def resolve(
             is named alone.
     """
     table = dict(config or {})
-    named = table.pop("preset", None)
-    preset = preset or (None if named is None else str(named))
+    preset_name = table.pop("preset", None)
+    preset = preset or (None if preset_name is None else str(preset_name))
     expect(preset is None or isinstance(preset, str), "preset should be a name", preset)
     mistakes: list[str] = []
     layers: list[tuple[str, Mapping[str, Any]]] = [
@@ -184,9 +184,9 @@ def resolve(
         ("preset", _preset(preset, mistakes)),
     ]
     merged, origin = dict[str, Any](), dict[str, str]()
-    for where, layer in reversed(layers):
+    for source, layer in reversed(layers):
         merged |= layer
-        origin |= dict.fromkeys(layer, where)
+        origin |= dict.fromkeys(layer, source)
     load_plugins(merged.get("plugins"))  # a gate's fields are settings
     if merged.keys() & {"lm.model", "lm.adapt", "lm.adapter"}:
         for name in ("scorer.name", "update.learning_rate", "refit"):
@@ -200,22 +200,22 @@ def resolve(
         if name.startswith("gate.") and name.removeprefix("gate.") not in gate_fields:
             del merged[name], origin[name]  # of the preset's gate, where another was chosen
     settings = validated(merged, mistakes)
-    everything = {name: origin.get(name, "default") for name in settings.flat()}
-    explicit = {name for name, where in everything.items() if where in ("flag", "config")}
+    origins = {name: origin.get(name, "default") for name in settings.flat()}
+    explicit = {name for name, source in origins.items() if source in ("flag", "config")}
     mistakes += unknown_names(settings)
-    if merged.keys() <= everything.keys():  # else one that has another name would be missed
+    if merged.keys() <= origins.keys():  # else one that has another name would be missed
         mistakes += conflicts(settings, explicit)
     if mistakes:
         raise SettingsError("; ".join(mistakes))
-    return Resolved(settings, everything, preset)
+    return Resolved(settings, origins, preset)
 
 
 def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
     if name is None:
         return {}
     if name not in PRESETS:
-        near = nearest(name, PRESETS) or f": known: {', '.join(sorted(PRESETS))}"
-        mistakes.append(f"unknown preset '{name}'{near}")
+        hint = nearest(name, PRESETS) or f": known: {', '.join(sorted(PRESETS))}"
+        mistakes.append(f"unknown preset '{name}'{hint}")
         return {}
     return PRESETS[name]
 

@@ -26,37 +26,40 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
     Raises:
         SettingsError: the text is no budget, or the budget is below what is spent.
     """
-    waits, usable = ledger.open_purchases(), _usable(spec, ledger)
-    spent = ledger.accounts.spent - len(waits) * drop
+    leases, usable = ledger.open_purchases(), _usable(spec, ledger)
+    spent = ledger.accounts.spent - len(leases) * drop
     per_item = labels_per_item(spec.settings)
-    wanted = parse_budget(text, usable, spec.settings.price, per_item=per_item)
+    budget = parse_budget(text, usable, spec.settings.price, per_item=per_item)
     if text.strip().startswith("$"):
         answered, paid = _paid(ledger)  # some answers cost less than the most
-        left = (wanted.money or 0) - paid
-        if left >= 0:
-            wanted = replace(wanted, labels=min(usable * per_item, answered + left // wanted.price))
-    if wanted.labels < spent:
-        end = f", or withdraw the {len(waits)} open ones with --free --drop (in Python drop=True)"
-        end += f" and give at least {spent - len(waits)}"
+        money = (budget.money or 0) - paid
+        if money >= 0:
+            labels = min(usable * per_item, answered + money // budget.price)
+            budget = replace(budget, labels=labels)
+    if budget.labels < spent:
+        remedy = f"give at least {spent}"
+        if leases and not drop:
+            remedy += f", or withdraw the {len(leases)} open ones with --free --drop (in Python"
+            remedy += f" drop=True) and give at least {spent - len(leases)}"
         raise SettingsError(
-            f"a budget of '{text}' is {plural(wanted.labels, 'label')}, less than the {spent} that"
-            f" are bought or promised: give at least {spent}{end * (bool(waits) and not drop)}"
+            f"a budget of '{text}' is {plural(budget.labels, 'label')}, less than the {spent} that"
+            f" are bought or promised: {remedy}"
         )
-    audited = [row for row in ledger.export() if row["purpose"] == "audit" and not row["slot"]]
-    lost = sum(row["state"] == "released" for row in audited)
-    leased = len(ledger.bought("audit"))
-    audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
-    used = ledger.accounts.further - drop * sum(w.purpose == "audit" and w.slot > 0 for w in waits)
-    further = further_labels(spec.settings, wanted.labels, sum(audits))
+    audit_rows = [row for row in ledger.export() if row["purpose"] == "audit" and not row["slot"]]
+    released = sum(row["state"] == "released" for row in audit_rows)
+    bought = len(ledger.bought("audit"))
+    audits = _audits(spec, budget.labels, spent=spent, leased=bought, lost=released)
+    used = ledger.accounts.further - drop * sum(w.purpose == "audit" and w.slot > 0 for w in leases)
+    further = further_labels(spec.settings, budget.labels, sum(audits))
     if spec.settings.promised_share is not None:
         further = max(further, spec.terms.further)  # of a look that may be under way
     facts = shown_facts(spec.folder)
-    judged = facts and (facts.column.audit if facts.column else facts.audit)
-    if judged and not judged.waits and sum(audits) <= leased:  # no new audit: what it left is free
+    result = facts and (facts.column.audit if facts.column else facts.audit)
+    if result and not result.waits and sum(audits) <= bought:  # no new audit: what it left is free
         looks = stop_rule(spec.settings.stop_when)[0] in ("accuracy", "right")
-        further = max(further * looks, used + 2 * (judged.second.askable if judged.second else 0))
-    most = wanted.labels - spent + used
-    return replace(wanted, audits=audits, further=max(used, min(further, most)))
+        further = max(further * looks, used + 2 * (result.second.askable if result.second else 0))
+    upper_bound = budget.labels - spent + used
+    return replace(budget, audits=audits, further=max(used, min(further, upper_bound)))
 
 
 def labels_per_item(settings: Settings) -> int:
@@ -74,12 +77,12 @@ def further_labels(settings: Settings, labels: int, audit: int) -> int:
     There is one where two people or more answer, if the settings say nothing from 150 labels on or
     where the run stops at an accuracy.
     """
-    wanted = settings.second_look
-    if not settings.several_people or wanted is False:
+    setting = settings.second_look
+    if not settings.several_people or setting is False:
         return 0
     if settings.column is not None:  # it comes before the rows in doubt
         return min(second_look.reserved(audit, 10 * audit), labels - audit)
-    if not wanted and labels < second_look.SMALLEST and settings.accuracy_mark is None:
+    if not setting and labels < second_look.SMALLEST and settings.accuracy_mark is None:
         return 0
     return min(max(0, labels - audit - 1), second_look.reserved(audit, labels))  # one label trains
 
@@ -87,11 +90,11 @@ def further_labels(settings: Settings, labels: int, audit: int) -> int:
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
     """The training labels that can still be bought under the terms of the spec."""
     terms, accounts = spec.terms, ledger.accounts
-    left = terms.labels - accounts.spent
+    labels_left = terms.labels - accounts.spent
     if terms.money is not None and spec.budget.price > 0:
-        left = min(left, (terms.money - accounts.spent_money) // spec.budget.price)
-    measuring = accounts.spent - accounts.asked  # and what an audit gave back trains nothing
-    return left - max(0, sum(terms.audits) + terms.further - measuring)
+        labels_left = min(labels_left, (terms.money - accounts.spent_money) // spec.budget.price)
+    audit_labels = accounts.spent - accounts.asked  # and what an audit gave back trains nothing
+    return labels_left - max(0, sum(terms.audits) + terms.further - audit_labels)
 
 
 def fresh_audit(terms: Budget) -> int:
@@ -99,22 +102,22 @@ def fresh_audit(terms: Budget) -> int:
     return terms.audits[-1] if len(terms.audits) > 1 else 0
 
 
-def what_measures(terms: Budget, before: Budget) -> str | None:
+def what_measures(terms: Budget, previous: Budget) -> str | None:
     """A sentence on the audit under a changed budget; None for a run without one."""
-    first, *later = terms.audits
-    if fresh := fresh_audit(terms):
-        new = len(terms.audits) > len(before.audits)  # else of an earlier change
-        which = "a second" if len(later) == 1 else "another"
-        reserved = f"{'added ' * new}labels pay {which} audit"
-        return expected_width(fresh, terms.labels - before.labels * new, reserved=reserved)
-    if not any((first, *later)):
+    first_size, *later_sizes = terms.audits
+    if size := fresh_audit(terms):
+        is_new = len(terms.audits) > len(previous.audits)  # else of an earlier change
+        ordinal = "a second" if len(later_sizes) == 1 else "another"
+        reserved = f"{'added ' if is_new else ''}labels pay {ordinal} audit"
+        return expected_width(size, terms.labels - previous.labels * is_new, reserved=reserved)
+    if not any((first_size, *later_sizes)):
         return None
-    if later:
+    if later_sizes:
         return (
             f"no audit comes with this change, as one does with {SMALLEST} labels added: the one"
             " that was shown measures the new model, too"
         )
-    return f"the audit of {first} stays what it is: it was drawn before round 1"
+    return f"the audit of {first_size} stays what it is: it was drawn before round 1"
 
 
 def most_paid(spec: RunSpec, ledger: Ledger) -> int:
@@ -131,10 +134,10 @@ def _paid(ledger: Ledger) -> tuple[int, int]:
 
 def _usable(spec: RunSpec, ledger: Ledger) -> int:
     """The number of items that labels can be bought of, or were."""
-    known = spec.sources.usable.keys() | set(ledger.bought())
+    item_ids = spec.sources.usable.keys() | set(ledger.bought())
     excluded = spec.sources.excluded | set(corpus_of(spec).compared)
-    ids = enumerate(item.id for item in spec.dataset.items)
-    return sum(row not in excluded and name in known for row, name in ids)
+    numbered = enumerate(item.id for item in spec.dataset.items)
+    return sum(row not in excluded and name in item_ids for row, name in numbered)
 
 
 def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:
@@ -152,16 +155,16 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         sizes = tuple(size for size, total in sums if total <= last_shown["audited"] + lost)
     if spec.settings.promised_share is not None:  # it draws audits of its own
         return spec.terms.audits
-    wanted = spec.settings.audit
-    if wanted == 0 or (wanted is None and spec.test is not None):
+    setting = spec.settings.audit
+    if setting == 0 or (setting is None and spec.test is not None):
         return sizes
     if last_shown is None and spec.budget.audits[0]:
         return sizes
-    if (begun := leased - sum(sizes)) > 0:
-        return (*sizes, begun)
+    if (open_size := leased - sum(sizes)) > 0:
+        return (*sizes, open_size)
     if spec.settings.column is not None and any(sizes):  # corrections do not change the column
         return sizes
-    bought = ("asked", "audited", "further")
-    added = labels - (spent if last_shown is None else sum(last_shown[name] for name in bought))
+    keys = ("asked", "audited", "further")
+    added = labels - (spent if last_shown is None else sum(last_shown[name] for name in keys))
     size = default_size(added)
     return (*sizes, size) if size or (last_shown is not None and added > 0) else sizes
