@@ -49,9 +49,9 @@ def answered_none(spec: RunSpec, ledger: LedgerReader, *, adding: bool = False) 
     for row in ledger.rows(only=("reserved", "class_added")):
         last_row[row.item] = row.seq
     groups: dict[str, list[Mapping[str, object]]] = {}
-    for bought in ledger.export():
-        if bought["purpose"] in purposes and bought["item"] in spec.sources.usable:
-            groups.setdefault(str(bought["item"]), []).append(bought)
+    for purchase in ledger.export():
+        if purchase["purpose"] in purposes and purchase["item"] in spec.sources.usable:
+            groups.setdefault(str(purchase["item"]), []).append(purchase)
     return [
         item
         for item, rows in groups.items()
@@ -71,20 +71,20 @@ def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
     for purpose, answer in answers_that_name(game.ledger, added_classes(spec)):
         if (purpose == "audit") != audit:
             continue
-        before = game.ledger.label_of(answer.item)
+        old_label = game.ledger.label_of(answer.item)
         example = game.ledger.correct(
             answer.item, answer.index, answer.labeler, slot=answer.slot, named=True
         )
-        now = game.ledger.label_of(answer.item)
+        new_label = game.ledger.label_of(answer.item)
         if example is not None:
             game.apply_label(*example)
-        elif now != before:
-            game.examples.relabel(answer.item, now)
+        elif new_label != old_label:
+            game.examples.relabel(answer.item, new_label)
 
 
 def added_classes(spec: RunSpec) -> dict[str, int]:
     """The `normal` names of the added classes, with their indices."""
-    began, classes = spec.sources.began, spec.dataset.classes or ()
-    if began is None:
+    first_classes, classes = spec.sources.began, spec.dataset.classes or ()
+    if first_classes is None:
         return {}
-    return {normal(name): n for n, name in enumerate(classes) if n >= len(began)}
+    return {normal(name): n for n, name in enumerate(classes) if n >= len(first_classes)}

@@ -139,7 +139,7 @@ def change_run(
         if change.budget is not None:
             terms = spec.terms.labels, spec.terms.money
             change = replace(change, budget=raised_budget(change.budget, *terms))
-        wanted, outcome = _planned(spec, ledger, change)
+        target, outcome = _planned(spec, ledger, change)
         if dry_run:
             return outcome
         if change.reopen and agreed is not None and not set(outcome.again) <= set(agreed.again):
@@ -150,19 +150,22 @@ def change_run(
             )
         bring_arrays(spec, ledger)  # what follows them is decided by the items of then
         with ledger.together():
-            ledger.free(dropped := ledger.open_purchases()[: outcome.dropped], dropped)
-            _set(spec, wanted, change, ledger)
-            first = len(spec.sources.parts)
-            if len(wanted.terms.audits) > len(spec.terms.audits):  # that one is looked at instead
-                ledger.free(looks := ledger.second_looks(), looks)
-            _record(wanted, ledger, outcome.again if change.reopen else (), first=first)
+            dropped = ledger.open_purchases()[: outcome.dropped]
+            ledger.free(dropped, dropped)
+            _set(spec, target, change, ledger)
+            part_count = len(spec.sources.parts)
+            if len(target.terms.audits) > len(spec.terms.audits):  # that one is looked at instead
+                looks = ledger.second_looks()
+                ledger.free(looks, looks)
+            _record(target, ledger, outcome.again if change.reopen else (), first=part_count)
             if change.labeler is not None:  # a program is not asked an item twice
-                leases, seen = ledger.open_purchases(), ledger.audited_by_all()
-                second = {x for x in leases if x.slot and (x.purpose == "train" or x.item in seen)}
-                ledger.free(leases, () if change.labeler == FILE else second)
+                leases, audited = ledger.open_purchases(), ledger.audited_by_all()
+                further = (lease for lease in leases if lease.slot)
+                repeats = {x for x in further if x.purpose == "train" or x.item in audited}
+                ledger.free(leases, () if change.labeler == FILE else repeats)
             # a run that has ended named a budget by what it learned
             ended = folder.read_state()["state"] == "finished"
-            promise = {SHORT: outcome.short, EXPECTED: [] if ended else expected_labels(wanted)}
+            promise = {SHORT: outcome.short, EXPECTED: [] if ended else expected_labels(target)}
             reopen(folder, ledger, other_labeler=change.labeler is not None, **promise)
     return outcome
 
@@ -174,83 +177,82 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
             " --add-class, --reopen, --add-annotator, --labeler, --stop-when or --set, or an option"
             " of who answers, such as --away"
         )
-    wanted = _with_classes(_with_settings(spec, change), change.classes)
+    target = _with_classes(_with_settings(spec, change), change.classes)
     if change.reopen:
         _expect_classes(spec)
     for path in change.items:
-        wanted = _with_file(wanted, "pool", str(Path(path).resolve()))
-    pool = len(wanted.dataset.items) - len(spec.dataset.items)
+        target = _with_file(target, "pool", str(Path(path).resolve()))
+    pool = len(target.dataset.items) - len(spec.dataset.items)
     for path in change.owned:
-        wanted = _with_file(wanted, "owned", str(Path(path).resolve()))
+        target = _with_file(target, "owned", str(Path(path).resolve()))
     if change.budget is not None:
-        wanted = replace(wanted, terms=new_terms(wanted, ledger, change.budget, drop=change.drop))
-        expect_items(wanted, ledger)
-    promised = wanted.settings.promised_share is not None
-    looks = wanted.settings.accuracy_mark is not None
+        target = replace(target, terms=new_terms(target, ledger, change.budget, drop=change.drop))
+        expect_items(target, ledger)
+    promised = target.settings.promised_share is not None
+    looks = target.settings.accuracy_mark is not None
     if change.stop_when is not None or looks or (promised and change.owned):
-        terms = wanted.terms
+        terms = target.terms
         audit = next((size for size in reversed(terms.audits) if size), 0)
-        expect_stop_rule(wanted.settings, wanted.sources, audit, terms.further)
+        expect_stop_rule(target.settings, target.sources, audit, terms.further)
     if promised and last_drawn(ledger) is not None and open_look(ledger) is None:
         # a look that was judged keeps no labels for further answers
-        wanted = replace(wanted, terms=replace(wanted.terms, further=ledger.accounts.further))
-    outcome = _outcome(spec, wanted, ledger, change, pool)
+        target = replace(target, terms=replace(target.terms, further=ledger.accounts.further))
+    outcome = _outcome(spec, target, ledger, change, pool)
     if change.reopen and not outcome.again and outcome.mapped == 0:
         raise RunError(
             f"the run {spec.folder.path} has no item to ask about again: items answered with none"
             " of the classes are offered again after a class was added, each once for every class"
         )
     if change.reopen and len(outcome.again) > outcome.left:
-        reserved = max(0, wanted.terms.further - ledger.accounts.further)
+        reserved = max(0, target.terms.further - ledger.accounts.further)
         raise SettingsError(
             f"{plural(len(outcome.again), 'more label')} would be bought to ask again, but the"
             f" budget has {plural(max(0, outcome.left), 'label')} left to train on"
-            + f" and {reserved:,} for further answers to audited items" * bool(reserved)
+            + (f" and {reserved:,} for further answers to audited items" if reserved else "")
             + ": raise it as well with --budget, or leave --reopen out"
         )
-    return wanted, outcome
+    return target, outcome
 
 
-def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, pool: int) -> Outcome:
-    before, terms = spec.terms, wanted.terms
-    measures = None if change.budget is None else what_measures(terms, before)
-    none_yet = last_drawn(ledger) is None
+def _outcome(spec: RunSpec, target: RunSpec, ledger: Ledger, change: Change, pool: int) -> Outcome:
+    old_terms, terms = spec.terms, target.terms
+    measures = None if change.budget is None else what_measures(terms, old_terms)
+    no_look_yet = last_drawn(ledger) is None
     if spec.settings.promised_share is not None:  # else it has an estimate of its own
-        none_yet &= ledger.accounts.asked < 3 * step_of(spec.sources.available)
-    short = before_a_look(wanted, terms.labels, ledger.accounts) if none_yet else ""
-    if wanted.settings.promised_share is not None:
-        left = looks_left(wanted, ledger)
-        measures = f"{short}. {left}" if short else left
-    hits = answers_that_name(ledger, added_classes(wanted))
-    named, known = {answer.item for _, answer in hits}, len(spec.dataset.classes or ())
-    unnamed = answered_none(wanted, ledger, adding=bool(change.classes))
-    again = tuple(item for item in unnamed if item not in named)
-    more = max(0, terms.labels - before.labels)
-    paid = None if before.money is None else most_paid(wanted, ledger) - most_paid(spec, ledger)
+        no_look_yet &= ledger.accounts.asked < 3 * step_of(spec.sources.available)
+    short = before_a_look(target, terms.labels, ledger.accounts) if no_look_yet else ""
+    if target.settings.promised_share is not None:
+        look_text = looks_left(target, ledger)
+        measures = f"{short}. {look_text}" if short else look_text
+    hits = answers_that_name(ledger, added_classes(target))
+    named_items, class_count = {answer.item for _, answer in hits}, len(spec.dataset.classes or ())
+    unnamed = answered_none(target, ledger, adding=bool(change.classes))
+    again_items = tuple(item for item in unnamed if item not in named_items)
+    paid = None if old_terms.money is None else most_paid(target, ledger) - most_paid(spec, ledger)
     sheets: dict[Path, list[Handed]] = {}
     if change.classes and spec.settings.labeler == FILE:
         labeler = SheetLabeler(spec, ledger)
         sheets = labeler.sheets(labeler.waiting())
     return Outcome(
         labels=terms.labels,
-        more=more,
+        more=max(0, terms.labels - old_terms.labels),
         cost=None if paid is None else max(0, paid),
         audit=0 if change.budget is None else fresh_audit(terms),
         measures=measures,
         short=short,
         items=pool,
-        owned=len(wanted.dataset.items) - len(spec.dataset.items) - pool,
-        classes=None if wanted.dataset.classes is None else len(wanted.dataset.classes),
-        mapped=sum((answer.index or 0) >= known for _, answer in hits),
-        again=again,
-        cost_again=spec.budget.cost_of(len(again)),
-        left=left_to_train(wanted, ledger),
-        annotators=tuple(wanted.settings.people),
+        owned=len(target.dataset.items) - len(spec.dataset.items) - pool,
+        classes=None if target.dataset.classes is None else len(target.dataset.classes),
+        mapped=sum((answer.index or 0) >= class_count for _, answer in hits),
+        again=again_items,
+        cost_again=spec.budget.cost_of(len(again_items)),
+        left=left_to_train(target, ledger),
+        annotators=tuple(target.settings.people),
         outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),
         dropped=len(ledger.open_purchases()) * change.drop,
         warnings=tuple(
             f"{data.name}: {sentence}"
-            for _, data, _ in wanted.sources.parts[len(spec.sources.parts) :]
+            for _, data, _ in target.sources.parts[len(spec.sources.parts) :]
             for sentence in data.warnings
         ),
     )
@@ -267,12 +269,12 @@ def _with_file(spec: RunSpec, kind: Kind, path: str) -> RunSpec:
         )
     sources, settings = spec.sources, spec.settings
     if kind == "pool":
-        more = read_like(path, sources.pool, settings, "file of more items")
-        if shared := overlap(sources.dataset.items, more.items):
-            rows = f"{shared:,} of {plural(len(more.items), 'row')}"
-            known = f"{rows} have the text of an item of the run (each stays its own item)"
-            more = replace(more, warnings=(*more.warnings, known))
-        sources = sources.with_items(more, path)
+        dataset = read_like(path, sources.pool, settings, "file of more items")
+        if shared := overlap(sources.dataset.items, dataset.items):
+            rows = f"{shared:,} of {plural(len(dataset.items), 'row')}"
+            warning = f"{rows} have the text of an item of the run (each stays its own item)"
+            dataset = replace(dataset, warnings=(*dataset.warnings, warning))
+        sources = sources.with_items(dataset, path)
     elif (owned := load_owned(path, sources.pool, settings)) is not None:
         sources = sources.with_owned(owned, path)
     by_settings = settings.labeler != FILE and "labeler" not in spec.folder.read_state()
@@ -295,20 +297,20 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
             " cannot hold: write each name on one line in the data, and start a new run"
         )
     for name in added:
-        if not (plain := normal(name)) or "\0" in name:
+        if not (normal_name := normal(name)) or "\0" in name:
             raise SettingsError(
                 "a class needs a name of one character or more: give --add-class NAME"
             )
-        known = [normal(present) for present in names]
-        if plain in known:
+        normal_names = [normal(present) for present in names]
+        if normal_name in normal_names:
             raise SettingsError(
-                f"the run already has the class, as number {known.index(plain) + 1} of"
-                f" {len(known)} (but for case and spaces): choose another name"
+                f"the run already has the class, as number {normal_names.index(normal_name) + 1} of"
+                f" {len(normal_names)} (but for case and spaces): choose another name"
             )
         names.append(_tidy(name))
         expect_unlike_answers(len(names) - 1, tuple(names))
-    tidy = {_tidy(name): _tidy(description) for name, description in added.items()}
-    return replace(spec, sources=spec.sources.with_added_classes(tidy))
+    tidy_classes = {_tidy(name): _tidy(description) for name, description in added.items()}
+    return replace(spec, sources=spec.sources.with_added_classes(tidy_classes))
 
 
 def _expect_classes(spec: RunSpec) -> None:
@@ -335,12 +337,12 @@ def _tidy(text: str) -> str:
 def _settings_of(spec: RunSpec, change: Change) -> dict[str, Any]:
     """The settings that a change has, by dotted name."""
     names = ",".join([spec.settings.annotators, *change.annotators])
-    given = {
+    values = {
         "annotators": names if change.annotators else None,
         "labeler": change.labeler,
         "stop_when": change.stop_when,
     }
-    return {**change.training, **{k: value for k, value in given.items() if value is not None}}
+    return {**change.training, **{k: value for k, value in values.items() if value is not None}}
 
 
 def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
@@ -377,15 +379,16 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
 
 def _expect_training(spec: RunSpec, change: Change) -> None:
     """Check that no label that was bought depends on the settings to change."""
-    known = spec.settings.flat()
-    if unknown := sorted(change.training.keys() - known.keys()):
+    settings = spec.settings.flat()
+    if unknown := sorted(change.training.keys() - settings.keys()):
         raise SettingsError(unknown_setting(unknown[0]))
-    can = {"open_questions"} if spec.settings.mode == "pool" else set()  # a stream's gate reads it
-    can |= TRAINING if spec.settings.adapts else set()
-    if fixed := sorted(change.training.keys() - can):
+    changeable = TRAINING if spec.settings.adapts else set()
+    if spec.settings.mode == "pool":  # a stream's gate reads it
+        changeable = {"open_questions", *changeable}
+    if fixed_names := sorted(change.training.keys() - changeable):
         raise SettingsError(
-            f"a run that has begun keeps its {', '.join(fixed)}; what can be changed is"
-            f" {', '.join(sorted(can)) or 'none of its settings'}: start a new run"
+            f"a run that has begun keeps its {', '.join(fixed_names)}; what can be changed is"
+            f" {', '.join(sorted(changeable)) or 'none of its settings'}: start a new run"
         )
     if change.budget is None and spec.folder.read_state()["state"] == "finished":
         raise RunError(
@@ -396,34 +399,35 @@ def _expect_training(spec: RunSpec, change: Change) -> None:
 # On disk --------------------------------------------------------------------------------------
 
 
-def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None:
+def _set(spec: RunSpec, target: RunSpec, change: Change, ledger: Ledger) -> None:
     values: dict[str, Any] = {}
-    added = wanted.sources.parts[len(spec.sources.parts) :]
-    if added:
-        values["more"] = [(part.kind, part.path) for part in wanted.sources.added]
-        stamps = stamps_of(part.path for part in added)
+    new_parts = target.sources.parts[len(spec.sources.parts) :]
+    if new_parts:
+        values["more"] = [(part.kind, part.path) for part in target.sources.added]
+        stamps = stamps_of(part.path for part in new_parts)
         values["files"] = {**spec.folder.resolved().get("files", {}), **stamps}
     if change.classes:
-        values["classes_began"] = len(wanted.sources.began or ())
-    if wanted.terms != spec.terms:
-        values["budget_now"] = wanted.terms.as_setting
+        values["classes_began"] = len(target.sources.began or ())
+    if target.terms != spec.terms:
+        values["budget_now"] = target.terms.as_setting
     if change.annotators and "," not in spec.settings.annotators:
         values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
-    checked, names = wanted.settings.flat(), _settings_of(spec, change)
-    chosen = {name: checked[name] for name in names}
-    chosen |= {} if change.budget is None else {"budget": change.budget}
+    flat, names = target.settings.flat(), _settings_of(spec, change)
+    chosen_values = {name: flat[name] for name in names}
+    if change.budget is not None:
+        chosen_values["budget"] = change.budget
     changes = {name: Setting(value) for name, value in values.items()}
-    changes |= {name: Setting(value, "flag") for name, value in chosen.items()}
+    changes |= {name: Setting(value, "flag") for name, value in chosen_values.items()}
     report: dict[str, Any] = {}
     if change.training:
-        report["set"] = [f"{name}={checked[name]}" for name in change.training]
+        report["set"] = [f"{name}={flat[name]}" for name in change.training]
     if change.stop_when is not None:
         report["stop_when"] = change.stop_when
-    if change.classes and (classes := wanted.sources.classes) is not None:
+    if change.classes and (classes := target.sources.classes) is not None:
         changes[CLASSES] = class_setting(classes)
     if change.annotators:
         report["joined"] = ledger.codes_of(change.annotators)
-    for kind, data, _ in added:
+    for kind, data, _ in new_parts:
         report[kind] = report.get(kind, 0) + len(data.items)
     if change.labeler is not None:
         report["labeler"] = change.labeler
@@ -431,26 +435,27 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         ledger.change_settings(changes, report)
 
 
-def _record(spec: RunSpec, ledger: Ledger, again: Sequence[str], *, first: int) -> None:
+def _record(spec: RunSpec, ledger: Ledger, again_items: Sequence[str], *, first: int) -> None:
     """Record the change in the ledger, in the open transaction.
 
-    Items of the parts from number `first` on are new. One more label is bought of each in `again`.
+    Items of the parts from number `first` on are new. One more label is bought of each of the
+    `again_items`.
     """
     if first < len(spec.sources.parts):
         ledger.add_items(records_of(spec.sources, first), rejected_of(spec.sources, first))
     corpus = corpus_of(spec)
     order = current_order(spec, ledger, corpus)
     hits = answers_that_name(ledger, added_classes(spec))
-    before = ledger.accounts.classes or len(spec.sources.began or ())
+    class_count = ledger.accounts.classes or len(spec.sources.began or ())
     classes = () if spec.sources.began is None else spec.dataset.classes or ()
-    for size in range(before + 1, len(classes) + 1):
+    for size in range(class_count + 1, len(classes) + 1):
         ledger.add_class(classes[size - 1], size)
     for answer in (answer for purpose, answer in hits if purpose != "audit"):
         ledger.correct(answer.item, answer.index, answer.labeler, slot=answer.slot, named=True)
     if owned := new_owned(spec, ledger, audit_rows(corpus, ledger)):
         ledger.own(owned, "owned")
     next_terms(spec, ledger, order, first=len(corpus.began))
-    if again:  # in a random order: audited rows come back among the others
+    if again_items:  # in a random order: audited rows come back among the others
         secret = int(spec.folder.resolved()[SECRET], 16)
-        mixed = generator(secret, "again", ledger.head.count).permutation(len(again))
-        ledger.reserve([again[place] for place in mixed], "again")
+        permutation = generator(secret, "again", ledger.head.count).permutation(len(again_items))
+        ledger.reserve([again_items[n] for n in permutation], "again")

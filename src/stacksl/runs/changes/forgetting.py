@@ -88,14 +88,14 @@ def finish_erasing(folder: RunFolder) -> None:
 
 def _erase_marked(folder: RunFolder, ledger: Ledger) -> dict[str, Forgotten]:
     """Erase the marked items and their marks; what is known of each, by its former id."""
-    marked, done = ledger.erasing(), {}
-    for item in marked:
+    marked_items, forgotten = ledger.erasing(), {}
+    for item in marked_items:
         spec = RunSpec.open(folder)
         if item in spec.sources.usable:  # else bytes in the database alone are left
-            done[item] = _erase(spec, ledger, spec.sources.usable[item])
-    if marked:
+            forgotten[item] = _erase(spec, ledger, spec.sources.usable[item])
+    if marked_items:
         ledger.erased()
-    return done
+    return forgotten
 
 
 def _expect_read(spec: RunSpec, ledger: Ledger, item: str) -> None:
@@ -136,14 +136,14 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     remains.append("its row in your data is yours to delete: the run does not read it again")
     remains += [f"{sheet} cannot be read as a sheet and is as it was" for sheet in unread]
     text = (item.prompt, item.candidates)
-    if alike := sum((other.prompt, other.candidates) == text for other in spec.dataset.items) - 1:
-        remains.append(f"{alike:,} other items of the run have the same text")
+    if count := sum((peer.prompt, peer.candidates) == text for peer in spec.dataset.items) - 1:
+        remains.append(f"{count:,} other items of the run have the same text")
     if keys:
         remains.append(f"copies of sheets in other places hold its rows {', '.join(keys)}")
     remains.append("copies of the run, backups, exports and predictions are as they were")
     for derived in DERIVED:
-        place = folder.path / derived
-        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+        path = folder.path / derived
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     changes = {
         EXCLUDED: Setting(sorted(spec.sources.excluded)),
         EXCLUDED_AT_FIRST: Setting(sorted(spec.sources.excluded_at_first)),
@@ -152,10 +152,10 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     if (classes := folder.classes()) is not None:  # one of their examples may have its text
         changes[CLASSES] = class_setting(classes.without(item.prompt))
     state, calls, model = folder.read_state(), Calls(folder.database), spec.settings.labeler
-    named = re.compile(rf"(?<![\w-]){re.escape(item.id)}(?![\w-])|{re.escape(item.prompt)}").search
-    facts = {key: value for key, value in state.items() if key != "sentence" or not named(value)}
+    search = re.compile(rf"(?<![\w-]){re.escape(item.id)}(?![\w-])|{re.escape(item.prompt)}").search
+    facts = {key: value for key, value in state.items() if key != "sentence" or not search(value)}
     facts.pop("proposed", None)  # words of texts, perhaps of this one
-    facts["warnings"] = [warning for warning in state.get("warnings", ()) if not named(warning)]
+    facts["warnings"] = [warning for warning in state.get("warnings", ()) if not search(warning)]
     with ledger.together():
         ledger.take(  # what calls about it may have cost, before its open leases are released
             Answer(item.id, lease.slot, lease.token, None, model, min(cost, lease.price), "broken")
@@ -174,13 +174,13 @@ def _erase_features(spec: RunSpec, item: Item, name: str) -> None:
     They are not computed again: the map was fitted on this item too, and an encoder or a language
     model need not give the others the same bits.
     """
-    place, ids = spec.folder.features, [stored.id for stored in spec.dataset.items]
+    folder, ids = spec.folder.features, [stored.id for stored in spec.dataset.items]
     row = ids.index(item.id)
     ids[row] = name
-    for epoch in (place, *sorted(place.glob("epoch-*"))):
-        for part, rows in spec.sources.features.items():
-            if has_block(epoch / part):  # an epoch's own has the items that there were
-                held = ids[rows.start : rows.start + items_in(epoch / part)]
-                if 0 <= row - rows.start < len(held):
-                    erase(epoch / part, row - rows.start, held)
-    (place / GRAPH).unlink(missing_ok=True)  # made again without the item
+    for epoch in (folder, *sorted(folder.glob("epoch-*"))):
+        for subfolder, rows in spec.sources.features.items():
+            if has_block(epoch / subfolder):  # an epoch's own has the items that there were
+                epoch_ids = ids[rows.start : rows.start + items_in(epoch / subfolder)]
+                if 0 <= row - rows.start < len(epoch_ids):
+                    erase(epoch / subfolder, row - rows.start, epoch_ids)
+    (folder / GRAPH).unlink(missing_ok=True)  # made again without the item

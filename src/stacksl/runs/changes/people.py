@@ -60,21 +60,21 @@ def people(folder: RunFolder) -> list[Annotator]:
     """
     settings = expect_people(folder)
     with Ledger.open(folder.database, readonly=True) as ledger:
-        waiting = Counter(row.annotator for row, _ in open_rows(ledger))
-        bought, standing, away = ledger.export(), ledger.standing, ledger.away
+        open_counts = Counter(row.annotator for row, _ in open_rows(ledger))
+        rows, standing, away = ledger.export(), ledger.standing, ledger.away
         audited = ledger.audited_by_all().values()
     twice, wrong = Counter[str](), Counter[str]()
-    three = len({answer.labeler for answers in audited for answer in answers}) > 2
-    for answers in audited if three else ():  # of two people nobody is outvoted
-        if (agreed := settled([answer.word for answer in answers])) is not None:
+    three_people = len({answer.labeler for answers in audited for answer in answers}) > 2
+    for answers in audited if three_people else ():  # of two people nobody is outvoted
+        if (settled_word := settled([answer.word for answer in answers])) is not None:
             twice.update(answer.labeler for answer in answers)
-            wrong.update(answer.labeler for answer in answers if answer.word != agreed)
-    done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
+            wrong.update(answer.labeler for answer in answers if answer.word != settled_word)
+    answered = Counter(str(row["labeler"]) for row in rows if row["state"] == "answered")
     return [
         Annotator(
             name,
-            waiting[name],
-            done[name],
+            open_counts[name],
+            answered[name],
             name in away,
             standing.get(name, ""),
             *((twice[name], wrong[name]) if twice[name] >= ENOUGH else ()),
@@ -108,24 +108,24 @@ def free_rows(
     Raises:
         RunError: no such row is open, an annotator is unknown, or nobody would be left to answer.
     """
-    named = [*away, *back, *set_aside, *keep, *([free] if isinstance(free, str) else [])]
+    all_names = [*away, *back, *set_aside, *keep, *([free] if isinstance(free, str) else [])]
     with folder.locked(), Ledger.open(folder.database) as ledger:
-        if free is True and not (named or keys) and folder.resolved().get("labeler") != FILE:
+        if free is True and not (all_names or keys) and folder.resolved().get("labeler") != FILE:
             return _free_questions(folder, ledger, drop, dry_run=dry_run)
         settings, table = expect_people(folder), folder.resolved()
-        known, before = settings.people, ledger.away
-        _expect_annotators(named, known, back, before)
+        annotators, away_before = settings.people, ledger.away
+        _expect_annotators(all_names, annotators, back, away_before)
         if drop and not (away or set_aside or free or keys):
             raise RunError(
                 "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
             )
-        absent = (before | set(away)) - set(back)
+        absent = (away_before | set(away)) - set(back)
         unavailable = absent | (ledger.set_aside | set(set_aside)) - set(keep)
-        if (away or set_aside) and unavailable >= set(known):
+        if (away or set_aside) and unavailable >= set(annotators):
             raise RunError(
-                f"expected an annotator left to answer, got all of {', '.join(known)} away or set"
-                " aside: leave one out, call one back with --back, or add one with `stacksl change"
-                " --add-annotator`"
+                f"expected an annotator left to answer, got all of {', '.join(annotators)} away or"
+                " set aside: leave one out, call one back with --back, or add one with `stacksl"
+                " change --add-annotator`"
             )
         leases = _leases(ledger, {clean_key(key) for key in keys}, free, {*away, *set_aside})
         if not leases and (free or keys):
@@ -133,16 +133,16 @@ def free_rows(
                 f"no such row of the run {folder.path} is open: `stacksl status {folder.path}`"
                 " lists the sheets that have open rows"
             )
-        *_, further = table["budget_now"]
-        looks = further > 0
-        _warn_of_few(folder, settings, len({*known} - unavailable), looks)
+        *_, further_labels = table["budget_now"]
+        looks = further_labels > 0
+        _warn_of_few(folder, settings, len({*annotators} - unavailable), looks)
         if dry_run:
             return len(leases)
         with ledger.together():
             if set_aside or keep or (back and looks):
                 reopen(folder, ledger)
-            who = {"away": sorted(absent - before), "back": sorted(before - absent)}
-            for event, names in {**who, "set_aside": set_aside, "kept": keep}.items():
+            events = {"away": sorted(absent - away_before), "back": sorted(away_before - absent)}
+            for event, names in {**events, "set_aside": set_aside, "kept": keep}.items():
                 ledger.codes_of(names)
                 for name in names:
                     ledger.set_standing(event, name)
@@ -162,10 +162,10 @@ def _free_questions(folder: RunFolder, ledger: Ledger, drop: bool, *, dry_run: b
 
 
 def _expect_annotators(
-    named: Sequence[str], known: Sequence[str], back: Sequence[str], away: Set[str]
+    names: Sequence[str], known: Sequence[str], back: Sequence[str], away: Set[str]
 ) -> None:
-    """Check that those `named` are annotators, and that who is called `back` is `away`."""
-    if unknown := [name for name in named if name not in known]:
+    """Check that the `names` are those of annotators, and that who is called `back` is `away`."""
+    if unknown := [name for name in names if name not in known]:
         raise RunError(f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}")
     if present := [name for name in back if name not in away]:
         raise RunError(
@@ -174,11 +174,11 @@ def _expect_annotators(
         )
 
 
-def _warn_of_few(folder: RunFolder, settings: Settings, left: int, looks: bool) -> None:
-    """Warn where too few annotators are `left` for second `looks`, or for one at the table."""
-    if looks and left < 2 and folder.read_state()["state"] != "finished":
+def _warn_of_few(folder: RunFolder, settings: Settings, people_left: int, looks: bool) -> None:
+    """Warn where too few people are left for second `looks`, or for one at the table."""
+    if looks and people_left < 2 and folder.read_state()["state"] != "finished":
         warnings.warn(unasked(0, str(folder.path)), stacklevel=4)
-    if left == 2 and settings.promised_share is not None:
+    if people_left == 2 and settings.promised_share is not None:
         warnings.warn(
             "two annotators are left, and a look at the table needs three: a row on which two"
             " differ counts as wrong; add a person with `stacksl change"
@@ -210,13 +210,13 @@ def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
     An item that was answered with none of these, and is asked about again, has no label.
     """
     leases = [lease for lease in leases if lease.purpose == "train"]  # a second look goes on
-    held = Counter(lease.item for lease in ledger.open_purchases())
-    doubled = []
+    open_counts = Counter(lease.item for lease in ledger.open_purchases())
+    doubled_leases = []
     for lease in leases:
-        if held[lease.item] > 1 or ledger.label_of(lease.item) is not None:
-            held[lease.item] -= 1
-            doubled.append(lease)
-    return doubled
+        if open_counts[lease.item] > 1 or ledger.label_of(lease.item) is not None:
+            open_counts[lease.item] -= 1
+            doubled_leases.append(lease)
+    return doubled_leases
 
 
 # Answers ----------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def received(
     folder: RunFolder, ledger: Ledger, sheets: SheetAnswers, receipts: Sequence[Receipt]
 ) -> Received:
     """The result of sheets that were read and entered."""
-    as_shown, now = ledger.audited(), ledger.audited(now=True)
+    as_shown, latest = ledger.audited(), ledger.audited(now=True)
     outcomes = Counter(receipt.outcome for receipt in receipts)
     return Received(
         accepted=dict(Counter(r.answer.said for r in receipts if r.outcome == "accepted")),
@@ -281,7 +281,7 @@ def received(
         late=outcomes["late"],
         empty=sheets.empty,
         faults=sheets.faults,
-        corrected_after_shown=sum(now.get(item) != answer for item, answer in as_shown.items()),
+        corrected_after_shown=sum(latest.get(item) != answer for item, answer in as_shown.items()),
         status=status_of(folder, ledger),
     )
 
