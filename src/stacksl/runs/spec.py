@@ -83,10 +83,10 @@ class RunSpec:
         facts |= {"data_name": self.dataset.name, "data_format": self.dataset.format}
         facts["test_name"] = None if self.test is None else self.test.name
         files = (self.data, self.test_source, self.settings.owned)
-        named = [file for file in files if file]
-        known = self.stamps
+        paths = [file for file in files if file]
+        stamps = self.stamps
         facts["files"] = (
-            stamps_of(named) if known is None else {k: known[k] for k in named if k in known}
+            stamps_of(paths) if stamps is None else {k: stamps[k] for k in paths if k in stamps}
         )
         facts |= {"preset": self.resolved.preset, "labels": self.budget.labels}
         facts |= {"price_micro": self.budget.price, "money_micro": self.budget.money}
@@ -113,8 +113,8 @@ class RunSpec:
         stored = folder.settings()
         table = {name: setting.value for name, setting in stored.items()}
         load_plugins(table.get("plugins"))
-        known, mistakes = known_settings(), list[str]()
-        settings = validated({name: table[name] for name in known if name in table}, mistakes)
+        names, mistakes = known_settings(), list[str]()
+        settings = validated({name: table[name] for name in names if name in table}, mistakes)
         if mistakes:  # such as of a plugin's gate that has changed since
             raise RunError(
                 f"the settings of the run {folder.path} are not of this version of stacksl"
@@ -122,39 +122,39 @@ class RunSpec:
             )
         origins = {name: setting.origin for name, setting in stored.items()}
         origin = {name: origins.get(name) or "default" for name in settings.flat()}
-        labels, money, audits, further = table["budget_now"]
-        price, first = int(table["price_micro"]), (int(table["audit_labels"]),)
-        began = int(table["labels"]), table.get("money_micro"), price, first
+        labels, money, audits, further_labels = table["budget_now"]
+        price, first_audit = int(table["price_micro"]), (int(table["audit_labels"]),)
+        start_terms = int(table["labels"]), table.get("money_micro"), price, first_audit
         return cls(
             folder,
             Resolved(settings, origin, table.get("preset")),
             read_sources(folder, settings, table),
-            Budget(*began, int(table.get("further_labels", 0))),
-            Budget(labels, money, price, tuple(audits), further),
+            Budget(*start_terms, int(table.get("further_labels", 0))),
+            Budget(labels, money, price, tuple(audits), further_labels),
             str(table.get("data", "")),
             table.get("test"),
         )
 
     def note(self, facts: Mapping[str, Any], renewed: Sequence[str] = ()) -> None:
         """Add `facts` on how the run computes to its settings; known ones change if `renewed`."""
-        known = self.folder.resolved()
-        new = {
+        table = self.folder.resolved()
+        changes = {
             name: Setting(value)
             for name, value in facts.items()
-            if name not in known or (name in renewed and known[name] != value)
+            if name not in table or (name in renewed and table[name] != value)
         }
-        if new:
+        if changes:
             with Ledger.open(self.folder.database) as ledger:
-                ledger.change_settings(new)
+                ledger.change_settings(changes)
 
     def changed(self, facts: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
         """A warning for each of the `facts` under `names` that is another since the run began."""
         table = self.folder.resolved()
         return [
-            f"this run began with {names[name]} {table[name]} and continues with {now}: its numbers"
-            " may differ from an uninterrupted run's"
-            for name, now in facts.items()
-            if name in names and table.get(name, now) != now
+            f"this run began with {names[name]} {table[name]} and continues with {value}: its"
+            " numbers may differ from an uninterrupted run's"
+            for name, value in facts.items()
+            if name in names and table.get(name, value) != value
         ]
 
 
@@ -164,7 +164,7 @@ def versions(plugins: str | None) -> dict[str, str]:
         "version_python": ".".join(str(part) for part in sys.version_info[:3]),
         "version_stacksl": __version__,
     }
-    table |= {f"version_{name}": known for name in LIBRARIES if (known := _installed(name))}
+    table |= {f"version_{name}": number for name in LIBRARIES if (number := _installed(name))}
     return table | ({"version_plugins": plugin_versions(plugins)} if plugins else {})
 
 
