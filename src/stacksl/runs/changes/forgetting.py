@@ -63,9 +63,9 @@ def forget(run: Path, item: str) -> Forgotten:
     """
     folder = RunFolder.open(run)
     with folder.locked(erasing=True), Ledger.open(folder.database) as ledger:
-        finished = _erase_marked(folder, ledger)
-        if item in finished:
-            return finished[item]
+        forgotten_items = _erase_marked(folder, ledger)
+        if item in forgotten_items:
+            return forgotten_items[item]
         expect_begun(folder, ledger)
         spec = RunSpec.open(folder)
         if item not in spec.sources.usable:
@@ -107,8 +107,8 @@ def _expect_read(spec: RunSpec, ledger: Ledger, item: str) -> None:
     if spec.settings.labeler != FILE:
         return
     labeler = SheetLabeler(spec, ledger)
-    bought = (row for row in ledger.export() if row["item"] == item)
-    waiting = {row["slot"] for row in bought if row["state"] != "answered"}  # a late one counts
+    item_rows = (row for row in ledger.export() if row["item"] == item)
+    waiting = {row["slot"] for row in item_rows if row["state"] != "answered"}  # a late one counts
     for sheet in filter(lambda path: SHEET(path.name), sorted(labeler.folder.glob("*"))):
         with suppress(DataError):  # of one that nobody can read
             answers = labeler.read([sheet]).answers if waiting else ()

@@ -190,8 +190,8 @@ def _warn_of_few(folder: RunFolder, settings: Settings, people_left: int, looks:
 def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) -> list[Purchase]:
     """The open leases to free, in the order of their rows."""
     if unknown := sorted(keys - {row.key for row in ledger.private.handed()}):
-        printed = ", ".join(filter(has_form, unknown))  # any other text may be data
-        raise RunError(f"unknown key {printed}".rstrip() + ": use a key from a sheet of this run")
+        key_list = ", ".join(filter(has_form, unknown))  # any other text may be data
+        raise RunError(f"unknown key {key_list}".rstrip() + ": use a key from a sheet of this run")
     return [
         lease
         for row, lease in open_rows(ledger)
@@ -354,12 +354,12 @@ def corrections(
 def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correction]:
     labeler = SheetLabeler(spec, ledger)
     rows = {(row.item, row.slot, row.token): row for row in ledger.private.handed()}
-    accepted = {
+    accepted_rows = {
         (row["item"], row["slot"]): row for row in ledger.export() if row["state"] == "answered"
     }
-    listed: dict[tuple[str, int], Correction] = {}
+    by_row: dict[tuple[str, int], Correction] = {}
     for new in labeler.read(files).answers:
-        old, row = accepted.get((new.item, new.slot)), rows[new.item, new.slot, new.token]
+        old, row = accepted_rows.get((new.item, new.slot)), rows[new.item, new.slot, new.token]
         if old is None or old["labeler"] != new.labeler:  # of somebody else, or not answered yet
             continue
         word = old["answer"] if old["said"] == "label" else old["said"]
@@ -368,11 +368,11 @@ def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[C
             continue
         before, after = _displayed(labeler, row, word), _displayed(labeler, row, new.word)
         correction = Correction(row.key, new.labeler, before, after, new)
-        if listed.setdefault((new.item, new.slot), correction).answer.word != new.word:
+        if by_row.setdefault((new.item, new.slot), correction).answer.word != new.word:
             raise RunError(
                 f"the row {row.key} has different answers in these files: leave one of them"
             )
-    return list(listed.values())
+    return list(by_row.values())
 
 
 def _displayed(labeler: SheetLabeler, row: Handed, word: Word) -> str:

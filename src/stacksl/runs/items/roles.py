@@ -40,8 +40,8 @@ def corpus_of(spec: RunSpec) -> Corpus:
     order = [row for row in order_of(settings.order, settings.seed, count) if row not in reserved]
     corpus.began, corpus.drawn, corpus.order = order, drawn_rows, [*order]
     for number, rows in enumerate(spec.sources.segments[1:], start=1):  # each added file by itself
-        shuffled = order_of(settings.order, settings.seed, len(rows), number)
-        corpus.order += [rows[n] for n in shuffled]
+        permutation = order_of(settings.order, settings.seed, len(rows), number)
+        corpus.order += [rows[n] for n in permutation]
     return corpus
 
 
@@ -151,8 +151,8 @@ def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -
     if new_audits > 0:
         ids = [item.id for item in spec.dataset.items]
         excluded = frozenset(range(len(ids))) - frozenset(free_rows)
-        drawn = draw(len(ids), new_audits, spec.settings.seed, excluded, len(terms.audits) - 1)
-        ledger.reserve([ids[row] for row in drawn], "audit")
+        drawn_rows = draw(len(ids), new_audits, spec.settings.seed, excluded, len(terms.audits) - 1)
+        ledger.reserve([ids[row] for row in drawn_rows], "audit")
 
 
 def expect_items(spec: RunSpec, ledger: Ledger) -> None:

@@ -34,17 +34,17 @@ def margins(
     item to item. An item with one candidate has −inf, since its label is known.
     """
     statistics = np.empty(len(rows))
-    predicted = np.zeros(len(rows), dtype=np.int64)
+    predicted_classes = np.zeros(len(rows), dtype=np.int64)
     for start in range(0, len(rows), _AT_ONCE):
         chunk = slice(start, start + _AT_ONCE)
         policies = head.probabilities(block.take(rows[chunk]))
         if isinstance(policies, np.ndarray):
-            predicted[chunk] = np.argmax(policies, axis=1)
+            predicted_classes[chunk] = np.argmax(policies, axis=1)
             best = np.partition(policies, -2, axis=1)
             statistics[chunk] = best[:, -2] - best[:, -1]
         else:
             statistics[chunk] = [_margin(policy) for policy in policies]
-    return statistics, None if isinstance(block, PairBlock) else predicted
+    return statistics, None if isinstance(block, PairBlock) else predicted_classes
 
 
 def surest(head: Head, block: Block, rows: Sequence[int], at_once: int = _AT_ONCE) -> Array:

@@ -180,7 +180,7 @@ def _doubtful(game: Game, doubt: Doubt, unbought: list[int], count: int) -> list
 def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     """`count` of the rows in `unbought`, which cover the most doubt; of a sample of a huge pool."""
     trainer, head = linear_trainer(game), game.trainer.head
-    source, unnamed = trainer.source(), trainer.unnamed()
+    source, unnamed_rows = trainer.source(), trainer.unnamed()
     kernel, members = source.kernel()
     rows, sampled = np.array(unbought, dtype=np.int64), np.zeros(len(source.block), dtype=np.bool_)
     sampled[members] = True
@@ -189,9 +189,9 @@ def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]
     positions = np.searchsorted(members, rows)
     if head is not None:
         doubt[positions] += margins(head, source.block, rows.tolist())[0]
-    if unnamed:  # no label removes a doubt that nobody can answer
+    if unnamed_rows:  # no label removes a doubt that nobody can answer
         labeled_rows = np.array([row for row, _, _ in game.examples.bought], dtype=np.int64)
-        doubt *= source.answerable(labeled_rows, np.array(sorted(unnamed), dtype=np.int64))
+        doubt *= source.answerable(labeled_rows, np.array(sorted(unnamed_rows), dtype=np.int64))
     buyable[positions] = True
     cover = most_covering(kernel, doubt, buyable, count)
     records = _picked(game, members[cover.items].tolist(), COVERAGE, cover.left_out)
@@ -210,13 +210,13 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     head = game.trainer.head
     assert head is not None
     # in blocks: 20,000 items are ranked in the time of some hundred decision records
-    statistics, predicted = margins(head, game.examples.block, unbought)
+    statistics, predicted_classes = margins(head, game.examples.block, unbought)
     if not (isinstance(game.learner.gate, Margin) and game.learner.top_k is None):
         statistics = np.array([_record(game, row).statistic for row in unbought], np.float64)
     ranking = np.argsort(-statistics, kind="stable")
     rows = [unbought[n] for n in ranking]
     if isinstance(game.trainer, LinearTrainer):
-        classes = None if predicted is None else predicted[ranking].tolist()
+        classes = None if predicted_classes is None else predicted_classes[ranking].tolist()
         picked_rows = spread_out(rows, count, game.examples.block, classes)
     else:
         picked_rows = _different(game, rows, count)

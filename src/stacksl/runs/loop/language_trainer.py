@@ -158,8 +158,8 @@ class LanguageTrainer:
             self._choose()
         elif self.draws:  # there is nothing to choose by
             self.adapters.model.adopt(self.adapters.model.way)
-        learned = labels_hash(self.examples)
-        changed = not self.refits or refits_of(self.ledger)[-1]["learned"] != learned
+        learned_hash = labels_hash(self.examples)
+        changed = not self.refits or refits_of(self.ledger)[-1]["learned"] != learned_hash
         if self.examples.bought and changed:
             self._refit_adapter()
         self.adapters.take(self.refits)

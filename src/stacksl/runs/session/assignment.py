@@ -79,10 +79,10 @@ class SheetLabeler:
         rows_by_key = {row.key: self.now(row) for row in rows}
         questions = {row.key: self.question(row) for row in rows}
         answered_rows = [row for row in self.ledger.export() if row["state"] == "answered"]
-        accepted = {(row["item"], row["slot"], row["labeler"]) for row in answered_rows}
+        accepted_keys = {(row["item"], row["slot"], row["labeler"]) for row in answered_rows}
         ids: dict[str, list[str]] = {}
         for row in rows:
-            if (row.item, row.slot, row.annotator) in accepted:
+            if (row.item, row.slot, row.annotator) in accepted_keys:
                 ids.setdefault(row.item, []).append(row.key)
         newer_sheets = self._replaced(self.sheets(self.waiting()))
         replies: list[Reply] = []
@@ -202,8 +202,8 @@ class SheetLabeler:
         if self.classes is not None:
             return tuple(range(count))
         number = self.people.index(annotator)
-        shuffled = generator(self._secret, "shown", number, row).permutation(count)
-        return tuple(int(i) for i in shuffled)
+        permutation = generator(self._secret, "shown", number, row).permutation(count)
+        return tuple(int(i) for i in permutation)
 
     def sheets(self, open_rows: Sequence[Handed]) -> dict[Path, list[Handed]]:
         """The open rows of each annotator, all of them in the last sheet, by its path."""

@@ -279,8 +279,8 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
     answers, as far as there are any.
     """
     owned, items = spec.sources.owned, _judging(spec)
-    bought = [(Purchase(item.id, 0, 0, 0, "owned", 0), item) for item in items]
-    answers = ask(requests_of(bought)) if items else []
+    purchases = [(Purchase(item.id, 0, 0, 0, "owned", 0), item) for item in items]
+    answers = ask(requests_of(purchases)) if items else []
     if len(answers) < len(items):
         return None
     spec.note({JUDGED: len(answers)})

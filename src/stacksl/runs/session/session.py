@@ -155,8 +155,8 @@ class Session(Game):
         record.warn(note_model(spec, features))
         saved, damaged = _whole_arrays(spec, ledger)
         if features.truncated:
-            cut = plural(features.truncated, "text was", "texts were")
-            record.warn([f"{cut} longer than the model reads, and cut"])
+            cut_texts = plural(features.truncated, "text was", "texts were")
+            record.warn([f"{cut_texts} longer than the model reads, and cut"])
         session = cls.played_back(spec, ledger, block, saved, features, report)
         record.warn([*damaged, *session.trainer.make_missing()])
         if record.facts["warnings"] != stored_warnings:
@@ -470,8 +470,8 @@ def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
         ledger.flush()
         saved, _ = _whole_arrays(spec, ledger)
         saved_row = 0 if saved is None else saved.head.count
-        computed = ledger.rows(saved_row, only=("round", "refit", "refreshed"))
-        if saved is None or any(computed):
+        computed_rows = ledger.rows(saved_row, only=("round", "refit", "refreshed"))
+        if saved is None or any(computed_rows):
             Session.played_back(spec, ledger, features_again(spec), saved).save()
 
 

@@ -183,27 +183,27 @@ def resolve(
         ("config", flattened(table)),
         ("preset", _preset(preset, mistakes)),
     ]
-    merged, origin = dict[str, Any](), dict[str, str]()
+    values, origin = dict[str, Any](), dict[str, str]()
     for source, layer in reversed(layers):
-        merged |= layer
+        values |= layer
         origin |= dict.fromkeys(layer, source)
-    load_plugins(merged.get("plugins"))  # a gate's fields are settings
-    if merged.keys() & {"lm.model", "lm.adapt", "lm.adapter"}:
+    load_plugins(values.get("plugins"))  # a gate's fields are settings
+    if values.keys() & {"lm.model", "lm.adapt", "lm.adapter"}:
         for name in ("scorer.name", "update.learning_rate", "refit"):
             if origin.get(name) == "preset":  # said of the linear scorer: here it is another one
-                del merged[name], origin[name]
+                del values[name], origin[name]
         for name, value in {"lm.adapt": "lora", "update.learning_rate": 2e-4}.items():
-            if name not in merged:
-                merged[name], origin[name] = value, "default"
-    gate_fields = gate_group(merged.get("gate.name")).model_fields
-    for name in [name for name in merged if origin[name] == "preset"]:
+            if name not in values:
+                values[name], origin[name] = value, "default"
+    gate_fields = gate_group(values.get("gate.name")).model_fields
+    for name in [name for name in values if origin[name] == "preset"]:
         if name.startswith("gate.") and name.removeprefix("gate.") not in gate_fields:
-            del merged[name], origin[name]  # of the preset's gate, where another was chosen
-    settings = validated(merged, mistakes)
+            del values[name], origin[name]  # of the preset's gate, where another was chosen
+    settings = validated(values, mistakes)
     origins = {name: origin.get(name, "default") for name in settings.flat()}
     explicit = {name for name, source in origins.items() if source in ("flag", "config")}
     mistakes += unknown_names(settings)
-    if merged.keys() <= origins.keys():  # else one that has another name would be missed
+    if values.keys() <= origins.keys():  # else one that has another name would be missed
         mistakes += conflicts(settings, explicit)
     if mistakes:
         raise SettingsError("; ".join(mistakes))
