@@ -54,9 +54,9 @@ class OracleLabeler:
 
     def answers(self) -> list[Answer]:
         """The answers to the requests, in their order, once."""
-        ready = list(self._ready.values())
+        ready_answers = list(self._ready.values())
         self._ready.clear()
-        return ready
+        return ready_answers
 
     def pending(self) -> list[Pending]:
         """No answer is open."""
@@ -108,8 +108,8 @@ class FunctionLabeler:
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests that are not open yet."""
-        known = [*self._open, *self._abstained]
-        self._open += [request for request in requests if request not in known]
+        open_requests = [*self._open, *self._abstained]
+        self._open += [request for request in requests if request not in open_requests]
 
     def answers(self) -> Iterator[Answer]:
         """The function's answers to the open requests, each when it is asked for.
@@ -159,15 +159,15 @@ class FunctionLabeler:
         )
 
 
-def as_labeler(given: Any) -> Labeler | None:
+def as_labeler(labeler: Any) -> Labeler | None:
     """A labeler object, or the labeler that a function is; None for None.
 
     Raises:
         SettingsError: it is neither.
     """
-    if given is None or (isinstance(given, Labeler) and not isinstance(given, type)):
-        return given
-    what = "labeler should be a name such as 'oracle', a function, or an object with a name,"
-    what += " repeatable, ask, answers and pending"
-    expect(callable(given) and not isinstance(given, type), what, given)
-    return FunctionLabeler(given)
+    if labeler is None or (isinstance(labeler, Labeler) and not isinstance(labeler, type)):
+        return labeler
+    expected = "labeler should be a name such as 'oracle', a function, or an object with a name,"
+    expected += " repeatable, ask, answers and pending"
+    expect(callable(labeler) and not isinstance(labeler, type), expected, labeler)
+    return FunctionLabeler(labeler)

@@ -48,17 +48,17 @@ class Batches:
         Raises:
             NotSent, Lost: the server began none, or it may have begun one.
         """
-        planned, first = planned[:MOST], self._calls.count + 1
+        planned, start = planned[:MOST], self._calls.count + 1
         requests = [{"method": "POST", "url": TO, "body": call.question.body} for call in planned]
-        lines = [encoded({"custom_id": str(n), **post}) for n, post in enumerate(requests, first)]
+        lines = [encoded({"custom_id": str(n), **post}) for n, post in enumerate(requests, start)]
         count = max(1, bisect_right([*accumulate(map(len, lines))], SPACE))
         form = _FORM.encode() + b"\n".join(lines[:count]) + f"\r\n--{_EDGE}--\r\n".encode()
         kind = f"multipart/form-data; boundary={_EDGE}"
         file = str(formats.parsed(self._request("POST /files", form, kind))["id"])
         numbers = self._calls.record_sent(planned[:count], file)
-        wanted = {"input_file_id": file, "endpoint": TO, "completion_window": "24h"}
+        batch = {"input_file_id": file, "endpoint": TO, "completion_window": "24h"}
         try:
-            self._request("POST /batches", encoded(wanted))
+            self._request("POST /batches", encoded(batch))
         except NotSent as fault:
             for number in numbers:
                 self._calls.record_end(number, 0, str(fault))
@@ -83,17 +83,19 @@ class Batches:
             names = [batch[kind] for kind in ("error_file_id", "output_file_id") if batch.get(kind)]
             contents = (f"GET /files/{name}/content" for name in names)
             files = [self._request(content, missing=(404, 410)) for content in contents]
-            ended = _answers(files, len(rows))
-            unread = sum(str(row["call"]) not in ended for row in rows) * (state != "failed")
-            self._warnings += [
-                f"the answer about {plural(unread, 'question')} of a batch is missing or cannot be"
-                " read: each is charged the most that it may have cost, and asked again where the"
-                " label's price allows it"
-            ] * bool(unread)
+            lines = _answers(files, len(rows))
+            missing = sum(str(row["call"]) not in lines for row in rows)
+            unread = 0 if state == "failed" else missing
+            if unread:
+                self._warnings.append(
+                    f"the answer about {plural(unread, 'question')} of a batch is missing or cannot"
+                    " be read: each is charged the most that it may have cost, and asked again"
+                    " where the label's price allows it"
+                )
             for row in rows:
-                self._record(row, ended.get(str(row["call"])), half(questions).rates, batch)
-            why = f"{size} was refused as a whole (`stacksl ledger requests` shows why)"
-            waits += [why] * (state == "failed")
+                self._record(row, lines.get(str(row["call"])), half(questions).rates, batch)
+            if state == "failed":
+                waits.append(f"{size} was refused as a whole (`stacksl ledger requests` shows why)")
             self._delete(file, *(() if unread else names))  # what was not read can be fetched later
         return "; ".join(waits)
 
@@ -123,23 +125,23 @@ class Batches:
                 self.singly.add((row["item"], row["slot"]))
         else:
             try:
-                if (counted := tokens_of(completion(payload))) is not None:
-                    cost = rates.cost(*counted)
+                if (tokens := tokens_of(completion(payload))) is not None:
+                    cost = rates.cost(*tokens)
             except ValueError:
                 why = "no chat completion"
         self._calls.record_end(number, cost, why, payload)
 
     def _batch_of(self, file: str) -> dict[str, Any]:
         """The batch of an input file, whose `status` is lost where the server has none."""
-        page, last = "", None
-        while page != last:
-            listed = formats.parsed(self._request(f"GET /batches?limit=100{page}"))
-            for batch in listed["data"]:
+        page, previous_page = "", None
+        while page != previous_page:
+            listing = formats.parsed(self._request(f"GET /batches?limit=100{page}"))
+            for batch in listing["data"]:
                 if batch["input_file_id"] == file:
                     return dict(batch)
-            if not listed.get("has_more"):
+            if not listing.get("has_more"):
                 return {"status": "lost"}
-            last, page = page, f"&after={listed['data'][-1]['id']}"
+            previous_page, page = page, f"&after={listing['data'][-1]['id']}"
         raise ValueError("the same page again")
 
     def _request(self, call: str, body: bytes = b"", kind: str = JSON, missing: Any = ()) -> bytes:
@@ -159,15 +161,15 @@ def _answers(files: Sequence[bytes], questions: int) -> dict[str, dict[str, Any]
     A file without a readable line may be a page of something else on the way, such as a login. It
     is taken for answers only if there are as many lines as questions.
     """
-    by_id, page, count = dict[str, dict[str, Any]](), False, 0
+    by_id, has_page, count = dict[str, dict[str, Any]](), False, 0
     for lines in ([line for line in file.splitlines() if line] for file in files):
-        read = []
+        parsed_lines = []
         for line in lines:
             with suppress(ValueError):
-                read.append(formats.parsed(line))
-        by_id |= {str(answer.get("custom_id")): answer for answer in read}
-        page, count = page or bool(lines and not read), count + len(lines)
-    if page and count != questions:
+                parsed_lines.append(formats.parsed(line))
+        by_id |= {str(answer.get("custom_id")): answer for answer in parsed_lines}
+        has_page, count = has_page or bool(lines and not parsed_lines), count + len(lines)
+    if has_page and count != questions:
         raise ValueError("no line is a JSON object")
     return by_id
 

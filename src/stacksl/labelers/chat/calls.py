@@ -67,15 +67,15 @@ class Calls:
 
     def received(self, item: str, slot: int, questions: Iterable[Question]) -> Completion | None:
         """The answer received for a label, or else to a request equal to one of `questions`."""
-        if (mine := self._answers.get((item, slot))) is not None:
-            return mine
+        if (own_answer := self._answers.get((item, slot))) is not None:
+            return own_answer
         answers = (self._answers.get(_key(question.body)) for question in questions)
         return next((answer._replace(over=0) for answer in answers if answer is not None), None)
 
     def has_whole(self) -> bool:
         """Whether the model has given an answer that was not cut."""
-        kept = [*self._answers.values()]  # other threads add some
-        return any(not is_cut(completion(each.answer)) for each in kept)
+        answers = [*self._answers.values()]  # other threads add some
+        return any(not is_cut(completion(received.answer)) for received in answers)
 
     def cost(self, item: str, slot: int) -> int:
         """What the calls that a label pays for cost at most, in micro-units."""
@@ -83,15 +83,15 @@ class Calls:
 
     def record_sent(self, planned: Sequence[PlannedCall], batch: str = "") -> list[int]:
         """Record questions that are about to be sent, maybe as a batch's file; their numbers."""
-        extra = {"batch": batch} if batch else {}
+        batch_entry = {"batch": batch} if batch else {}
         with self._lock:
             numbers, rows = range(self.count + 1, self.count + 1 + len(planned)), list[Any]()
-            for number, (item, slot, question, most) in zip(numbers, planned, strict=True):
+            for number, (item, slot, question, max_cost) in zip(numbers, planned, strict=True):
                 row = {"call": number, "item": item, "slot": slot, "way": question.way}
                 row |= {"order": list(question.order), "shots": list(question.shots)}
-                row |= {"most": most, "time": _now(), "request": dict(question.body)}
+                row |= {"most": max_cost, "time": _now(), "request": dict(question.body)}
                 row |= {"payer": self.payers[item, slot]} if (item, slot) in self.payers else {}
-                rows.append(row | extra)
+                rows.append(row | batch_entry)
             self._write(*rows)
             return [*numbers]
 
@@ -123,11 +123,11 @@ class Calls:
             return
         self.in_batches.pop(call, None)
         costs[call] = int(row["cost"])
-        if "why" not in row and (sent := self._sent.get(call)) is not None:
-            over, way = max(0, costs[call] - int(sent["most"])), cast(Way, sent["way"])
-            answer = Completion(tuple(sent["order"]), way, str(row["answer"]), over)
+        if "why" not in row and (sent_row := self._sent.get(call)) is not None:
+            excess, way = max(0, costs[call] - int(sent_row["most"])), cast(Way, sent_row["way"])
+            answer = Completion(tuple(sent_row["order"]), way, str(row["answer"]), excess)
             self.ways.add(way)
-            self._answers[purchase] = self._answers[sent["request"]] = answer
+            self._answers[purchase] = self._answers[sent_row["request"]] = answer
 
     def _write(self, *rows: dict[str, Any]) -> None:
         with opened(self._database) as store, store.writing():

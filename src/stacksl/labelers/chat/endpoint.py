@@ -64,8 +64,8 @@ class Endpoint:
                 )
             self._headers["Authorization"] = f"Bearer {key}"
 
-    def send(self, what: str, body: bytes, kind: str = JSON, largest: int = LARGEST) -> HttpReply:
-        """Do `what` with a `body` of a `kind`, such as `GET /files` below the base.
+    def send(self, call: str, body: bytes, kind: str = JSON, largest: int = LARGEST) -> HttpReply:
+        """Send a `call`, such as `GET /files` below the base, with a `body` of a `kind`.
 
         An answer has `largest` bytes at most.
 
@@ -73,9 +73,9 @@ class Endpoint:
             NotSent: there was no connection.
             Lost: the connection broke, or the answer is not whole, in time, or small enough.
         """
-        method, path = what.split(" ", 1)
-        sort = HTTPSConnection if self._secure else HTTPConnection
-        connection = sort(self._host or "", self._port, timeout=self._timeout)
+        method, path = call.split(" ", 1)
+        connection_type = HTTPSConnection if self._secure else HTTPConnection
+        connection = connection_type(self._host or "", self._port, timeout=self._timeout)
         try:
             connection.connect()
         except (OSError, HTTPException, ValueError) as fault:
@@ -84,10 +84,10 @@ class Endpoint:
         wire = connection.sock
         self._open.add(wire)
         # A time-out of the socket is one for each read: slow bytes would keep it open for ever.
-        late = threading.Timer(self._timeout, _shut, (wire,))
-        late.daemon = True
+        timer = threading.Timer(self._timeout, _shut, (wire,))
+        timer.daemon = True
         start = time.monotonic()  # before the timer starts, so that its end is known from a break
-        late.start()
+        timer.start()
         try:
             headers = self._headers | {"Content-Type": kind}
             connection.request(method, self._path + path, body, headers)
@@ -97,15 +97,15 @@ class Endpoint:
                     raise Lost(f"an answer of more than {largest} bytes")
                 if response.length:
                     raise Lost("a truncated answer")
-                after = _seconds(response.headers.get("Retry-After"))
-                return HttpReply(response.status, after, payload)
+                retry_after = _seconds(response.headers.get("Retry-After"))
+                return HttpReply(response.status, retry_after, payload)
         except (OSError, HTTPException, ValueError) as fault:
-            over = time.monotonic() - start >= self._timeout
-            within = f"{self._timeout:g} s (server.timeout: a model that thinks before it answers"
-            within += f" may need {10 * self._timeout:g} s, set in a new run)"
-            raise Lost(f"no answer within {within}" if over else _word(fault)) from None
+            timed_out = time.monotonic() - start >= self._timeout
+            limit = f"{self._timeout:g} s (server.timeout: a model that thinks before it answers"
+            limit += f" may need {10 * self._timeout:g} s, set in a new run)"
+            raise Lost(f"no answer within {limit}" if timed_out else _word(fault)) from None
         finally:
-            late.cancel()
+            timer.cancel()
             self._open.discard(wire)
             connection.close()
 
@@ -133,9 +133,9 @@ def address(url: str) -> str:
         port = parts.port
     except ValueError:
         raise fault from None
-    plain = re.fullmatch(r"[!-~]+", url) and parts.hostname and port != 0
-    more = parts.username is not None or parts.query or parts.fragment
-    if parts.scheme not in ("http", "https") or not plain or more:
+    has_host = re.fullmatch(r"[!-~]+", url) and parts.hostname and port != 0
+    extras = parts.username is not None or parts.query or parts.fragment
+    if parts.scheme not in ("http", "https") or not has_host or extras:
         raise fault
     return url.rstrip("/").removesuffix(COMPLETIONS) + COMPLETIONS
 

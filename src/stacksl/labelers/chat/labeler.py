@@ -119,8 +119,8 @@ class ChatLabeler:
         requests = list(self._open.values())
         if self._batches is not None:
             self._of_batches(partial(self._batches.collect, self._questions))
-            first = 0 if self._first is None else FIRST - len(self._first)
-            requests = [*requests[:first], *filter(self._alone, requests[first:])]
+            first_count = 0 if self._first is None else FIRST - len(self._first)
+            requests = [*requests[:first_count], *filter(self._alone, requests[first_count:])]
         answers = self._answers_to(requests)
         by_key = {(answer.item, answer.slot, answer.token): answer for answer in answers}
         answered = [by_key[key] for key in self._open if key in by_key]
@@ -138,8 +138,8 @@ class ChatLabeler:
             for n, (payer, request) in enumerate(zip(payers, requests_left, strict=False)):
                 self._calls.payers[request.item, request.slot] = (payer.item, payer.slot)
                 shots = self._shots(payer.item)
-                own = self._questions.dearest(payer.prompt, payer.candidates, shots)
-                requests_left[n] = replace(request, price=payer.price - own)
+                own_price = self._questions.dearest(payer.prompt, payer.candidates, shots)
+                requests_left[n] = replace(request, price=payer.price - own_price)
             requests_left = requests_left[: len(payers)]
         self._checked |= {answer.item: answer for answer in self._answers_to(requests_left)}
         return list(self._checked.values())
@@ -150,8 +150,8 @@ class ChatLabeler:
             groups.setdefault((request.prompt, request.candidates), []).append(request)
         with ThreadPoolExecutor(self._at_once) as pool:
             try:  # equal questions one after the other: the first answer serves all
-                parts = pool.map(lambda alike: [*map(self._answer_one, alike)], groups.values())
-                return [answer for part in parts for answer in part if answer is not None]
+                results = pool.map(lambda group: [*map(self._answer_one, group)], groups.values())
+                return [answer for answers in results for answer in answers if answer is not None]
             except BaseException:
                 self._halt.set()
                 self._endpoint.abort()
@@ -169,10 +169,10 @@ class ChatLabeler:
             self._of_batches(self._send)
         return [Pending(self._endpoint.url, len(self._open), self._reason)] if self._open else []
 
-    def _of_batches(self, do: Callable[[], str]) -> None:
+    def _of_batches(self, action: Callable[[], str]) -> None:
         """Do something about batches, which may say what to wait for; stop then."""
         try:
-            if why := do():
+            if why := action():
                 self._stop(f"{why}: `resume` goes on")
         except (NotSent, Lost) as fault:
             self._stop(f"{fault}: `resume` tries again")
@@ -183,18 +183,18 @@ class ChatLabeler:
         """Send open requests as a batch, equal questions once; what is waited for then."""
         by_content: dict[tuple[str, tuple[str, ...]], PlannedCall] = {}
         for request in self._open.values():
-            alike = (request.prompt, request.candidates)
-            by_content.setdefault(alike, self._in_batch(request))
+            content = (request.prompt, request.candidates)
+            by_content.setdefault(content, self._in_batch(request))
         assert self._batches is not None
         count = self._batches.send([*by_content.values()])
-        sent = "1 question was" if count == 1 else f"{count:,} questions were"
-        return f"{sent} sent as a batch, which takes up to a day"
+        questions = "1 question was" if count == 1 else f"{count:,} questions were"
+        return f"{questions} sent as a batch, which takes up to a day"
 
     def _in_batch(self, request: Request) -> PlannedCall:
         by_way = self._questions_by_way(request)
         way = next((way for way in by_way if way not in self._unsupported), [*by_way][-1])
-        most = half(self._questions).most(by_way[way].body)
-        return PlannedCall(request.item, request.slot, self._without_refused(by_way[way]), most)
+        max_cost = half(self._questions).most(by_way[way].body)
+        return PlannedCall(request.item, request.slot, self._without_refused(by_way[way]), max_cost)
 
     def _alone(self, request: Request) -> bool:
         """Whether a request is for no batch: answered, without money left, or refused in one."""
@@ -211,41 +211,41 @@ class ChatLabeler:
         received = self._calls.received(request.item, request.slot, open_ways)
         if received is not None and (answer := self._answer(request, received, self._limit)):
             return answer
-        tries, waited, refused = 0, 0.0, set[Way]()
+        tries, wait_time, refused = 0, 0.0, set[Way]()
         while not self._halt.is_set():
             limit, by_way = self._questions.limit, self._questions_by_way(request)
             way = next((w for w in by_way if w not in self._unsupported | refused), [*by_way][-1])
-            most = self._questions.most(by_way[way].body)
+            max_cost = self._questions.most(by_way[way].body)
             spent = self._calls.cost(request.item, request.slot)
-            if spent + most > request.price and most > 0:
-                return self._without_money(request, spent, most)
+            if spent + max_cost > request.price and max_cost > 0:
+                return self._without_money(request, spent, max_cost)
             question = self._without_refused(by_way[way])
-            planned = PlannedCall(request.item, request.slot, question, most)
+            planned = PlannedCall(request.item, request.slot, question, max_cost)
             [call] = self._calls.record_sent([planned])
             try:
                 reply = self._endpoint.send(f"POST {COMPLETIONS}", encoded(question.body))
             except NotSent as fault:
                 self._calls.record_end(call, 0, str(fault))
-                waited += self._wait(tries, waited, str(fault), 0.0, connected=False)
+                wait_time += self._wait(tries, wait_time, str(fault), 0.0, connected=False)
                 tries += 1
                 continue
             except Lost as fault:
-                self._lost(call, most, str(fault), b"", tries)
+                self._lost(call, max_cost, str(fault), b"", tries)
                 tries += 1
                 continue
             if reply.status in (429, 503):
                 self._calls.record_end(call, 0, f"HTTP {reply.status}", reply.payload)
-                waited += self._wait(tries, waited, f"HTTP {reply.status}", reply.retry_after)
+                wait_time += self._wait(tries, wait_time, f"HTTP {reply.status}", reply.retry_after)
                 tries += 1
             elif reply.status == 200:
                 try:
-                    counted = tokens_of(completion(reply.payload))
+                    tokens = tokens_of(completion(reply.payload))
                 except ValueError:
-                    self._lost(call, most, "no chat completion", reply.payload, tries)
+                    self._lost(call, max_cost, "no chat completion", reply.payload, tries)
                     tries += 1
                     continue
                 self._in_a_row = 0
-                cost = most if counted is None else self._questions.rates.cost(*counted)
+                cost = max_cost if tokens is None else self._questions.rates.cost(*tokens)
                 self._calls.record_end(call, cost, None, reply.payload)
                 received = self._calls.received(request.item, request.slot, ())
                 assert received is not None
@@ -253,17 +253,17 @@ class ChatLabeler:
                     return answer
             elif reply.status in UNSUPPORTED and self._does_without(question, reply.payload):
                 self._calls.record_end(call, 0, f"HTTP {reply.status}", reply.payload)
-            elif (answer := self._refused(request, call, most, reply, way, refused)) is not None:
+            elif answer := self._refused(request, call, max_cost, reply, way, refused):
                 return answer
         return None
 
-    def _without_money(self, request: Request, spent: int, most: int) -> Answer | None:
-        """What becomes of a label whose price leaves no room for a call that costs `most`."""
+    def _without_money(self, request: Request, spent: int, max_cost: int) -> Answer | None:
+        """What becomes of a label whose price leaves no room for a call that costs `max_cost`."""
         if request.purpose == "owned":
             return None  # another label may pay later
         note = CHARGED
         if not spent:
-            note = f"a call may cost {money(most)}, above the {money(request.price)} of a label"
+            note = f"a call may cost {money(max_cost)}, above the {money(request.price)} of a label"
             self._unnamed_again(f"{UNNAMED} times in a row {note}")
         return self._broken(request, note)
 
@@ -298,34 +298,35 @@ class ChatLabeler:
         spent = self._calls.cost(request.item, request.slot)
         key, price = (request.item, request.slot, request.token), min(spent, request.price)
         if received.over:
-            beyond = f", {money(spent - price)} of it beyond the ledger" if spent > price else ""
+            excess = f", {money(spent - price)} of it beyond the ledger" if spent > price else ""
             self.warnings.append(
                 f"the answer about item '{request.item}' cost {money(received.over)} more than was"
-                f" reserved for its call{beyond}: compare input_price and output_price with the"
+                f" reserved for its call{excess}: compare input_price and output_price with the"
                 " server's prices"
             )
             self._stop("an answer cost more than was reserved for it; `resume` continues")
-        options = [request.candidates[place] for place in received.order]
+        options = [request.candidates[index] for index in received.order]
         reply = completion(received.answer)
-        place = position_of(reply, options)
-        cut = place is None and is_cut(reply)
+        index = position_of(reply, options)
+        cut = index is None and is_cut(reply)
         if cut and limit is None and self._leave_room(request):
             return None
-        ignored = received.way == "schema" and not text_of(reply).startswith("{")
-        if place is None and ignored and not cut and not received.over:  # else every session stops
+        no_json = received.way == "schema" and not text_of(reply).startswith("{")
+        if index is None and no_json and not cut and not received.over:  # else every session stops
             self._unsupported.add("schema")
             return None
-        self._judge_first(None if place is None else (place, received.order[place]))
-        if place is None:
-            short = f"above {limit or 'its default'} in a new run"
-            cause = f": it was cut, raise server.answer_tokens {short}" * cut
-            self.warnings += [f"an answer of the model named no option{cause}"] * cut
+        self._judge_first(None if index is None else (index, received.order[index]))
+        if index is None:
+            target = f"above {limit or 'its default'} in a new run"
+            cause = f": it was cut, raise server.answer_tokens {target}" if cut else ""
+            if cut:
+                self.warnings.append(f"an answer of the model named no option{cause}")
             self._unnamed_again(
                 f"{UNNAMED} answers in a row named no option and are charged{cause}"
             )
             return self._broken(request, f"the model named no option{cause}")
         self.unnamed = 0
-        return Answer(*key, received.order[place], self.name, price)
+        return Answer(*key, received.order[index], self.name, price)
 
     def _leave_room(self, request: Request) -> bool:
         """Ask a model that thinks with room for its thoughts; stop where a label's price has none.
@@ -333,19 +334,19 @@ class ChatLabeler:
         False where only this label is broken: the model gave other answers in the room for a short
         one, or its call that was cut left too little of its price.
         """
-        longer = replace(self._questions, limit=THOUGHT)
-        most = longer.dearest(request.prompt, request.candidates, self._shots(request.item))
-        if most <= request.price:
+        questions = replace(self._questions, limit=THOUGHT)
+        max_cost = questions.dearest(request.prompt, request.candidates, self._shots(request.item))
+        if max_cost <= request.price:
             with self._lock:
-                self._questions = longer
-            left = request.price - self._calls.cost(request.item, request.slot)
-            return most <= left or request.purpose == "owned"  # another label may pay later
+                self._questions = questions
+            unspent = request.price - self._calls.cost(request.item, request.slot)
+            return max_cost <= unspent or request.purpose == "owned"  # another label may pay later
         elif self._calls.has_whole():
             return False
         else:
             self._stop(
                 "an answer was cut, as where a model thinks before it answers; a call with room for"
-                f" {THOUGHT:,} tokens may cost {money(most)}, and a label has"
+                f" {THOUGHT:,} tokens may cost {money(max_cost)}, and a label has"
                 f" {money(request.price)} reserved: start a new run with --set"
                 f" server.answer_tokens={THOUGHT}, which reserves more (if it thinks about all"
                 " questions, `resume` does not help)"
@@ -364,19 +365,19 @@ class ChatLabeler:
             self._first.append(choice)
             if len(self._first) < FIRST:
                 return
-            first, self._first = self._first, None
-        places = Counter(answer[0] for answer in first if answer is not None)
-        classes = Counter(answer[1] for answer in first if answer is not None)
+            choices, self._first = self._first, None
+        positions = Counter(pair[0] for pair in choices if pair is not None)
+        classes = Counter(pair[1] for pair in choices if pair is not None)
         remedy = (
             "; read them with `stacksl ledger requests`, and start a new run with another"
             " server.label_template or model, or `resume`"
         )
-        if first.count(None) >= NAMELESS:
-            self._stop(f"{first.count(None)} of its first {FIRST} answers named no option{remedy}")
-        elif places and max(places.values()) >= ALIKE:
-            place, count = places.most_common(1)[0]
+        if (nameless := choices.count(None)) >= NAMELESS:
+            self._stop(f"{nameless} of its first {FIRST} answers named no option{remedy}")
+        elif positions and max(positions.values()) >= ALIKE:
+            position, count = positions.most_common(1)[0]
             self._stop(
-                f"{count} of its first {FIRST} answers named the option at place {place + 1},"
+                f"{count} of its first {FIRST} answers named the option at place {position + 1},"
                 f" though options are shuffled: it does not read them{remedy}"
             )
         elif classes and max(classes.values()) >= ALIKE:
@@ -399,23 +400,23 @@ class ChatLabeler:
             )
 
     def _refused(
-        self, request: Request, call: int, most: int, reply: HttpReply, way: Way, refused: set[Way]
+        self, request: Request, call: int, cost: int, reply: HttpReply, way: Way, refused: set[Way]
     ) -> Answer | None:
         """What follows from an HTTP status that is no answer; `refused` are ways of this label."""
         status = f"HTTP {reply.status}"
         if reply.status >= 500 and reply.status not in UNSUPPORTED:
-            self._lost(call, most, status, reply.payload)
+            self._lost(call, cost, status, reply.payload)
             return None
         self._calls.record_end(call, 0, status, reply.payload)
-        long = reply.status == 413 or too_long(reply.payload)
-        if reply.status in UNSUPPORTED and way == "schema" and not long:
+        is_too_long = reply.status == 413 or too_long(reply.payload)
+        if reply.status in UNSUPPORTED and way == "schema" and not is_too_long:
             refused.add(way)
             if way not in self._calls.ways:
                 self._unsupported.add(way)
-        elif reply.status in (*UNSUPPORTED, 413) and (long or self._calls.ways):
+        elif reply.status in (*UNSUPPORTED, 413) and (is_too_long or self._calls.ways):
             self._unsupported -= refused  # it is the item that is refused
             why = "the server refused it"
-            if long:
+            if is_too_long:
                 why = "the prompt is longer than the model's context"
                 self._unnamed_again(f"{UNNAMED} times in a row {why}")
             return self._broken(request, f"{why} ({status})")
@@ -442,21 +443,21 @@ class ChatLabeler:
             self._stop(f"it gave {why}")
 
     def _wait(
-        self, tries: int, waited: float, why: str, least: float, *, connected: bool = True
+        self, tries: int, wait_time: float, why: str, min_pause: float, *, connected: bool = True
     ) -> float:
         """Wait before a call is repeated, or stop; the seconds waited.
 
-        Pauses double, and have the `least` seconds that the server asks for.
+        Pauses double, and last at least the `min_pause` seconds that the server asks for.
         """
-        spent = waited >= PATIENCE if connected else tries + 1 >= TRIES
-        if least > PATIENCE:
-            self._stop(f"it asks to be tried again in {least:.0f} s ({why})")
-        elif spent or waited + least > PATIENCE:
+        exhausted = wait_time >= PATIENCE if connected else tries + 1 >= TRIES
+        if min_pause > PATIENCE:
+            self._stop(f"it asks to be tried again in {min_pause:.0f} s ({why})")
+        elif exhausted or wait_time + min_pause > PATIENCE:
             self._stop(
-                f"it was asked {tries + 1} times in {waited:.0f} s, the last time with {why}"
+                f"it was asked {tries + 1} times in {wait_time:.0f} s, the last time with {why}"
             )
         else:
-            pause = max(least, min(FIRST_PAUSE * 2**tries, PATIENCE - waited))
+            pause = max(min_pause, min(FIRST_PAUSE * 2**tries, PATIENCE - wait_time))
             self._halt.wait(pause)
             return float(pause)
         return 0.0

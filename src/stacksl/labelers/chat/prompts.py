@@ -65,8 +65,8 @@ def template_of(text: str, shots: int = 0) -> str:
     Raises:
         SettingsError: `{prompt}` or `{options}` is missing, or `{examples}` with `shots`.
     """
-    wanted = ("{prompt}", "{options}", "{examples}")[: 3 if shots else 2]
-    missing = [name for name in wanted if name not in text]
+    placeholders = ("{prompt}", "{options}", "{examples}")[: 3 if shots else 2]
+    missing = [name for name in placeholders if name not in text]
     if missing:
         raise SettingsError(
             "the server.label_template should hold {prompt} and {options} (and {answer}, how to"
@@ -87,8 +87,8 @@ def order_of(seed: int, prompt: str, candidates: Sequence[str]) -> tuple[int, ..
     """The order in which candidates are shown: drawn by the content, so that equal items agree."""
     content = sha256(json.dumps([seed, prompt, list(candidates)]).encode()).digest()
 
-    def key(place: int) -> bytes:
-        return sha256(content + place.to_bytes(4)).digest()
+    def key(index: int) -> bytes:
+        return sha256(content + index.to_bytes(4)).digest()
 
     return tuple(sorted(range(len(candidates)), key=key))
 
@@ -110,7 +110,7 @@ def body_of(
     marks = [f"{letter}. " for letter in LETTERS] if letters else ["- "] * len(options)
     lines = [f"{mark}{text}" for mark, text in zip(marks, options, strict=False)]
     line_of = {text: line for text, line in zip(options, lines, strict=False) if letters}
-    words = {
+    fields = {
         "prompt": prompt,
         "options": "\n".join(lines),
         "examples": "".join(
@@ -120,22 +120,22 @@ def body_of(
         if letters
         else "Answer with one of the options, word for word, and nothing else.",
     }
-    names = r"\{(prompt|options|examples|answer)\}"
-    text = re.sub(names, lambda match: words[match[1]], template)
+    placeholder = r"\{(prompt|options|examples|answer)\}"
+    text = re.sub(placeholder, lambda match: fields[match[1]], template)
     longest = 8 if letters else max(len(option.encode(errors="replace")) for option in options) + 24
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": text}],
         "temperature": 0,
-        LIMIT: limit or min(512, longest + SPACE * (way == "schema")),
+        LIMIT: limit or min(512, longest + (SPACE if way == "schema" else 0)),
     }
     if way == "schema":
-        known = LETTERS[: len(options)] if letters else dict.fromkeys(options)
-        choice = {"type": "string", "enum": list(known)}
+        answers = LETTERS[: len(options)] if letters else dict.fromkeys(options)
+        choice = {"type": "string", "enum": list(answers)}
         schema: dict[str, Any] = {"type": "object", "properties": {"answer": choice}}
         schema |= {"required": ["answer"], "additionalProperties": False}
-        named = {"name": "answer", "strict": True, "schema": schema}
-        body["response_format"] = {"type": "json_schema", "json_schema": named}
+        json_schema = {"name": "answer", "strict": True, "schema": schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
     return body
 
 
@@ -146,15 +146,15 @@ def without(body: Mapping[str, Any], refused: Set[str]) -> dict[str, Any]:
     {'max_completion_tokens': 8}
     """
     names = {LIMIT: LATER_LIMIT} if LIMIT in refused else {}
-    taken = {name: value for name, value in body.items() if name in names or name not in refused}
-    return {names.get(name, name): value for name, value in taken.items()}
+    fields = {name: value for name, value in body.items() if name in names or name not in refused}
+    return {names.get(name, name): value for name, value in fields.items()}
 
 
 def refused_in(payload: bytes, body: Mapping[str, Any]) -> str | None:
     """Which of `OPTIONAL` in a `body` a server's error names; its echo of the body is not read."""
     texts = _error_texts(payload)
-    named = (name for text in texts for name in OPTIONAL if re.search(rf"\b{name}\b", text))
-    return next((name for name in named if name in body), None)
+    names = (name for text in texts for name in OPTIONAL if re.search(rf"\b{name}\b", text))
+    return next((name for name in names if name in body), None)
 
 
 def too_long(payload: bytes) -> bool:
@@ -170,12 +170,12 @@ def _error_texts(payload: bytes) -> list[str]:
     except ValueError:
         reply = {"message": content}
     error = reply["error"] if isinstance(reply.get("error"), dict) else reply
-    words = [error.get(name) for name in ("param", "message", "error", "type", "code", "detail")]
-    if isinstance(details := words[-1], list):
-        words += [
+    values = [error.get(name) for name in ("param", "message", "error", "type", "code", "detail")]
+    if isinstance(details := values[-1], list):
+        values += [
             str([note.get("loc"), note.get("msg")]) for note in details if isinstance(note, dict)
         ]
-    return [text for text in words if isinstance(text, str)]
+    return [text for text in values if isinstance(text, str)]
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -192,8 +192,8 @@ def completion(payload: bytes | str) -> dict[str, Any]:
     text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
     content = formats.parsed(text)
     choices = content.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         raise ValueError("no chat completion")
     return content
 
@@ -250,7 +250,7 @@ class Questions:
         """The requests that ask for a label, the best way first."""
         order, by_way = order_of(self.seed, prompt, candidates), {}
         names = tuple(shot.item for shot in shots)
-        options = [candidates[place] for place in order]
+        options = [candidates[index] for index in order]
         for way in ways(len(candidates)):
             body = body_of(self.model, self.template, prompt, options, way, shots, self.limit)
             by_way[way] = Question(way, order, names, body)

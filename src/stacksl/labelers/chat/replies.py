@@ -102,10 +102,10 @@ def thought_away(reply: str) -> str | None:
     >>> thought_away("<think>A is") is None
     True
     """
-    *before, after = _CLOSED.split(reply)
-    if not after.strip() and before and _OBJECT.match(before[0]):
-        after = before[0]  # the mark closes nothing
-    return None if _OPENED.search(after) else _SPECIAL.sub("", after).strip()
+    *thoughts, answer = _CLOSED.split(reply)
+    if not answer.strip() and thoughts and _OBJECT.match(thoughts[0]):
+        answer = thoughts[0]  # the mark closes nothing
+    return None if _OPENED.search(answer) else _SPECIAL.sub("", answer).strip()
 
 
 def is_cut(reply: Mapping[str, Any]) -> bool:
@@ -139,29 +139,29 @@ def place_in(text: str, options: Sequence[str], *, letters: bool, cut: bool = Fa
     text = text.strip()
     names = [_plain(option) for option in options]
     if cut:
-        whole = _OBJECT.match(text)
-        return _of_value(_unquoted(whole[1]), names, letters=letters) if whole else None
+        json_object = _OBJECT.match(text)
+        return _of_value(_unquoted(json_object[1]), names, letters=letters) if json_object else None
     values = [match for form in (_VALUE, _BOXED, _TAGGED) for match in form.finditer(text)]
     if values:
         return _of_value(_unquoted(values[-1][1]), names, letters=letters)
     if (exact := _of_value(text, names, letters=letters)) is not None:
         return exact
     text = _RETRACTED.split(text[-READ:].translate(_MARKS))[-1]
-    if stated := [*_stated(text, names, letters=letters)]:
-        return next((place for place in reversed(stated) if place is not None), None)
-    if letters and (first := _first_letter(text, names)) is not None:
-        return first
+    if indices := [*_stated(text, names, letters=letters)]:
+        return next((index for index in reversed(indices) if index is not None), None)
+    if letters and (initial := _first_letter(text, names)) is not None:
+        return initial
     if letters:
-        last = re.search(r"[.!?:\n]\s+\W*([A-Z])\W*$", text)
-        if last is not None:
-            place = LETTERS.find(last[1])
-            doubted = _DOUBTED.search(text[: last.start()])
-            return place if place < len(names) and not doubted else None
+        final_letter = re.search(r"[.!?:\n]\s+\W*([A-Z])\W*$", text)
+        if final_letter is not None:
+            index = LETTERS.find(final_letter[1])
+            doubted = _DOUBTED.search(text[: final_letter.start()])
+            return index if index < len(names) and not doubted else None
         if re.match(r"\W*[A-Z][.):]", text):
             return None  # a letter, and what is not its text
     lines = (_of_value(line, names, letters=False) for line in text.split("\n"))
-    alone = [place for place in lines if place is not None]
-    return alone[0] if len(alone) == 1 else _mentioned(text, names)
+    line_indices = [index for index in lines if index is not None]
+    return line_indices[0] if len(line_indices) == 1 else _mentioned(text, names)
 
 
 def _unquoted(value: str) -> str:
@@ -174,54 +174,54 @@ def _unquoted(value: str) -> str:
 def _of_value(value: str, names: Sequence[str], *, letters: bool) -> int | None:
     """The option that a value is: its letter, its letter with its text, or its text alone."""
     plain = _plain(value)
-    same = [place for place, name in enumerate(names) if name == plain]
-    if len(same) == 1:
-        return same[0]
+    indices = [index for index, name in enumerate(names) if name == plain]
+    if len(indices) == 1:
+        return indices[0]
     if not letters or not plain:
         return None
     match = _LETTER.match(value.translate(_DECORATION).strip())
     if match is None:
         return None
-    place = LETTERS.find(match[1].upper())
-    after = _plain(match.string[match.end() :])
-    fits = 0 <= place < len(names) and after in ("", names[place])
-    return place if fits else None
+    index = LETTERS.find(match[1].upper())
+    remainder = _plain(match.string[match.end() :])
+    fits = 0 <= index < len(names) and remainder in ("", names[index])
+    return index if fits else None
 
 
 def _stated(text: str, names: Sequence[str], *, letters: bool) -> Iterator[int | None]:
     """The options that a text states to be the answer, in its order; None for a doubted one."""
     spans = [(match.end(), match.start()) for match in _STATED.finditer(text)]
     spans += [(match.start(1), match.start(1)) for match in _BELONGS.finditer(text) if letters]
-    for start, begun in sorted(spans):
-        remainder = text[start:].split("\n", 1)[0].strip()
-        if (place := _at_start(remainder, names, letters=letters)) is not None:
-            yield None if _DOUBTED.search(text[:begun]) else place
+    for end, start in sorted(spans):
+        remainder = text[end:].split("\n", 1)[0].strip()
+        if (index := _at_start(remainder, names, letters=letters)) is not None:
+            yield None if _DOUBTED.search(text[:start]) else index
 
 
 def _at_start(text: str, names: Sequence[str], *, letters: bool) -> int | None:
     """The option that a text begins with: a letter of its own, or the longest name."""
     text = re.sub(r"^not\s[^,.;]*?\sbut\s", "", text.translate(_DECORATION).strip())
     if letters and (match := _LETTER.match(text)) is not None:
-        letter, after = match[1], text[match.end() :]
-        place = LETTERS.find(letter.upper())
-        alone = not after or after[0] in ".,;:!)。，で\n" or after.lstrip()[:1] in "—–-"
-        word = letter.isupper() and letter not in "AI"  # the article and the pronoun
-        known = 0 <= place < len(names)
-        named = known and f"{_plain(after)} ".startswith(f"{names[place]} ")
-        hedged = _HEDGED.match(_plain(after).removeprefix(names[place]) if named else after)
-        affirmed = _REASON.match(after) or re.match(_IS_RIGHT, after)
-        if known and (affirmed or ((alone or word or named) and not hedged)):
-            return place
+        letter, tail = match[1], text[match.end() :]
+        index = LETTERS.find(letter.upper())
+        alone = not tail or tail[0] in ".,;:!)。，で\n" or tail.lstrip()[:1] in "—–-"
+        is_letter = letter.isupper() and letter not in "AI"  # the article and the pronoun
+        in_range = 0 <= index < len(names)
+        has_name = in_range and f"{_plain(tail)} ".startswith(f"{names[index]} ")
+        hedged = _HEDGED.match(_plain(tail).removeprefix(names[index]) if has_name else tail)
+        affirmed = _REASON.match(tail) or re.match(_IS_RIGHT, tail)
+        if in_range and (affirmed or ((alone or is_letter or has_name) and not hedged)):
+            return index
     plain = re.sub(r"^(?:the|about|a|an)\s+(?=\S)", "", _plain(text))
-    begun = [
-        place
-        for place, name in enumerate(names)
+    indices = [
+        index
+        for index, name in enumerate(names)
         for form in (plain, _plain(text))
         if name and f"{form} ".startswith(f"{name} ") and not _HEDGED.match(form[len(name) :])
     ]
-    longest = max((len(names[place]) for place in begun), default=0)
-    best = [*{place for place in begun if len(names[place]) == longest}]
-    return best[0] if len(best) == 1 else None
+    max_length = max((len(names[index]) for index in indices), default=0)
+    longest = [*{index for index in indices if len(names[index]) == max_length}]
+    return longest[0] if len(longest) == 1 else None
 
 
 def _first_letter(text: str, names: Sequence[str]) -> int | None:
@@ -230,33 +230,33 @@ def _first_letter(text: str, names: Sequence[str]) -> int | None:
     match = re.match(rf"(?:{_NOUN}\s+)?([A-Z])(?=[.:,;\n]|\s*[—–-]|\s|$)", bare, re.IGNORECASE)
     if match is None or match[1] not in LETTERS[: len(names)]:
         return None
-    place, after = LETTERS.find(match[1]), bare[match.end() :]
-    listed = re.findall(r"(?:^|\s)([A-Z])(?=[.:)](?:\s|$))", re.sub(r"\bnot [A-Z]\b", "", text))
-    if (set(listed) - {match[1]}) & set(LETTERS[: len(names)]):
+    index, tail = LETTERS.find(match[1]), bare[match.end() :]
+    letters = re.findall(r"(?:^|\s)([A-Z])(?=[.:)](?:\s|$))", re.sub(r"\bnot [A-Z]\b", "", text))
+    if (set(letters) - {match[1]}) & set(LETTERS[: len(names)]):
         return None
-    after = after.lstrip(".:,;")
-    goes_on = after.strip()
-    its_text = f"{_plain(goes_on)} ".startswith(f"{names[place]} ")
-    new = after[:1] in ("", "\n") or goes_on[:1] in "—–-" or bool(_REASON.match(after))
-    new = new or goes_on.startswith("not ") or f"{match[1]} (" in text[: 2 * match.end() + 9]
-    sentence = bare[match.end() : match.end() + 1] in (".", ":", "\n") and goes_on[:1].isupper()
-    another = not its_text and any(
-        name and f"{_plain(goes_on)} ".startswith(f"{name} ") for name in names
+    tail = tail.lstrip(".:,;")
+    sequel = tail.strip()
+    has_name = f"{_plain(sequel)} ".startswith(f"{names[index]} ")
+    ended = tail[:1] in ("", "\n") or sequel[:1] in "—–-" or bool(_REASON.match(tail))
+    ended = ended or sequel.startswith("not ") or f"{match[1]} (" in text[: 2 * match.end() + 9]
+    sentence = bare[match.end() : match.end() + 1] in (".", ":", "\n") and sequel[:1].isupper()
+    has_other_name = not has_name and any(
+        name and f"{_plain(sequel)} ".startswith(f"{name} ") for name in names
     )
-    return place if (its_text or new or sentence) and not another else None
+    return index if (has_name or ended or sentence) and not has_other_name else None
 
 
 def _mentioned(text: str, names: Sequence[str]) -> int | None:
     """The one option whose name a text has, or is nearest to, since names may be misspelled."""
     plain = _plain(text)
-    named = [place for place, name in enumerate(names) if name and _affirmed(plain, name)]
-    longest = [p for p in named if not any(names[p] in names[q] for q in named if q != p)]
-    if named:
+    indices = [index for index, name in enumerate(names) if name and _affirmed(plain, name)]
+    longest = [p for p in indices if not any(names[p] in names[q] for q in indices if q != p)]
+    if indices:
         return longest[0] if len(longest) == 1 else None
     if len(names) < 2 or any(f" {name} " in f" {plain} " for name in names):
         return None
-    alike = (SequenceMatcher(None, plain[:300], name, autojunk=False).ratio() for name in names)
-    ranked = sorted(((ratio, -place) for place, ratio in enumerate(alike)), reverse=True)
+    ratios = (SequenceMatcher(None, plain[:300], name, autojunk=False).ratio() for name in names)
+    ranked = sorted(((ratio, -index) for index, ratio in enumerate(ratios)), reverse=True)
     best, second = ranked[0], ranked[1]
     return -best[1] if best[0] >= NEAR and best[0] > second[0] else None
 
@@ -264,8 +264,8 @@ def _mentioned(text: str, names: Sequence[str]) -> int | None:
 def _affirmed(plain: str, name: str) -> bool:
     """Whether a text has a name that it does not deny."""
     padded = f" {plain} "
-    places = [match.start() for match in re.finditer(re.escape(f" {name} "), padded)]
-    return any(not _NOT.search(padded[: place + 1]) for place in places)
+    starts = [match.start() for match in re.finditer(re.escape(f" {name} "), padded)]
+    return any(not _NOT.search(padded[: start + 1]) for start in starts)
 
 
 def _plain(text: str) -> str:

@@ -153,16 +153,16 @@ def spaced(text: str) -> str:
 # Questions -------------------------------------------------------------------------------------
 
 
-def question_cells(row: SheetRow, where: str | None, *, guard: bool) -> tuple[str, str, str]:
+def question_cells(row: SheetRow, list_name: str | None, *, guard: bool) -> tuple[str, str, str]:
     """The cells `key`, `prompt` and `options`.
 
     Args:
         row: the question.
-        where: what lists the options of rows that have many; None for nothing.
+        list_name: what lists the options of rows that have many; None for nothing.
         guard: whether a spreadsheet could run or rewrite the cells, as those of CSV.
     """
-    if where is not None and len(row.options) > LETTERED:
-        options = pointed(row.options, where)
+    if list_name is not None and len(row.options) > LETTERED:
+        options = pointed(row.options, list_name)
     else:
         options = listed(row.options)
     prompt = visible(row.prompt)
@@ -173,9 +173,9 @@ def question_cells(row: SheetRow, where: str | None, *, guard: bool) -> tuple[st
 def class_cells(classes: Classes, *, guard: bool) -> list[tuple[str, str, str]]:
     """The classes as a table with a header: `number, name, description`; `guard` as above."""
     pairs = zip(classes.names, classes.descriptions, strict=True)
-    rows = [(str(number), name, about or "") for number, (name, about) in enumerate(pairs, 1)]
+    rows = [(str(number), name, text or "") for number, (name, text) in enumerate(pairs, 1)]
     if guard:
-        rows = [(n, guarded(visible(name)), guarded(visible(about))) for n, name, about in rows]
+        rows = [(n, guarded(visible(name)), guarded(visible(text))) for n, name, text in rows]
     return [("number", "name", "description"), *rows]
 
 
@@ -190,10 +190,10 @@ def listed(options: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=64)
-def pointed(options: tuple[str, ...], where: str) -> str:
+def pointed(options: tuple[str, ...], list_name: str) -> str:
     """Where the options are listed, in place of a list that is too long for a cell."""
     ways = f"number (1 to {len(options)}) or name" if bare_numbers(options) else "name"
-    return "\n".join([f"{ways} of one of the classes in the {where}", *_warning(options)])
+    return "\n".join([f"{ways} of one of the classes in the {list_name}", *_warning(options)])
 
 
 def _warning(options: tuple[str, ...]) -> list[str]:
@@ -275,11 +275,11 @@ def _meaning(cell: str, options: tuple[str, ...], classes: bool) -> Meaning:
             f"the answer {quoted(cell)} could mean {' or '.join(_in_words(m) for m in meanings)}: "
             f"write {sign(0, options)}) for the first option, or [none], [ambiguous], [broken]"
         )
-    right = meanings[0].text
-    if right is not None and (places := texts.loose.get(_loose(right))):
+    right_text = meanings[0].text
+    if right_text is not None and (positions := texts.loose.get(_loose(right_text))):
         raise Misread(
-            f"none of these was answered with the text of option {places[0] + 1} as the right one: "
-            f"answer {places[0] + 1}, or none alone"
+            f"none of these was answered with the text of option {positions[0] + 1} as the right"
+            f" one: answer {positions[0] + 1}, or none alone"
         )
     return meanings[0]
 
@@ -311,9 +311,9 @@ def quoted(cell: str) -> str:
 def _readings(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
     """All that a cell may mean which is not an option's exact text."""
     if cell.startswith("["):
-        words = list(_words(cell))
-        if words:
-            yield from words
+        word_meanings = list(_words(cell))
+        if word_meanings:
+            yield from word_meanings
             return
     yield from _words(cell)
     yield from _signs(cell, options)
@@ -323,11 +323,11 @@ def _readings(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
         if position in texts.loose.get(_loose(plain(line[2])), []):
             yield Meaning("label", position)
     value = _value(cell)
-    places = [
+    positions = [
         *texts.loose.get(_loose(cell), []),
         *([] if value is None else texts.values.get(value, [])),
     ]
-    yield from (Meaning("label", position) for position in places)
+    yield from (Meaning("label", position) for position in positions)
 
 
 def _words(cell: str) -> Iterator[Meaning]:
@@ -404,9 +404,9 @@ def _why_none(cell: str, options: tuple[str, ...], classes: bool) -> str:
     if _NUMBER.fullmatch(wide) and bare_numbers(options):
         return f"the answer {quoted(cell)} is no option's number: they go from 1 to {count}"
     texts = {_loose(text): number for number, text in enumerate(options)}
-    near = [texts[text] for text in get_close_matches(_loose(cell), texts, n=1)]
-    meant = [f"{sign(n, options)})" + f" {spaced(options[n])}" * classes for n in near]
-    hint = f"did you mean {meant[0]}? Write" if meant else "write"
+    positions = [texts[text] for text in get_close_matches(_loose(cell), texts, n=1)]
+    suggestions = [f"{sign(n, options)})" + f" {spaced(options[n])}" * classes for n in positions]
+    hint = f"did you mean {suggestions[0]}? Write" if suggestions else "write"
     return (
         f"the answer {quoted(cell)} is not understood: {hint} a {marks}, the text of an option, "
         "none, ambiguous or broken"

@@ -22,19 +22,19 @@ def erase_rows(folder: Path, keys: Collection[str]) -> list[str]:
     A sheet keeps its encoding, its separator and all other rows. Gives the names of the sheets that
     cannot be read, which are left as they are.
     """
-    unread = []
+    unread_names = []
     for path in sorted(folder.iterdir()) if keys and folder.is_dir() else ():
         kind = path.suffix.lower()
         if kind not in (".csv", ".tsv", ".xlsx"):
             continue
         try:
-            left = _without_rows(path, keys) if kind == ".xlsx" else _without_lines(path, keys)
+            payload = _without_rows(path, keys) if kind == ".xlsx" else _without_lines(path, keys)
         except DataError:
-            unread.append(path.name)
+            unread_names.append(path.name)
         else:
-            if left is not None:
-                write_atomic(path, left, mode=path.stat().st_mode & 0o777)
-    return unread
+            if payload is not None:
+                write_atomic(path, payload, mode=path.stat().st_mode & 0o777)
+    return unread_names
 
 
 def _without_lines(path: Path, keys: Collection[str]) -> bytes | None:
@@ -45,19 +45,19 @@ def _without_lines(path: Path, keys: Collection[str]) -> bytes | None:
     # cut at line feeds alone: other breaks belong to cells
     lines = io.StringIO(payload.decode(encoding, "surrogatepass"), newline="\n").readlines()
     head = lines[0] if lines else ""
-    others: list[str] = []
+    lines_left: list[str] = []
     start = 0
     reader = csv.reader(lines, delimiter=max(",;\t", key=head.count))
     try:
         for row in reader:
             if not any(cell.strip(' "\r\n').lower() in keys for cell in row):
-                others += lines[start : reader.line_num]
+                lines_left += lines[start : reader.line_num]
             start = reader.line_num
     except csv.Error as fault:
         raise DataError(f"'{path}' has an open quotation ({fault})") from None
-    if any(line.lstrip(' "').lower().startswith(tuple(keys)) for line in others):
+    if any(line.lstrip(' "').lower().startswith(tuple(keys)) for line in lines_left):
         raise DataError(f"'{path}' has an open quotation")  # it runs over a row with a key
-    return None if others == lines else "".join(others).encode(encoding, "surrogatepass")
+    return None if lines_left == lines else "".join(lines_left).encode(encoding, "surrogatepass")
 
 
 def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
@@ -70,21 +70,21 @@ def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
 
     with reading_workbook(path):
         book = load_workbook(path, keep_links=False)
-    cleared: list[Any] = []
+    cleared_cells: list[Any] = []
     for sheet in book.worksheets:
         cells = [cell for row in sheet.iter_rows() for cell in row if isinstance(cell.value, str)]
         rows = {cell.row for cell in cells if str(cell.value).strip().lower() in keys}
-        cleared += [cell for number in rows for cell in sheet[number]]
+        cleared_cells += [cell for number in rows for cell in sheet[number]]
         choices = sheet.data_validations.dataValidation
         for choice in [rule for rule in choices if rule.type == "list"]:
             areas = choice.sqref.ranges
             if not {row for area in areas for row in range(area.min_row, area.max_row + 1)} <= rows:
                 continue
             choices.remove(choice)
-            name, _, place = str(choice.formula1).partition("!")
+            name, _, cell_range = str(choice.formula1).partition("!")
             if name.strip("'") in book.sheetnames:
-                listed: Any = book[name.strip("'")][place.replace("$", "")]
-                cleared += [cell for row in listed for cell in row]
-    for cell in cleared:
+                choice_cells: Any = book[name.strip("'")][cell_range.replace("$", "")]
+                cleared_cells += [cell for row in choice_cells for cell in row]
+    for cell in cleared_cells:
         cell.value, cell.comment, cell.hyperlink = None, None, None
-    return packed(book) if cleared else None
+    return packed(book) if cleared_cells else None

@@ -59,8 +59,8 @@ def read_sheet(
         for key in keys:
             answered.add(key)
             fault = _misplaced(row, key, unusable, cells, questions, owners)
-            read = fault or _reply(row, key, cells, questions[key])
-            faults.append(read) if isinstance(read, Fault) else replies.append(read)
+            outcome = fault or _reply(row, key, cells, questions[key])
+            faults.append(outcome) if isinstance(outcome, Fault) else replies.append(outcome)
     if empty and not answered and empty.isdisjoint(questions):
         faults.append(Fault(1, "key", "this run knows none of the keys: take the file of this run"))
     agreeing, contradictions = _one_a_key(replies)
@@ -76,15 +76,15 @@ def _misplaced(
     key: str,
     unusable: str | None,
     cells: Mapping[str, str],
-    known: Mapping[str, SheetRow],
+    questions: Mapping[str, SheetRow],
     owners: Mapping[str, str],
 ) -> Fault | None:
     """Why the row's answer may be that of another key; None if nothing suggests it."""
     if unusable is not None:
         return Fault(row, "row", unusable)
-    if key not in known:
+    if key not in questions:
         return Fault(row, "key", _why_unknown(key))
-    why = _why_foreign(key, _digest(cells.get("prompt", "")), known[key], owners)
+    why = _why_foreign(key, _digest(cells.get("prompt", "")), questions[key], owners)
     return Fault(row, "prompt", why) if why else None
 
 
@@ -119,13 +119,13 @@ def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
         by_key[reply.key].append(reply)
     agreeing: list[Reply] = []
     faults: list[Fault] = []
-    for key, same in by_key.items():
-        if len({(r.said, r.position, r.text) for r in same}) == 1:
-            agreeing.append(next((r for r in same if r.note is not None), same[0]))
+    for key, group in by_key.items():
+        if len({(r.said, r.position, r.text) for r in group}) == 1:
+            agreeing.append(next((r for r in group if r.note is not None), group[0]))
             continue
-        rows = ", ".join(str(r.row) for r in same)
+        rows = ", ".join(str(r.row) for r in group)
         sentence = f"the key {key} has different answers in the rows {rows}: leave one of them"
-        faults.extend(Fault(r.row, "answer", sentence) for r in same)
+        faults.extend(Fault(r.row, "answer", sentence) for r in group)
     return agreeing, faults
 
 
@@ -135,12 +135,12 @@ def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
 def _owners(questions: Mapping[str, SheetRow]) -> dict[str, str]:
     """The key of each prompt, by its digest; prompts of several keys are left out."""
     owners: dict[str, str] = {}
-    several: set[str] = set()
+    shared_digests: set[str] = set()
     for key, question in questions.items():
         digest = _digest(question.prompt)
         if digest and owners.setdefault(digest, key) != key:
-            several.add(digest)
-    return {digest: key for digest, key in owners.items() if digest not in several}
+            shared_digests.add(digest)
+    return {digest: key for digest, key in owners.items() if digest not in shared_digests}
 
 
 def _why_foreign(key: str, digest: str, row: SheetRow, owners: Mapping[str, str]) -> str | None:
@@ -159,16 +159,16 @@ def _why_foreign(key: str, digest: str, row: SheetRow, owners: Mapping[str, str]
     return None
 
 
-def _alike(one: str, two: str) -> bool:
+def _alike(first: str, second: str) -> bool:
     """Whether two digests begin and end alike for half of the shorter, as after an edit."""
-    shorter = min(len(one), len(two))
-    same = _shared(one, two) + _shared(one[::-1], two[::-1])
-    return 2 * same >= shorter
+    shorter = min(len(first), len(second))
+    shared_count = _shared(first, second) + _shared(first[::-1], second[::-1])
+    return 2 * shared_count >= shorter
 
 
-def _shared(one: str, two: str) -> int:
+def _shared(first: str, second: str) -> int:
     """The number of characters with which both begin."""
-    pairs = zip(one, two, strict=False)
+    pairs = zip(first, second, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
@@ -197,8 +197,8 @@ def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
     with open_text(path, mixed=False) as stream:
         records = csv_records(path, stream, delimiter_of(path, head, ","), strict=True)
         rows = enumerate((cells for _, cells in records), 1)
-        filled = ((number, cells) for number, cells in rows if _has_text(cells))
-        _, header = next(filled, (0, []))
+        filled_rows = ((number, cells) for number, cells in rows if _has_text(cells))
+        _, header = next(filled_rows, (0, []))
         names = _names(header)
         if not _is_ours(names):
             missing = " and ".join(f"'{name}'" for name in _NEEDED if name not in names)
@@ -207,7 +207,7 @@ def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
                 f" was given out was expected {_HEADER}; corrections may have 'id' and 'answer'"
             )
         _refuse_twice(path, names)
-        for number, cells in filled:
+        for number, cells in filled_rows:
             yield (
                 number,
                 _named(names, cells),
@@ -246,15 +246,15 @@ def _names(header: list[str]) -> list[str]:
     """The columns by name; the only one that is named like an id is the `id`, without a key."""
     names = [cell.replace("\ufeff", "").strip().casefold() for cell in header]
     if {"key", *_IDS}.isdisjoint(names):
-        ids = [at for at, cell in enumerate(header) if is_named_id(cell)]
-        names = ["id" if ids == [at] else name for at, name in enumerate(names)]
+        ids = [column for column, cell in enumerate(header) if is_named_id(cell)]
+        names = ["id" if ids == [column] else name for column, name in enumerate(names)]
     return names
 
 
 def _refuse_twice(path: Path, names: list[str]) -> None:
-    twice = [name for name, times in Counter(names).items() if times > 1 and name in _READ]
-    if twice:
-        raise DataError(f"'{path}' has the column '{twice[0]}' twice: delete one of them")
+    repeated_names = [name for name, times in Counter(names).items() if times > 1 and name in _READ]
+    if repeated_names:
+        raise DataError(f"'{path}' has the column '{repeated_names[0]}' twice: delete one of them")
 
 
 def _has_text(cells: list[str]) -> bool:

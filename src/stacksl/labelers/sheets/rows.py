@@ -69,10 +69,10 @@ class Fault:
 
     def line(self, file: str) -> str:
         """The fault as a line for the user: `a.csv row 7, column answer: ...`."""
-        place = (
+        location = (
             f"row {self.row}" if self.column == "row" else f"row {self.row}, column {self.column}"
         )
-        return f"{file} {place}: {self.sentence}"
+        return f"{file} {location}: {self.sentence}"
 
 
 class Sheet(NamedTuple):
@@ -114,8 +114,8 @@ def new_key(number: int, rng: np.random.Generator, taken: Container[str] = ()) -
     while _PAIR**pairs < _SPARSE * (number + 1):
         pairs += 1
     while True:
-        drawn = rng.integers(_PAIR, size=pairs).tolist()
-        body = "".join(_LETTERS[n // len(_DIGITS)] + _DIGITS[n % len(_DIGITS)] for n in drawn)
+        codes = rng.integers(_PAIR, size=pairs).tolist()
+        body = "".join(_LETTERS[n // len(_DIGITS)] + _DIGITS[n % len(_DIGITS)] for n in codes)
         key = f"{body}-{_check(body)}"
         if key not in taken:
             return key

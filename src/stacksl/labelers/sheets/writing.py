@@ -98,18 +98,18 @@ def write_sheet(
         DataError: the file is there with another content, or cannot be written.
     """
     book = path.suffix == ".xlsx"
-    where = None if classes is None else f"sheet {CLASSES}" if book else f"file {listed_in}"
-    lines = [question_cells(row, where, guard=not book) for row in rows]
+    list_name = None if classes is None else f"sheet {CLASSES}" if book else f"file {listed_in}"
+    lines = [question_cells(row, list_name, guard=not book) for row in rows]
     if book:
         cells_and_options = [(*cells, row.options) for cells, row in zip(lines, rows, strict=True)]
-        many = any(len(row.options) > LETTERED for row in rows)
-        needed = classes is not None and (many or any(classes.descriptions))
-        table = class_cells(classes, guard=False) if classes is not None and needed else []
+        has_long_row = any(len(row.options) > LETTERED for row in rows)
+        needs_table = classes is not None and (has_long_row or any(classes.descriptions))
+        table = class_cells(classes, guard=False) if classes is not None and needs_table else []
         write_file(path, workbook(cells_and_options, table), mode)
         return
     if classes is not None and len(classes.names) > LETTERED:
-        listed = _table(class_cells(classes, guard=True))
-        write_file(path.parent / listed_in, _MARK + listed, mode)
+        class_table = _table(class_cells(classes, guard=True))
+        write_file(path.parent / listed_in, _MARK + class_table, mode)
     write_file(path, _MARK + _table([COLUMNS, *((*cells, "", "") for cells in lines)]), mode)
 
 
@@ -129,7 +129,8 @@ def write_howto(folder: Path, replaced: Mapping[str, str], *, mode: int = 0o600)
     """
     path = folder / "HOWTO.txt"
     lines = (f"  {old}: fill in {new}, which has its open rows\n" for old, new in replaced.items())
-    text = HOWTO + "\nSheets that newer ones replace\n" * bool(replaced) + "".join(lines)
+    heading = "\nSheets that newer ones replace\n" if replaced else ""
+    text = HOWTO + heading + "".join(lines)
     write_file(path, _MARK + text.replace("\n", "\r\n"), mode, replace=True)
     return path
 
@@ -232,20 +233,20 @@ def _put(sheet: Worksheet, row: int, column: int, text: str) -> Any:
     return cell
 
 
-def _mark(sheet: Worksheet, last: int) -> None:
+def _mark(sheet: Worksheet, last_row: int) -> None:
     """Mark the columns that are to be left alone, and prepare filters."""
     from openpyxl.styles import Font, PatternFill
     from openpyxl.worksheet.datavalidation import DataValidation
 
-    for (cell,) in sheet.iter_rows(min_row=2, max_row=last, max_col=1):
+    for (cell,) in sheet.iter_rows(min_row=2, max_row=last_row, max_col=1):
         cell.fill, cell.font = PatternFill("solid", fgColor="EEEEEE"), Font(color="666666")
-    for (cell,) in sheet.iter_rows(min_row=2, max_row=last, min_col=4, max_col=4):
+    for (cell,) in sheet.iter_rows(min_row=2, max_row=last_row, min_col=4, max_col=4):
         cell.fill = PatternFill("solid", fgColor="FFF8E0")
-    sheet.auto_filter.ref = f"A1:E{last}"
+    sheet.auto_filter.ref = f"A1:E{last_row}"
     keep = DataValidation("custom", formula1="FALSE", allow_blank=False)
     keep.errorTitle, keep.error = "key", "The key names the question: leave it as it is."
     keep.showErrorMessage = True
-    keep.add(f"A2:A{last}")
+    keep.add(f"A2:A{last_row}")
     sheet.add_data_validation(keep)
 
 
@@ -263,8 +264,8 @@ def _choices(book: Workbook, sheet: Worksheet, options: Sequence[tuple[str, ...]
             for number, text in enumerate(offered(row_options), 1):
                 _put(lists, number, column, text)
             letter = get_column_letter(column)
-            place = f"'{LISTS}'!${letter}$1:${letter}${number}"
-            shared[row_options] = DataValidation("list", formula1=place, allow_blank=True)
+            cell_range = f"'{LISTS}'!${letter}$1:${letter}${number}"
+            shared[row_options] = DataValidation("list", formula1=cell_range, allow_blank=True)
             sheet.add_data_validation(shared[row_options])
         shared[row_options].add(f"D{row}")
 
@@ -289,12 +290,12 @@ def packed(book: Workbook) -> bytes:
     """The workbook's file without times of day, so that the same rows give the same bytes."""
     from openpyxl.writer.excel import save_workbook
 
-    dated, packed = io.BytesIO(), io.BytesIO()
-    save_workbook(book, dated)
-    with ZipFile(dated) as old, ZipFile(packed, "w") as new:
+    dated_file, packed_file = io.BytesIO(), io.BytesIO()
+    save_workbook(book, dated_file)
+    with ZipFile(dated_file) as old, ZipFile(packed_file, "w") as new:
         for name in old.namelist():
             content = old.read(name)
             if name == "docProps/core.xml":
                 content = re.sub(rb">\d{4}-\d\d-\d\dT[\d:]+Z<", b">2000-01-01T00:00:00Z<", content)
             new.writestr(ZipInfo(name, _EPOCH), content, ZIP_DEFLATED)
-    return packed.getvalue()
+    return packed_file.getvalue()
