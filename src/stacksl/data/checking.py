@@ -22,14 +22,14 @@ def check(dataset: Dataset) -> list[str]:
     """What was understood of a file, and each row that was set aside, as sentences."""
     container, _, shape = dataset.format.partition(":")
     answers = len(dataset.answers)
-    left = f", {dataset.unlabeled:,} without" if dataset.unlabeled else ""
-    counted = f"{answers:,} of {len(dataset.items):,} items have one{left}"
+    without_answer = f", {dataset.unlabeled:,} without" if dataset.unlabeled else ""
+    counts = f"{answers:,} of {len(dataset.items):,} items have one{without_answer}"
     sentences = (
         f"{dataset.name}: {_count(dataset.total, 'row')} read as {container} ({shape}), "
         f"{len(dataset.items):,} usable",
         *columns_line(dataset),
         _options(dataset),
-        f"answers: {counted if answers or dataset.unknown else 'no item has one'}",
+        f"answers: {counts if answers or dataset.unknown else 'no item has one'}",
         *set_aside(dataset),
     )
     return [one_line(sentence) for sentence in sentences]
@@ -38,35 +38,36 @@ def check(dataset: Dataset) -> list[str]:
 def columns_line(dataset: Dataset) -> list[str]:
     """Which columns of a file were taken for what, in one line; none of one without columns."""
     names, columns = {"prompt": "text"}, [*dataset.columns.values(), *dataset.unused]
-    taken = [f"{names.get(r, r)}: {named(name, columns)}" for r, name in dataset.columns.items()]
-    taken += [f"unused: {listed(dataset.unused)}"] * bool(taken and dataset.unused)
-    return [one_line(" · ".join(taken))] * bool(taken)
+    entries = [f"{names.get(r, r)}: {named(name, columns)}" for r, name in dataset.columns.items()]
+    if entries and dataset.unused:
+        entries.append(f"unused: {listed(dataset.unused)}")
+    return [one_line(" · ".join(entries))] if entries else []
 
 
 def _options(dataset: Dataset) -> str:
     if dataset.classes is None:
         sizes = Counter(len(item.candidates) for item in dataset.items)
-        shown = ", ".join(f"{k} ({_count(n, 'item')})" for k, n in sorted(sizes.items())[:8])
-        return f"options an item: {shown}{' and more' if len(sizes) > 8 else ''}"
+        size_counts = ", ".join(f"{k} ({_count(n, 'item')})" for k, n in sorted(sizes.items())[:8])
+        return f"options an item: {size_counts}{' and more' if len(sizes) > 8 else ''}"
     if not dataset.answers:
         return f"classes: {len(dataset.classes)}"
     counts = Counter(dict.fromkeys(range(len(dataset.classes)), 0))
     counts.update(dataset.answers.values())
-    (most, high), (least, low) = counts.most_common(1)[0], counts.most_common()[-1]
+    (largest, high), (smallest, low) = counts.most_common(1)[0], counts.most_common()[-1]
     return (
-        f"classes: {len(dataset.classes)}, the largest '{dataset.classes[most]}'"
-        f" ({_count(high, 'item')}), the smallest '{dataset.classes[least]}' ({low:,})"
+        f"classes: {len(dataset.classes)}, the largest '{dataset.classes[largest]}'"
+        f" ({_count(high, 'item')}), the smallest '{dataset.classes[smallest]}' ({low:,})"
     )
 
 
 def set_aside(dataset: Dataset) -> Iterator[str]:
     """A sentence for each of the first rows that were set aside, and how many more there are."""
     for rejected in dataset.rejected[:_SHOWN]:
-        who = f" (id '{rejected.id}')" if rejected.id else ""
-        yield f"row {rejected.row}{who} set aside: {rejected.reason}"
-    more = len(dataset.rejected) - _SHOWN
-    if more > 0:
-        yield f"and {more:,} more rows set aside"
+        id_text = f" (id '{rejected.id}')" if rejected.id else ""
+        yield f"row {rejected.row}{id_text} set aside: {rejected.reason}"
+    unlisted = len(dataset.rejected) - _SHOWN
+    if unlisted > 0:
+        yield f"and {unlisted:,} more rows set aside"
 
 
 def strange(unknown: Mapping[str, str], classes: Sequence[str], *, quoted: bool = True) -> str:
@@ -76,14 +77,14 @@ def strange(unknown: Mapping[str, str], classes: Sequence[str], *, quoted: bool 
         first_rows.setdefault(label, name)
     examples, folded = [], {name.casefold(): name for name in classes}
     for label, name in islice(first_rows.items(), 3):
-        near = get_close_matches(label.casefold(), folded, n=1)
-        hint = f", did you mean '{folded[near[0]]}'?" if near else ""
-        examples.append(f"'{label}' in {name}{hint}" if near or quoted else name)
+        matches = get_close_matches(label.casefold(), folded, n=1)
+        hint = f", did you mean '{folded[matches[0]]}'?" if matches else ""
+        examples.append(f"'{label}' in {name}{hint}" if matches or quoted else name)
     return one_line("; ".join(examples))
 
 
-def expect_classes(dataset: Dataset, what: str, otherwise: str = "") -> None:
-    """Check that a label of the data set, which is `what`, is a class, if it has labels.
+def expect_classes(dataset: Dataset, subject: str, otherwise: str = "") -> None:
+    """Check that a label of the data set, named `subject`, is a class, if it has labels.
 
     Raises:
         DataError: none is; `otherwise` ends the sentence with what else can be done.
@@ -91,7 +92,7 @@ def expect_classes(dataset: Dataset, what: str, otherwise: str = "") -> None:
     labels = dataset.unknown or dataset.other_labels
     if labels and not dataset.answers and dataset.classes is not None:
         raise DataError(
-            f"{what} has labels, but none of them is one of the {len(dataset.classes)} classes"
+            f"{subject} has labels, but none of them is one of the {len(dataset.classes)} classes"
             f" ({strange(labels, dataset.classes, quoted=False)}): correct the labels or the"
             f" classes, or name another column with --label-column{otherwise}"
         )
@@ -100,14 +101,14 @@ def expect_classes(dataset: Dataset, what: str, otherwise: str = "") -> None:
 # --- what is odd but can be used -------------------------------------------------------------
 
 
-def overlap(items: Iterable[Item], others: Iterable[Item]) -> int:
-    """The number of `others` whose prompt is also among `items`."""
-    seen = {normal(item.prompt) for item in items}
-    return sum(normal(other.prompt) in seen for other in others)
+def overlap(items: Iterable[Item], other_items: Iterable[Item]) -> int:
+    """The number of `other_items` whose prompt is also among `items`."""
+    prompts = {normal(item.prompt) for item in items}
+    return sum(normal(item.prompt) in prompts for item in other_items)
 
 
 def warnings_of(
-    dataset: Dataset, table: Table, shape: Shape, given: Mapping[str, str]
+    dataset: Dataset, table: Table, shape: Shape, roles: Mapping[str, str]
 ) -> Iterator[str]:
     """The sentences on a file that was read."""
     if dataset.rejected:
@@ -117,20 +118,20 @@ def warnings_of(
     if dataset.unknown:
         yield f"{_count(len(dataset.unknown), 'item')} with a label outside the known classes"
     prompts = Counter(normal(item.prompt) for item in dataset.items)
-    twice = len(dataset.items) - len(prompts)
-    if twice:
-        yield f"{_count(twice, 'prompt')} already seen in an earlier row (each stays its own item)"
-    missing = [role for role, name in given.items() if name not in table.columns]
+    count = len(dataset.items) - len(prompts)
+    if count:
+        yield f"{_count(count, 'prompt')} already seen in an earlier row (each stays its own item)"
+    missing = [role for role, name in roles.items() if name not in table.columns]
     if missing:
-        yield f"no column '{given[missing[0]]}' for the {missing[0]}: read without it"
+        yield f"no column '{roles[missing[0]]}' for the {missing[0]}: read without it"
     if shape.name == "classes":
         yield from _of_classes(dataset, table, shape)
 
 
 def other_labels(table: Table, shape: Shape) -> dict[str, str]:
     """The labels of the first rows in the column that is named as the label, if none is read."""
-    rest = [c for c in table.columns if c not in shape.columns.values()]
-    rival = None if "label" in shape.columns else find("label", rest)
+    other_columns = [c for c in table.columns if c not in shape.columns.values()]
+    rival = None if "label" in shape.columns else find("label", other_columns)
     cells = {row.number: row.values.get(rival) for row in table.head} if rival else {}
     return {f"row {n} of '{rival}'": str(c) for n, c in cells.items() if not is_missing(c)}
 
@@ -142,15 +143,15 @@ def _of_classes(dataset: Dataset, table: Table, shape: Shape) -> Iterator[str]:
         yield f"'{rival}' is not read as the label: it holds none of the known classes"
     classes = dataset.classes or ()
     folded = Counter(normal(name) for name in classes)
-    alike = [at for at, name in enumerate(classes) if folded[normal(name)] > 1]
-    if alike:
-        first: dict[int, str] = {}
-        for id, at in dataset.answers.items():
-            first.setdefault(at, id)
-        where = ", ".join(f"'{first[at]}'" for at in alike[:6] if at in first)
-        seen = f", see the items {where}" if where else ""
-        yield f"{len(alike)} classes differ only in case or spaces{seen}"
+    indices = [index for index, name in enumerate(classes) if folded[normal(name)] > 1]
+    if indices:
+        ids: dict[int, str] = {}
+        for id, index in dataset.answers.items():
+            ids.setdefault(index, id)
+        examples = ", ".join(f"'{ids[index]}'" for index in indices[:6] if index in ids)
+        hint = f", see the items {examples}" if examples else ""
+        yield f"{len(indices)} classes differ only in case or spaces{hint}"
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -30,9 +30,9 @@ class Classes:
 
     def alike(self, items: Iterable[Item]) -> list[int]:
         """The places of the `items` with the text of an example, up to case and white space."""
-        given = {normal(text) for texts in self.examples for text in texts}
-        pairs = enumerate(items) if given else ()
-        return [at for at, item in pairs if normal(item.prompt) in given]
+        example_texts = {normal(text) for texts in self.examples for text in texts}
+        pairs = enumerate(items) if example_texts else ()
+        return [index for index, item in pairs if normal(item.prompt) in example_texts]
 
     def without(self, prompt: str) -> Classes:
         """These classes without the examples that have the text of a prompt."""
@@ -67,30 +67,30 @@ def read_classes(path: str | Path) -> Classes:
             fewer than two classes, one of them twice, one example for two of them, or a line that
             begins with a separator.
     """
-    place = Path(path)
+    file = Path(path)
     lines: dict[str, _Line] = {}
-    for line in _lines_of_workbook(place) if place.suffix == ".xlsx" else _lines(place):
+    for line in _lines_of_workbook(file) if file.suffix == ".xlsx" else _lines(file):
         if not line.name:
             raise DataError(
-                f"line {line.number} of {place} has no class before its separator: add it"
+                f"line {line.number} of {file} has no class before its separator: add it"
             )
         if line.name in lines:
             raise DataError(
-                f"line {line.number} of {place} repeats the class of line"
+                f"line {line.number} of {file} repeats the class of line"
                 f" {lines[line.name].number}: give each class once"
             )
         lines[line.name] = line
     if len(lines) < 2:
         raise DataError(
-            f"{place} should hold two classes or more, one per line, but has {len(lines)}"
+            f"{file} should hold two classes or more, one per line, but has {len(lines)}"
         )
-    at: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for line in lines.values():
         for example in line.examples:
-            if at.setdefault(normal(example), line.number) != line.number:
+            if numbers.setdefault(normal(example), line.number) != line.number:
                 raise DataError(
-                    f"line {line.number} of {place} has an example that line"
-                    f" {at[normal(example)]} gives another class: leave it to one of them"
+                    f"line {line.number} of {file} has an example that line"
+                    f" {numbers[normal(example)]} gives another class: leave it to one of them"
                 )
     examples = tuple(line.examples for line in lines.values())
     descriptions = tuple(line.description for line in lines.values())
@@ -120,41 +120,42 @@ class _Line:
 TOPICS = "Topics"  # the sheet of a workbook that has the classes
 
 
-def _lines_of_workbook(place: Path) -> Iterable[_Line]:
+def _lines_of_workbook(path: Path) -> Iterable[_Line]:
     """The classes in a workbook, those of one name together; a merged cell names all its rows."""
     from openpyxl import load_workbook
     from openpyxl.cell import MergedCell
 
-    container_of(place, head_of(place))
-    with reading_workbook(place):
-        book = load_workbook(place, keep_links=False)
-    filled = [sheet.title for sheet in book.worksheets if sheet.max_row > 1]
-    title = TOPICS if TOPICS in book.sheetnames else "".join(filled)
+    container_of(path, head_of(path))
+    with reading_workbook(path):
+        book = load_workbook(path, keep_links=False)
+    titles = [sheet.title for sheet in book.worksheets if sheet.max_row > 1]
+    title = TOPICS if TOPICS in book.sheetnames else "".join(titles)
     if title not in book.sheetnames:
         raise DataError(
-            f"{place} should have the classes in a sheet '{TOPICS}', or in its only one with rows,"
-            f" but has {', '.join(map(repr, filled)) or 'no rows'}: rename the sheet of the classes"
+            f"{path} should have the classes in a sheet '{TOPICS}', or in its only one with rows,"
+            f" but has {', '.join(map(repr, titles)) or 'no rows'}: rename the sheet of the classes"
         )
-    (_, header), *rows = table_of_sheet(place, title) or [(0, [])]
+    (_, header), *rows = table_of_sheet(path, title) or [(0, [])]
     head = [" ".join(cell.split()).casefold() for cell in header]
     column = next((name for name in _NAMES if name in head), None)
     if column is None:
         raise DataError(
-            f"the sheet '{title}' of {place} should have a column 'name', but has"
+            f"the sheet '{title}' of {path} should have a column 'name', but has"
             f" {listed(header) or 'no row'}: give the column with the classes that name"
         )
-    head[at := head.index(column)] = "name"
+    name_index = head.index(column)
+    head[name_index] = "name"
     lines: dict[str, _Line] = {}
     line = _Line(0, "", "")
     for number, cells in rows:
-        merged = isinstance(book[title].cell(number, at + 1), MergedCell)
-        named = {"name": line.name} if merged else {}
-        line = _line(number, dict(zip(head, cells, strict=False)) | named)
+        merged = isinstance(book[title].cell(number, name_index + 1), MergedCell)
+        merged_name = {"name": line.name} if merged else {}
+        line = _line(number, dict(zip(head, cells, strict=False)) | merged_name)
         if line.name:
-            first = lines.get(normal(line.name), line)
-            examples = tuple(dict.fromkeys([*first.examples, *line.examples]))
-            text = first.description or line.description
-            lines[normal(line.name)] = replace(first, description=text, examples=examples)
+            earlier_line = lines.get(normal(line.name), line)
+            examples = tuple(dict.fromkeys([*earlier_line.examples, *line.examples]))
+            text = earlier_line.description or line.description
+            lines[normal(line.name)] = replace(earlier_line, description=text, examples=examples)
     return lines.values()
 
 
@@ -166,16 +167,16 @@ def _line(number: int, cells: Mapping[str, str]) -> _Line:
     return _Line(number, name, description, tuple(examples))
 
 
-def _lines(place: Path) -> Iterator[_Line]:
+def _lines(path: Path) -> Iterator[_Line]:
     """The lines of a text that are not empty."""
-    head_of(place, "a class a line, or .xlsx")
-    with open_text(place, mixed=False) as stream:
+    head_of(path, "a class a line, or .xlsx")
+    with open_text(path, mixed=False) as stream:
         text = stream.read()
     if not is_utf8(text):
-        raise DataError(f"the file of classes {place} is not UTF-8: save it as UTF-8")
+        raise DataError(f"the file of classes {path} is not UTF-8: save it as UTF-8")
     if text.lstrip().startswith('{"'):
         raise DataError(
-            f"{place} should have one class per line, as 'name, description', but begins as JSON"
+            f"{path} should have one class per line, as 'name, description', but begins as JSON"
             " does: save it as CSV"
         )
     separator = "\t" if "\t" in text else ","
@@ -194,7 +195,7 @@ def _lines(place: Path) -> Iterator[_Line]:
             yield _Line(number, cells[0], between.join(filter(None, cells[1:])))
         elif len(cells) > len(columns):
             raise DataError(
-                f"line {number} of {place} should have {len(columns)} cells, as the first line"
+                f"line {number} of {path} should have {len(columns)} cells, as the first line"
                 f" has, but has {len(cells)}: put texts with a separator between double quotes"
             )
         else:

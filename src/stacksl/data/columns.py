@@ -79,8 +79,8 @@ def require(role: str, name: str, columns: Sequence[str]) -> str:
     """
     if name in columns:
         return name
-    near = get_close_matches(name, columns, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    matches = get_close_matches(name, columns, n=1)
+    hint = f"did you mean '{matches[0]}'? " if matches else ""
     flag = f"; say which with --{role}-column" if role in ("prompt", "label", "id") else ""
     raise DataError(
         f"there is no column '{name}' for the {role}: {hint}the file has {listed(columns)}{flag}"
@@ -118,9 +118,9 @@ def _is_unique(column: str, head: Sequence[Row]) -> bool:
 def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str:
     """The prompt's column: the one with a known name, else the one with the longest texts."""
     free = [c for c in columns if c not in taken]
-    named = find("prompt", free)
-    if named is not None:
-        return named
+    column = find("prompt", free)
+    if column is not None:
+        return column
     texts = [c for c in free if find("label", [c]) is None and not is_named_id(c)]
     if not texts:
         raise DataError(
@@ -135,9 +135,9 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
 def guess_label(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str | None:
     """The label's column: by its name, else the only one not `taken` if its values repeat."""
     free = [c for c in columns if c not in taken and c != find("id", [c])]
-    named = find("label", free)
-    if named is not None:
-        return named
+    column = find("label", free)
+    if column is not None:
+        return column
     if len(free) != 1:
         return None
     values = {str(row.values.get(free[0])) for row in head if row.fault is None}
@@ -164,7 +164,7 @@ def refuse_several(label: str, head: Sequence[Row]) -> None:
 
 def _joined(texts: Sequence[str], separator: str) -> bool:
     """Whether the cells are lists: fewer names than there are combinations of them."""
-    several = {t for t in texts if separator in t.strip(separator)}
-    parts = {part.strip() for t in texts for part in t.split(separator)}
-    share = sum(t in several for t in texts) / max(1, len(texts))
-    return len(several) > 1 and share >= 0.1 and len(parts) < len(set(texts))
+    lists = {t for t in texts if separator in t.strip(separator)}
+    names = {name.strip() for t in texts for name in t.split(separator)}
+    share = sum(t in lists for t in texts) / max(1, len(texts))
+    return len(lists) > 1 and share >= 0.1 and len(names) < len(set(texts))

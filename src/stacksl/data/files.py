@@ -71,8 +71,8 @@ def _near(path: Path) -> str:
         names = [p.name for p in path.parent.iterdir()]
     except OSError:
         return f": the folder '{path.parent}' does not exist either"
-    near = get_close_matches(path.name, names, n=1)
-    return f": did you mean '{near[0]}'?" if near else ""
+    matches = get_close_matches(path.name, names, n=1)
+    return f": did you mean '{matches[0]}'?" if matches else ""
 
 
 def stem(path: Path) -> str:
@@ -98,27 +98,27 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", stream)
 
 
-def head_of(path: Path, known: str = _KNOWN) -> bytes:
-    """The first `HEAD` bytes of `path`, decompressed; `known` are the formats to name.
+def head_of(path: Path, formats: str = _KNOWN) -> bytes:
+    """The first `HEAD` bytes of `path`, decompressed; `formats` are those to name.
 
     Raises:
         DataError: the file is missing, a folder, unreadable, empty or binary.
     """
     with reading(path):
         if path.is_dir():
-            raise DataError(f"'{path}' is a folder: give one file ({known})")
+            raise DataError(f"'{path}' is a folder: give one file ({formats})")
         if path.exists() and not path.is_file():
             raise DataError(f"'{path}' is a pipe or a device: save it as a file, it is read twice")
         with _open(path) as stream:
             head = stream.read(HEAD)
     if not head.removeprefix(MARK).strip():
-        raise DataError(f"the file '{path}' is empty: items were expected ({known})")
+        raise DataError(f"the file '{path}' is empty: items were expected ({formats})")
     if head.startswith((b"PAR1", WORKBOOK, *WIDE_MARKS)):
         return head
     if head.startswith(_OLD_WORKBOOK):
         raise DataError(f"'{path}' is an old (.xls) or encrypted workbook: save it as .xlsx")
     if b"\0" in head:
-        raise DataError(f"the file '{path}' is binary, not text: items were expected ({known})")
+        raise DataError(f"the file '{path}' is binary, not text: items were expected ({formats})")
     return head
 
 
@@ -142,14 +142,14 @@ def container_of(path: Path, head: bytes, columns: Collection[str] = ()) -> str:
         return "json"
     if by_name is not None:
         return "jsonl" if by_name == "json" else by_name
-    first = text.split(b"\n", 1)[0]
-    if b"\t" in first:
+    line = text.split(b"\n", 1)[0]
+    if b"\t" in line:
         return "tsv"
-    cells = [cell.strip('" ') for cell in re.split("[,;]", first.decode(errors="replace").strip())]
-    plain = Path(path.name.removesuffix(".gz")).suffix.lower() in ("", ".txt")
-    if plain and not names_columns(cells) and not {*cells} & {*columns}:
+    cells = [cell.strip('" ') for cell in re.split("[,;]", line.decode(errors="replace").strip())]
+    is_text = Path(path.name.removesuffix(".gz")).suffix.lower() in ("", ".txt")
+    if is_text and not names_columns(cells) and not {*cells} & {*columns}:
         return "lines"
-    if plain or len(cells) > 1:
+    if is_text or len(cells) > 1:
         return "csv"
     raise DataError(
         f"cannot tell what '{path}' holds by its name or its content: "

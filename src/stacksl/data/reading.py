@@ -64,28 +64,28 @@ def read(
             than two) of its rows are unusable, or none is left.
         SettingsError: an unknown format or column role.
     """
-    container, wanted = _format(format)
+    container, shape_name = _format(format)
     chosen = check_roles(columns)
     usual = {r: name for r, name in check_roles(usual).items() if name not in chosen.values()}
-    known = None if classes is None else tuple(classes)
-    if known is not None and (len(known) < 2 or len(set(known)) < len(known)):
-        raise SettingsError(f"classes must be two or more different texts, not {list(known)[:5]}")
+    labels = None if classes is None else tuple(classes)
+    if labels is not None and (len(labels) < 2 or len(set(labels)) < len(labels)):
+        raise SettingsError(f"classes must be two or more different texts, not {list(labels)[:5]}")
     not_ids: set[str] = set()
     while True:  # again where a column that was guessed from the first rows is no id after all
         known_columns = [*chosen.values(), *usual.values()]
         name, opened = _opened(path, container, layout, known_columns)
         with opened as table:
             table = replace(table, columns=tuple(c for c in table.columns if c != without))
-            given = {**usual_columns(usual, table.columns), **chosen}
-            id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
-            shape = shape_of(table, wanted, given, known, id)
+            roles = {**usual_columns(usual, table.columns), **chosen}
+            id = roles.get("id") or guess_id(table.columns, table.head, [*not_ids, *roles.values()])
+            shape = shape_of(table, shape_name, roles, labels, id)
             reader = _Items(
                 shape,
                 max_candidates,
                 lenient=lenient,
                 own_ids="id" in chosen or not is_plain_id(id or "id"),
             )
-            reader.read(table.rows, known, guessed="label" not in given)
+            reader.read(table.rows, labels, guessed="label" not in roles)
             if id is None or not reader.without_id:
                 break
             if "id" in chosen:
@@ -108,7 +108,7 @@ def read(
     )
     if not lenient or not dataset.items:
         _expect_enough(dataset, "the data" if isinstance(path, Table) else f"'{path}'")
-    warnings = [*warnings_of(dataset, table, shape, given)]
+    warnings = [*warnings_of(dataset, table, shape, roles)]
     read_text = not isinstance(path, Table) and table.container in TEXTS
     if read_text and encoding_of(Path(str(path))) == "cp1252":
         warnings.append("the file is not UTF-8: its letters are read as Windows-1252")
@@ -125,24 +125,24 @@ def _no_id(column: str, rows: Sequence[int]) -> DataError:
     )
 
 
-def _expect_enough(dataset: Dataset, what: str) -> None:
+def _expect_enough(dataset: Dataset, subject: str) -> None:
     """Check that enough rows of `what` could be used."""
     bad, total = len(dataset.rejected), dataset.total
     if not total:
-        raise DataError(f"{what} has a header but no rows: items were expected")
+        raise DataError(f"{subject} has a header but no rows: items were expected")
     if dataset.items and (bad <= 2 or bad <= 0.05 * total):
         return
     kinds = Counter(r.kind for r in dataset.rejected)
     if not dataset.items and set(kinds) == {"under two options"}:
-        raise DataError(f"every item in {what} has fewer than two candidates: two are needed")
+        raise DataError(f"every item in {subject} has fewer than two candidates: two are needed")
     [(commonest, _)] = kinds.most_common(1)
     worst = next(r for r in dataset.rejected if r.kind == commonest)
     counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
-    left = "none is left" if not dataset.items else "more than 5% are too many"
-    way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
+    limit = "none is left" if not dataset.items else "more than 5% are too many"
+    remedy = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
     sentence = (
-        f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "
-        f"the first is row {worst.row}: {worst.reason}{way}"
+        f"{bad} of {total} rows in {subject} cannot be used ({limit}): {counts}; "
+        f"the first is row {worst.row}: {worst.reason}{remedy}"
     )
     raise DataError(sentence, dataset)
 
@@ -180,8 +180,8 @@ def rows_of(
     """
     left_out = {rejected.row for rejected in dataset.rejected}
     items = iter(dataset.items)
-    container, known = dataset.format.partition(":")[0], [*dataset.columns.values()]
-    _, opened = _opened(path, container, dataset.layout, known)
+    container, columns = dataset.format.partition(":")[0], [*dataset.columns.values()]
+    _, opened = _opened(path, container, dataset.layout, columns)
     with opened as table:
         rows = [(row.values, None if row.number in left_out else next(items)) for row in table.rows]
     names = dict.fromkeys([*table.columns, *(name for values, _ in rows for name in values)])
@@ -266,8 +266,8 @@ class _Items:
 
     def _sound(self, rows: Iterable[Row]) -> Iterator[tuple[int, str, Draft]]:
         """Number, id and content of each row without a fault of its own."""
-        seen: set[str] = set()
-        shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+        names: set[str] = set()
+        shared_options: dict[tuple[str, ...], tuple[str, ...]] = {}
         column = self.shape.columns.get("id")
         for row in rows:
             id = None
@@ -278,17 +278,17 @@ class _Items:
                 name = id or f"row-{row.number:06d}"
                 draft = self.shape.draft(row.values, name)
                 self._check(draft)
-                if self.own_ids and (id is None or name in seen):
+                if self.own_ids and (id is None or name in names):
                     self.without_id.append(row.number)
-                elif name in seen:
+                elif name in names:
                     raise RowFault("repeated id")
             except RowFault as fault:
                 self._reject(row.number, id, fault)
                 continue
-            seen.add(name)
+            names.add(name)
             texts = draft.candidates
             if texts is not None:
-                draft = draft._replace(candidates=shared.setdefault(texts, texts))
+                draft = draft._replace(candidates=shared_options.setdefault(texts, texts))
             yield row.number, name, draft
 
     def _check(self, draft: Draft) -> None:
@@ -302,8 +302,8 @@ class _Items:
         if not all(draft.candidates):
             raise RowFault("empty option")
         if len(set(draft.candidates)) < count:
-            twice = next(c for c, n in Counter(draft.candidates).items() if n > 1)
-            first, second = [at for at, c in enumerate(draft.candidates, 1) if c == twice][:2]
+            repeated = next(c for c, n in Counter(draft.candidates).items() if n > 1)
+            first, second = [i for i, c in enumerate(draft.candidates, 1) if c == repeated][:2]
             raise RowFault(f"equal options: number {first} and number {second} of {count}")
         if count > self.max_candidates:
             raise RowFault(f"too many options: {count}, at most {self.max_candidates} are read")
@@ -320,21 +320,21 @@ class _Items:
         del labels[""]
         total = sum(labels.values())
         column = self.shape.columns.get("label")
-        where = (
+        source = (
             f" in the column '{column}'" if column and named(column, (column,)) == column else ""
         )
         if not labels:
             raise DataError(
-                f"no row has a label{where}, so the classes are not known: label some rows, name"
+                f"no row has a label{source}, so the classes are not known: label some rows, name"
                 " the classes in a file with --classes, or let `stacksl topics` propose some"
             )
         if len(labels) == 1:
-            raise DataError(f"every row has the same label{where}: two or more are needed")
+            raise DataError(f"every row has the same label{source}: two or more are needed")
         if len(labels) > self.max_candidates or (
             guessed and len(labels) > _MANY and 2 * len(labels) > total
         ):
             raise DataError(
-                f"{len(labels)} different labels in {total} rows{where} do not look like a label "
+                f"{len(labels)} different labels in {total} rows{source} do not look like a label "
                 "column: say which one it is with --label-column (or raise --max-candidates)"
             )
         return tuple(sorted(labels))
@@ -342,19 +342,19 @@ class _Items:
     def _add(self, id: str, draft: Draft) -> None:
         prompt, candidates, gold, label = draft
         if self.classes is not None and candidates != self.classes:
-            known = self.classes
+            classes = self.classes
             if candidates is not None:
-                strange = next((at for at, c in enumerate(candidates, 1) if c not in known), None)
-                if strange is not None:
+                number = next((n for n, c in enumerate(candidates, 1) if c not in classes), None)
+                if number is not None:
                     raise RowFault(
-                        f"unknown class: option {strange} is none of {len(known)} classes"
+                        f"unknown class: option {number} is none of {len(classes)} classes"
                     )
                 label = candidates[gold] if gold is not None else ""
-            candidates = known
-            gold = known.index(label) if label in known else None
+            candidates = classes
+            gold = classes.index(label) if label in classes else None
             if label and gold is None:
                 if not self.lenient:
-                    raise RowFault(f"unknown class: the label is none of {len(known)} classes")
+                    raise RowFault(f"unknown class: the label is none of {len(classes)} classes")
                 self.unknown[id] = label
         assert candidates is not None  # classes are known wherever a row has no options
         self.items.append(Item(id, prompt, candidates))

@@ -48,12 +48,12 @@ def sample() -> tuple[Dataset, Dataset]:
     by_topic = _sentences_by_topic(_topics())
     classes = tuple(sorted(by_topic))
     rows = [(name, text) for name in classes for text in by_topic[name]]
-    held = [_draw(text) < _TEST_SHARE for _, text in rows]
+    in_test = [_draw(text) < _TEST_SHARE for _, text in rows]
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     name = f"python-topics-{version}"
-    train = _dataset(name, classes, [r for r, test in zip(rows, held, strict=True) if not test])
+    train = _dataset(name, classes, [r for r, test in zip(rows, in_test, strict=True) if not test])
     test = _dataset(
-        f"{name}-test", classes, [r for r, test in zip(rows, held, strict=True) if test]
+        f"{name}-test", classes, [r for r, test in zip(rows, in_test, strict=True) if test]
     )
     return train, test
 
@@ -99,9 +99,9 @@ def sentences(text: str) -> Iterator[str]:
 def _entries(paragraph: str) -> Iterator[str]:
     """The entries of a list, each in one line; a paragraph that is no list is one entry."""
     for entry in re.split(r"\n(?=\s*(?:[*+-]|\d+\.|[a-z]\))\s)", paragraph):
-        first, _, body = entry.partition("\n")
-        deeper = len(body) - len(body.lstrip()) > len(first) - len(first.lstrip())
-        is_term = bool(body) and deeper and not _BULLET.match(first)
+        first_line, _, body = entry.partition("\n")
+        is_deeper = len(body) - len(body.lstrip()) > len(first_line) - len(first_line.lstrip())
+        is_term = bool(body) and is_deeper and not _BULLET.match(first_line)
         yield _joined(body if is_term else _BULLET.sub("", entry))
 
 
@@ -127,9 +127,9 @@ def _split(line: str) -> Iterator[str]:
 
 
 def _prose(paragraph: str) -> bool:
-    first = paragraph.strip()
-    entry = bool(_BULLET.match(first) or _FIRST.match(first) or _TERM.match(first))
-    return entry and first.endswith((".", ":"))
+    text = paragraph.strip()
+    is_entry = bool(_BULLET.match(text) or _FIRST.match(text) or _TERM.match(text))
+    return is_entry and text.endswith((".", ":"))
 
 
 def _reads_well(sentence: str) -> bool:

@@ -50,8 +50,8 @@ class Shape:
 
 def shape_of(
     table: Table,
-    wanted: str | None,
-    given: Mapping[str, str],
+    shape_name: str | None,
+    roles: Mapping[str, str],
     classes: tuple[str, ...] | None,
     id: str | None,
 ) -> Shape:
@@ -59,8 +59,8 @@ def shape_of(
 
     Args:
         table: the open file.
-        wanted: a name of `SHAPES`, or None to find out.
-        given: role to column, as the user says.
+        shape_name: a name of `SHAPES`, or None to find out.
+        roles: role to column, as the user says.
         classes: a label set that is known already, so that no label column is needed.
         id: the column of the ids, if there is one.
 
@@ -68,31 +68,31 @@ def shape_of(
         DataError: the file has no such columns, or is of a kind that cannot be read.
     """
     if not table.columns:
-        first = next((row.fault for row in table.head if row.fault), "it has no columns")
-        raise DataError(f"no row of the file can be parsed: the first says {first}")
-    named = {}
-    for role, column in given.items():
+        fault = next((row.fault for row in table.head if row.fault), "it has no columns")
+        raise DataError(f"no row of the file can be parsed: the first says {fault}")
+    columns = {}
+    for role, column in roles.items():
         if role == "label" and classes is not None and column not in table.columns:
             continue  # a file to predict has no labels
-        named[role] = require(role, column, table.columns)
-    name = wanted or _recognized(table, named, classes)
+        columns[role] = require(role, column, table.columns)
+    name = shape_name or _recognized(table, columns, classes)
     if name == "options":
-        return _options(table, named, id)
+        return _options(table, columns, id)
     if name == "mmlu":
-        return _lettered(table, named, id)
-    return _classes(table, named, id, classes)
+        return _lettered(table, columns, id)
+    return _classes(table, columns, id, classes)
 
 
-def _recognized(table: Table, given: Mapping[str, str], classes: tuple[str, ...] | None) -> str:
+def _recognized(table: Table, roles: Mapping[str, str], classes: tuple[str, ...] | None) -> str:
     column = find("candidates", table.columns)
     holds = column is not None and any(_holds_options(r.values.get(column)) for r in table.head)
-    if holds or "candidates" in given or {"prompt", "candidates"} <= {*table.columns}:
+    if holds or "candidates" in roles or {"prompt", "candidates"} <= {*table.columns}:
         return "options"
     if not _letter_columns(table.columns):
         return "classes"
     if "answer" in table.columns:
         return "mmlu"
-    draft = _lettered(table, given, None).draft
+    draft = _lettered(table, roles, None).draft
     for row in table.head:
         with suppress(RowFault):
             texts = {*(draft(row.values, "").candidates or ())}
@@ -117,19 +117,19 @@ def _roles(**columns: str | None) -> dict[str, str]:
 
 
 def _classes(
-    table: Table, given: Mapping[str, str], id: str | None, classes: tuple[str, ...] | None
+    table: Table, roles: Mapping[str, str], id: str | None, classes: tuple[str, ...] | None
 ) -> Shape:
     """A prompt and a label of a fixed set: the classes become every item's candidates."""
-    taken = [name for name in (given.get("label"), id) if name]
-    prompt = given.get("prompt") or guess_prompt(table.columns, table.head, taken)
-    label = given.get("label") or guess_label(table.columns, table.head, [prompt, *taken])
+    used_columns = [name for name in (roles.get("label"), id) if name]
+    prompt = roles.get("prompt") or guess_prompt(table.columns, table.head, used_columns)
+    label = roles.get("label") or guess_label(table.columns, table.head, [prompt, *used_columns])
     if label is None and classes is None:
         raise DataError(
             f"no column looks like the label: the file has {listed(table.columns)}"
             "; name it with --label-column; without labels give a file of classes with --classes"
             " (`stacksl topics` proposes some), or each item its own candidates"
         )
-    if label is not None and classes is not None and "label" not in given:
+    if label is not None and classes is not None and "label" not in roles:
         values = {str(row.values.get(label)).strip() for row in table.head}
         label = None if values.isdisjoint(classes) else label
     if label is not None:
@@ -149,32 +149,32 @@ def _classes(
 # --- options of each item ----------------------------------------------------------------------
 
 
-def _options(table: Table, given: Mapping[str, str], id: str | None) -> Shape:
+def _options(table: Table, roles: Mapping[str, str], id: str | None) -> Shape:
     """A prompt with its own list of options in one column, and the answer in another."""
     columns = table.columns
-    prompt = given.get("prompt") or find("prompt", columns) or "prompt"
-    candidates = given.get("candidates") or find("candidates", columns) or "candidates"
+    prompt = roles.get("prompt") or find("prompt", columns) or "prompt"
+    candidates = roles.get("candidates") or find("candidates", columns) or "candidates"
     require("prompt", prompt, columns)
     require("candidates", candidates, columns)
-    label = given.get("label") or next((c for c in _ANSWERS if c in columns), None)
+    label = roles.get("label") or next((c for c in _ANSWERS if c in columns), None)
     # the first rows may all be without the answer or the id that later ones have
     label, id = label or _named_label(table, candidates) or _ANSWERS[-1], id or "id"
 
-    last: Any = None  # a tuple that many items share is read once
+    last_cell: Any = None  # a tuple that many items share is read once
     texts, keys = tuple[str, ...](), tuple[str, ...]()
 
     def draft(values: Mapping[str, Any], id: str) -> Draft:
-        nonlocal last, texts, keys
-        asked, listed = text(values.get(prompt), "the prompt"), values.get(candidates)
-        if listed is not last or not isinstance(listed, tuple):
-            if is_missing(listed):
+        nonlocal last_cell, texts, keys
+        question, cell = text(values.get(prompt), "the prompt"), values.get(candidates)
+        if cell is not last_cell or not isinstance(cell, tuple):
+            if is_missing(cell):
                 raise RowFault("no options: the candidates are missing")
-            texts, keys = options(listed)
-            last = listed
-        return Draft(asked, texts, gold_index(values.get(label), texts, keys))
+            texts, keys = options(cell)
+            last_cell = cell
+        return Draft(question, texts, gold_index(values.get(label), texts, keys))
 
-    roles = {"prompt": prompt, "candidates": candidates, "label": label, "id": id}
-    return Shape("options", roles, draft)
+    columns_read = {"prompt": prompt, "candidates": candidates, "label": label, "id": id}
+    return Shape("options", columns_read, draft)
 
 
 def _named_label(table: Table, candidates: str) -> str | None:
@@ -191,7 +191,7 @@ def _named_label(table: Table, candidates: str) -> str | None:
     return label
 
 
-def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> Shape:
+def _lettered(table: Table, roles: Mapping[str, str], id: str | None) -> Shape:
     """A prompt, one column an option (A, B, C, ...), and the letter of the answer.
 
     Empty columns at the end are no options.
@@ -202,9 +202,9 @@ def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> Shape:
             "format 'mmlu' expects columns A, B, C, ... or no header and a letter at the end of "
             f"each row, but the file has: {listed(table.columns)}"
         )
-    prompt = given.get("prompt") or guess_prompt(table.columns, table.head, letters)
+    prompt = roles.get("prompt") or guess_prompt(table.columns, table.head, letters)
     free = [c for c in table.columns if c not in (*letters, prompt)]
-    label = given.get("label") or next((c for c in ("answer", "target") if c in free), None)
+    label = roles.get("label") or next((c for c in ("answer", "target") if c in free), None)
     label = label or find("label", free)
 
     def draft(values: Mapping[str, Any], id: str) -> Draft:

@@ -53,7 +53,7 @@ def open_table(
     container: str,
     head: bytes,
     layout: Layout = AS_USUAL,
-    known: Collection[str] = (),
+    known_columns: Collection[str] = (),
 ) -> Iterator[Table]:
     """The file at `path` as a `Table` while the context lasts.
 
@@ -62,7 +62,7 @@ def open_table(
         container: `csv`, `tsv`, `jsonl`, `json`, `parquet`, `xlsx` or `lines`.
         head: the first bytes of the file, decompressed.
         layout: where the rows are.
-        known: names of columns; a first row that has one of them is a header.
+        known_columns: names of columns; a first row that has one of them is a header.
 
     Raises:
         DataError: the file as a whole cannot be parsed.
@@ -72,14 +72,14 @@ def open_table(
             yield table
     elif container == "xlsx":
         columns, rows = _named_rows(
-            path, _rectangle(table_of_sheet(path, layout.worksheet)), layout, known
+            path, _rectangle(table_of_sheet(path, layout.worksheet)), layout, known_columns
         )
         yield table_from(container, columns, rows)
     elif container in ("csv", "tsv"):
         with open_text(path) as stream:
             delimiter = delimiter_of(path, head, "\t" if container == "tsv" else ",")
             records = ((n, record) for n, record in csv_records(path, stream, delimiter) if record)
-            columns, rows = _named_rows(path, records, layout, known)
+            columns, rows = _named_rows(path, records, layout, known_columns)
             yield table_from(container, columns, rows)
     elif container == "lines":
         with open_text(path) as stream:
@@ -95,8 +95,8 @@ def open_table(
 
 def _rectangle(rows: Sequence[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
     """The rows of a sheet as wide as the last cell with text, which may be to the right."""
-    filled = [max(n for n, cell in enumerate(cells, 1) if cell.strip()) for _, cells in rows]
-    width = max(filled, default=0)
+    widths = [max(n for n, cell in enumerate(cells, 1) if cell.strip()) for _, cells in rows]
+    width = max(widths, default=0)
     for number, cells in rows:
         yield number, [*cells[:width], *[""] * (width - len(cells))]
 
@@ -120,28 +120,28 @@ def delimiter_of(path: Path, head: bytes, preferred: str) -> str:
     for delimiter in (preferred, *(d for d in DELIMITERS if d != preferred)):
         rows = list(islice(filter(None, csv.reader(lines, delimiter=delimiter)), 50))
         width = len(rows[0]) if rows else 0
-        others = rows[1:-1] if len(rows) > 2 else rows[1:]  # the last one may be cut
-        agreement = sum(len(r) == width for r in others) / len(others) if others else 1.0
+        sample = rows[1:-1] if len(rows) > 2 else rows[1:]  # the last one may be cut
+        agreement = sum(len(r) == width for r in sample) / len(sample) if sample else 1.0
         if width > 1 and (agreement, width) > score:
             best, score = delimiter, (agreement, width)
     return best
 
 
 def _named_rows(
-    path: Path, records: Iterator[tuple[int, list[str]]], layout: Layout, known: Collection[str]
+    path: Path, records: Iterator[tuple[int, list[str]]], layout: Layout, columns: Collection[str]
 ) -> tuple[tuple[str, ...], Iterator[Row]]:
     """The names in the first record, or those of a file of lettered options, and the rows.
 
     Without a header the columns are called by their numbers.
     """
-    first = list(islice(records, 50))
-    if not first:
+    head = list(islice(records, 50))
+    if not head:
         raise DataError(f"the file '{path}' holds no row: a header and items were expected")
-    names = _lettered_names(first)
+    names = _lettered_names(head)
     if names is None:
-        header, (_, cells) = layout.header, first[0]
-        if header is None and not (header := not {*known}.isdisjoint(cells)):
-            below = [{r[n].strip() for _, r in first[1:] if n < len(r)} for n in range(len(cells))]
+        header, (_, cells) = layout.header, head[0]
+        if header is None and not (header := not {*columns}.isdisjoint(cells)):
+            below = [{r[n].strip() for _, r in head[1:] if n < len(r)} for n in range(len(cells))]
             usual = names_columns([c for c, b in zip(cells, below, strict=True) if c not in b])
             header = usual or not layout.headless
             if header and _like_rows(cells, below, usual=usual):
@@ -150,18 +150,18 @@ def _named_rows(
                     " on top, such as text,label, or give --no-header (--header if it is one)"
                 )
         if not header:
-            width = max(len(cells) for _, cells in first)
+            width = max(len(cells) for _, cells in head)
             names = tuple(f"column {n}" for n in range(1, 1 + width))
         else:
-            names = _header(path, first.pop(0)[1])
-    return names, _numbered(names, chain(first, records))
+            names = _header(path, head.pop(0)[1])
+    return names, _numbered(names, chain(head, records))
 
 
 def _like_rows(cells: Sequence[str], below: Sequence[set[str]], *, usual: bool) -> bool:
     """Whether a first row holds an item: a long text or, without `usual` names, cells as below."""
     pairs = zip(map(str.strip, cells), below, strict=True)
-    alike = (_is_cell(name, others, alone=len(cells) == 1) for name, others in pairs if name)
-    return any(map(is_long, cells)) or (not usual and any(alike))
+    matches = (_is_cell(name, texts, alone=len(cells) == 1) for name, texts in pairs if name)
+    return any(map(is_long, cells)) or (not usual and any(matches))
 
 
 def _is_cell(name: str, below: set[str], *, alone: bool) -> bool:
@@ -169,12 +169,12 @@ def _is_cell(name: str, below: set[str], *, alone: bool) -> bool:
 
     One word is compared with them only if its column is `alone`; a number with all of them.
     """
-    written, *others = (
+    form, *other_forms = (
         re.sub(r"\d+", "0", re.sub(r"[^\W\d]+", "a", text)) for text in (name, *below)
     )
     if alone or " " in name:
-        return written in others or len(name.split()) > 2 or (alone and written != "a")
-    return name in below or ("0" in written and len(below) > 1 and {*others} == {written})
+        return form in other_forms or len(name.split()) > 2 or (alone and form != "a")
+    return name in below or ("0" in form and len(below) > 1 and {*other_forms} == {form})
 
 
 def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
@@ -191,21 +191,21 @@ def _header(path: Path, cells: list[str]) -> tuple[str, ...]:
     names = tuple(" ".join(cell.split()) for cell in cells)
     if not all(map(is_utf8, names)):
         raise DataError(f"the header of '{path}' is not UTF-8: save the file as UTF-8")
-    twice = [n for n in dict.fromkeys(names) if n and names.count(n) > 1]
-    if twice:
-        name = named(twice[0], names)
+    repeated = [n for n in dict.fromkeys(names) if n and names.count(n) > 1]
+    if repeated:
+        name = named(repeated[0], names)
         raise DataError(f"the column '{name}' is twice in '{path}': rename one of them")
     # columns without a name (a saved row index) stay apart from each other
     return tuple(name or f"column {i}" for i, name in enumerate(names, 1))
 
 
-def _lettered_names(first: list[tuple[int, list[str]]]) -> tuple[str, ...] | None:
+def _lettered_names(head: list[tuple[int, list[str]]]) -> tuple[str, ...] | None:
     """Column names for a file without a header whose rows end in the letter of an option."""
-    widths = {len(record) for _, record in first}
+    widths = {len(record) for _, record in head}
     if len(widths) != 1 or (width := widths.pop()) < 4:
         return None
     letters = [chr(ord("A") + i) for i in range(width - 2)]
-    if len(letters) > 26 or not all(record[-1].strip() in letters for _, record in first):
+    if len(letters) > 26 or not all(record[-1].strip() in letters for _, record in head):
         return None
     return ("question", *letters, "answer")
 
@@ -275,13 +275,13 @@ def table_of(frame: Any) -> Table | None:
     if columns is None or not (hasattr(frame, "to_dicts") or hasattr(frame, "to_dict")):
         return None
     names = [str(name) for name in columns]
-    polars = hasattr(frame, "to_dicts")
-    records = frame.to_dicts() if polars else frame.to_dict("records")
+    is_polars = hasattr(frame, "to_dicts")
+    records = frame.to_dicts() if is_polars else frame.to_dict("records")
     index: Any = getattr(frame, "index", None)
     index_is_id = "id" not in names and index is not None and type(index).__name__ != "RangeIndex"
     if index_is_id and index.is_unique:
         names.append("id")
-        records = [{**row, "id": str(at)} for at, row in zip(index, records, strict=True)]
+        records = [{**row, "id": str(key)} for key, row in zip(index, records, strict=True)]
     rows = [Row(n, {str(k): v for k, v in record.items()}) for n, record in enumerate(records, 1)]
     return table_from("memory", names, rows)
 
@@ -295,8 +295,8 @@ def _rows(loaded: Any) -> Iterator[Row]:
     }
     for number, values in enumerate(loaded, 1):
         row = dict(values)
-        for column, known in names.items():
+        for column, class_names in names.items():
             index = row.get(column)
             # the hub marks a hidden label by -1
-            row[column] = known[index] if isinstance(index, int) and index >= 0 else None
+            row[column] = class_names[index] if isinstance(index, int) and index >= 0 else None
         yield Row(number, row)

@@ -37,8 +37,8 @@ def normal(prompt: str) -> str:
 def listed(columns: Sequence[str]) -> str:
     """The names of the first `columns` of a file for a message, as `named` writes them."""
     names = ", ".join(named(name, columns) for name in columns[:_LISTED])
-    more = len(columns) - _LISTED
-    return f"{names} and {more:,} more" if more > 0 else names
+    excess = len(columns) - _LISTED
+    return f"{names} and {excess:,} more" if excess > 0 else names
 
 
 def named(column: str, columns: Sequence[str]) -> str:
@@ -74,7 +74,7 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def text(value: Any, what: str) -> str:
+def text(value: Any, subject: str) -> str:
     """A cell as text, without white space around it; a number becomes its digits.
 
     Raises:
@@ -89,13 +89,13 @@ def text(value: Any, what: str) -> str:
     elif isinstance(value, float) and value.is_integer():
         return str(int(value))
     elif isinstance(value, list | tuple | Mapping | bytes):
-        raise RowFault(f"{what} is not text: {type(value).__name__}")
+        raise RowFault(f"{subject} is not text: {type(value).__name__}")
     else:
         clean = str(value)
     if not is_utf8(clean):
-        raise RowFault(f"bad encoding: {what} is not UTF-8")
+        raise RowFault(f"bad encoding: {subject} is not UTF-8")
     if "\0" in clean:
-        raise RowFault(f"bad encoding: {what} holds a NUL byte")
+        raise RowFault(f"bad encoding: {subject} holds a NUL byte")
     return clean
 
 

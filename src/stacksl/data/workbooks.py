@@ -57,15 +57,15 @@ def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
         DataError: as `sheets_of`; none has rows, or several have and none of them is named so.
     """
     rows_by_title = dict(sheets_of(path))
-    filled = [title for title, rows in rows_by_title.items() if rows]
-    if worksheet not in rows_by_title and len(filled) > 1:
-        names = ", ".join(f"'{title}'" for title in filled)
+    titles = [title for title, rows in rows_by_title.items() if rows]
+    if worksheet not in rows_by_title and len(titles) > 1:
+        names = ", ".join(f"'{title}'" for title in titles)
         absent = "" if worksheet is None else f" and none called '{worksheet}'"
         raise DataError(
-            f"'{path}' has {len(filled)} worksheets with rows ({names}){absent}: say which with"
+            f"'{path}' has {len(titles)} worksheets with rows ({names}){absent}: say which with"
             " --worksheet"
         )
-    title = worksheet if worksheet in rows_by_title else "".join(filled)
+    title = worksheet if worksheet in rows_by_title else "".join(titles)
     return _with_values(path, title, rows_by_title.get(title, []))
 
 
@@ -84,21 +84,21 @@ def _with_values(path: Path, title: str, rows: list[Row]) -> list[Row]:
     with reading_workbook(path), path.open("rb") as file:
         book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
         book[title].reset_dimensions()
-        saved = dict(enumerate(book[title].iter_rows(), 1))
+        saved_rows = dict(enumerate(book[title].iter_rows(), 1))
     for number, cells in rows:
-        for at, formula in enumerate(cells):
+        for column, formula in enumerate(cells):
             if not isinstance(formula, Cell) or formula.place is None:
                 continue
-            value = saved[number][at]
-            if value.value is None and value.data_type != "str":  # that is an empty text
+            saved_cell = saved_rows[number][column]
+            if saved_cell.value is None and saved_cell.data_type != "str":  # that is an empty text
                 raise DataError(
                     f"the sheet '{title}' of '{path}' has formulas without values, the first in row"
                     f" {number}: open it in the spreadsheet program and save it again"
                 )
-            cells[at] = _text(value)
+            cells[column] = _text(saved_cell)
             if not book.defined_names and re.fullmatch(r"=[^!\[]+", str(formula.value)):
-                kept = cells[at] = Cell(cells[at])
-                kept.value, kept.style, kept.place = formula.value, formula.style, formula.place
+                copy = cells[column] = Cell(cells[column])
+                copy.value, copy.style, copy.place = formula.value, formula.style, formula.place
     return [(number, cells) for number, cells in rows if any(map(str.strip, cells))]
 
 
@@ -174,7 +174,7 @@ def _text(cell: Any) -> str:
         return _cell(str(value), cell)
     if isinstance(value, datetime | date | time):
         return _cell(value.isoformat().removesuffix("T00:00:00"), cell)
-    return _ESCAPE.sub(lambda match: "_" * (match[1] == "005F"), str(value))
+    return _ESCAPE.sub(lambda match: "_" if match[1] == "005F" else "", str(value))
 
 
 def _cell(text: str, cell: Any) -> Cell:

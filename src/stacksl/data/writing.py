@@ -21,14 +21,14 @@ _CELL, _ROWS = 32_767, 1_048_575  # characters and rows that a workbook takes
 _DIGITS = 10**15  # a larger number loses digits in a spreadsheet, and is written as text
 
 
-def expect_other(path: str | Path, read: Iterable[str]) -> None:
-    """Refuse to write over one of the files that were `read`.
+def expect_other(path: str | Path, sources: Iterable[str]) -> None:
+    """Refuse to write over one of the files that were read, the `sources`.
 
     Raises:
         SettingsError: `path` is one of them.
     """
-    there = Path(path)
-    if there.is_file() and any(Path(file).is_file() and there.samefile(file) for file in read):
+    target = Path(path)
+    if target.is_file() and any(Path(file).is_file() and target.samefile(file) for file in sources):
         raise SettingsError(
             f"expected a new file for the labels, got '{path}', from which rows were read: give"
             " another name, so that your own table stays as it is"
@@ -43,9 +43,9 @@ def kind_of_table(path: str | Path) -> str:
     """
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in TABLES:
-        known = ", ".join(f".{name}" for name in TABLES)
+        endings = ", ".join(f".{name}" for name in TABLES)
         raise SettingsError(
-            f"expected a file whose name ends in one of {known}, got '{Path(path).name}'"
+            f"expected a file whose name ends in one of {endings}, got '{Path(path).name}'"
         )
     return kind
 
@@ -128,7 +128,7 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
         )
     sheet.append([cell(name) for name in columns])
     for number, row in enumerate(rows, 2):
-        sheet.append([cell(row.get(name), (number, at)) for at, name in enumerate(columns, 1)])
+        sheet.append([cell(row.get(name), (number, n)) for n, name in enumerate(columns, 1)])
     stream = io.BytesIO()
     book.save(stream)
     return stream.getvalue()
