@@ -95,16 +95,16 @@ def make_app(site: Site) -> FastAPI:
     async def guard(request: Request, serve: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
             site.check(request)
-        except Refused as why:
-            response = _refusal(why)
+        except Refused as refusal:
+            response = _refusal(refusal)
         else:
             response = await serve(request)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         return response
 
-    async def refused(request: Request, why: Refused) -> Response:
-        return _refusal(why)
+    async def refused(request: Request, refusal: Refused) -> Response:
+        return _refusal(refusal)
 
     async def unreadable(request: Request, fault: Exception) -> Response:
         return _refusal(Refused("the request is not of the form that the page sends", 422))
@@ -133,8 +133,8 @@ def _of_all(site: Site) -> APIRouter:
 
     @router.get("/rows", response_class=HTMLResponse)
     async def rows(name: Annotated[str, Depends(caller)]) -> Response:
-        part = "figures" if name == OWNER else "rows"  # which changes
-        return HTMLResponse(pages.rendered(part, **pages.page_values(site, name)))
+        template = "figures" if name == OWNER else "rows"  # which changes
+        return HTMLResponse(pages.rendered(template, **pages.page_values(site, name)))
 
     @router.get("/web/{name}", response_class=FileResponse)
     async def static(name: Literal["page.js", "page.css"]) -> Response:
@@ -182,8 +182,8 @@ def _of_all(site: Site) -> APIRouter:
 
     @router.post("/skip")
     async def skip(name: Annotator, row: Passed) -> Response:
-        words = (name, row.key, row.why, _free(row.note))
-        return await settled(site.player.say(name, row.key, lambda run: run.skip(*words)))
+        arguments = (name, row.key, row.why, _free(row.note))
+        return await settled(site.player.say(name, row.key, lambda run: run.skip(*arguments)))
 
     return router
 
@@ -225,8 +225,8 @@ def _of_owner(site: Site) -> APIRouter:
     return router
 
 
-def _refusal(why: Refused) -> Response:
-    return JSONResponse({"state": "error", "sentence": why.sentence}, why.status)
+def _refusal(refusal: Refused) -> Response:
+    return JSONResponse({"state": "error", "sentence": refusal.sentence}, refusal.status)
 
 
 class Connection(H11Protocol):  # type: ignore[misc]  # uvicorn is an extra

@@ -190,7 +190,7 @@ class OpenRun:
             return "refused"
         self._note([receipt])
         self.seen[annotator] = monotonic()
-        self.labeler.rows = [other for other in self.labeler.rows if other.key != reply.key]
+        self.labeler.rows = [row for row in self.labeler.rows if row.key != reply.key]
         return "taken" if receipt.outcome in ("accepted", "repeated") else "kept"
 
     def receive(self, files: Sequence[Path]) -> Received:
@@ -209,13 +209,13 @@ class OpenRun:
 
     def _note(self, receipts: Sequence[Receipt]) -> None:
         """Withdraw the rows that are answered now, whoever has them."""
-        taken = [receipt for receipt in receipts if receipt.outcome == "accepted"]
-        self._answered.update(receipt.answer.labeler for receipt in taken)
+        answers = [receipt.answer for receipt in receipts if receipt.outcome == "accepted"]
+        self._answered.update(answer.labeler for answer in answers)
         self._lessons += receipts
-        done = {(receipt.answer.item, receipt.answer.slot) for receipt in taken}
-        if done:
+        answered_labels = {(answer.item, answer.slot) for answer in answers}
+        if answered_labels:
             rows = self.labeler.rows
-            self.labeler.rows = [row for row in rows if (row.item, row.slot) not in done]
+            self.labeler.rows = [row for row in rows if (row.item, row.slot) not in answered_labels]
 
     # Rows that go to somebody else ---------------------------------------------------------------
 
@@ -235,12 +235,12 @@ class OpenRun:
             return
         self._idle = idle
         self.labeler.away = self.away | idle
-        stuck = [row for row in self.labeler.rows if row.annotator in idle]
-        if stuck:
-            had = {(row.item, row.annotator) for row in self.ledger.private.handed()}
-            here = set(self.seen) - self.labeler.away
+        rows = [row for row in self.labeler.rows if row.annotator in idle]
+        if rows:
+            assignments = {(row.item, row.annotator) for row in self.ledger.private.handed()}
+            names = set(self.seen) - self.labeler.away
             self._pass_on(
-                [row for row in stuck if any((row.item, name) not in had for name in here)],
+                [row for row in rows if any((row.item, name) not in assignments for name in names)],
                 "expired",
             )
 
@@ -271,9 +271,9 @@ class OpenRun:
         buys = ledger.accounts.left and not pauses
         if rows >= size or not (buys or leases > rows):
             return False
-        held = Counter(row.annotator for row in self.labeler.rows)
-        here = [name for name in self.seen if name not in self.labeler.away]
-        return 2 * rows <= size or min((held[name] for name in here), default=0) < LOW
+        row_counts = Counter(row.annotator for row in self.labeler.rows)
+        names = [name for name in self.seen if name not in self.labeler.away]
+        return 2 * rows <= size or min((row_counts[name] for name in names), default=0) < LOW
 
     def buy(self, show: Callable[[], None]) -> State:
         """Learn the answers so far, and play the run until it waits or has finished.
@@ -313,17 +313,17 @@ class OpenRun:
         earlier, self._questions = self._questions, {}
         facts = self.session.facts
         for row in sorted(self.labeler.rows, key=lambda row: (row.sheet, row.key)):
-            asked = earlier.get(row.key) or self.labeler.question(row)
-            self._questions[row.key] = asked
-            rows.setdefault(row.annotator, []).append(asked)
+            question = earlier.get(row.key) or self.labeler.question(row)
+            self._questions[row.key] = question
+            rows.setdefault(row.annotator, []).append(question)
         return View(
-            rows={name: tuple(asked) for name, asked in rows.items()},
+            rows={name: tuple(questions) for name, questions in rows.items()},
             people=self._people(lambda name: len(rows.get(name, ()))),
             answered=sum(self._answered.values()),
             budget=self.ledger.accounts.budget,
             money=self.ledger.accounts.money,
             price=self.ledger.accounts.price,
-            differing=tuple(Differing(**each) for each in facts.get("differing", ())),
+            differing=tuple(Differing(**entry) for entry in facts.get("differing", ())),
             facts=facts,
             classes=self.labeler.classes,
         )

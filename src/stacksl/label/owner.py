@@ -58,14 +58,14 @@ def enter_sheet(site: Site, name: str, data: bytes) -> dict[str, Any]:
     Raises:
         Refused: it cannot be read as a sheet; no answer was entered.
     """
-    known = re.sub(r"[^\w. -]", "_", name)[-100:].strip(". ") or "sheet"
+    file_name = re.sub(r"[^\w. -]", "_", name)[-100:].strip(". ") or "sheet"
     with tempfile.TemporaryDirectory() as folder:
-        sheet = Path(folder) / known
+        sheet = Path(folder) / file_name
         sheet.write_bytes(data)
         try:
             received = _or_refused(lambda: _outcome_of(site.player.receive([sheet])))
-        except Refused as why:
-            why.sentence = why.sentence.replace(f"{folder}/", "")
+        except Refused as refusal:
+            refusal.sentence = refusal.sentence.replace(f"{folder}/", "")
             raise
         faults = [line.replace(f"{folder}/", "") for line in received.faults]
     counts = {
@@ -74,11 +74,13 @@ def enter_sheet(site: Site, name: str, data: bytes) -> dict[str, Any]:
         "contradicting an accepted one, kept but not paid": received.disputed,
         "too late, kept but not paid": received.late,
     }
-    parts = [f"{count} {word}" for word, count in counts.items() if count]
-    parts += [f"{plural(received.empty, 'row')} still empty"] if received.empty else []
+    entries = [f"{count} {word}" for word, count in counts.items() if count]
+    if received.empty:
+        entries.append(f"{plural(received.empty, 'row')} still empty")
     unread = f"; not readable: {'; '.join(faults[:NAMED])}" if faults else ""
     unread += f"; and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-    return {"state": "done", "sentence": f"Answers in {known}: {', '.join(parts) or 0}{unread}."}
+    sentence = f"Answers in {file_name}: {', '.join(entries) or 0}{unread}."
+    return {"state": "done", "sentence": sentence}
 
 
 def _or_refused(work: Callable[[], T]) -> T:
@@ -105,20 +107,20 @@ def _revoke(site: Site, act: Act) -> dict[str, Any]:
 
 
 def _budget(site: Site, act: Act) -> dict[str, Any]:
-    player, wanted = site.player, Change(budget=act.value or "")
-    change = _outcome_of(player.do(lambda: change_run(player.folder, wanted, dry_run=True)))
+    player, request = site.player, Change(budget=act.value or "")
+    change = _outcome_of(player.do(lambda: change_run(player.folder, request, dry_run=True)))
     if not act.agreed:
         cost = "" if change.cost is None else f", for {money(change.cost)} more at most"
         labels = plural(change.labels, "label")
         return _question(f"The budget becomes {labels} in all, {change.more} more{cost}.")
-    _outcome_of(player.do(lambda: change_run(player.folder, wanted, change), closes=True))
+    _outcome_of(player.do(lambda: change_run(player.folder, request, change), closes=True))
     return {"state": "done", "sentence": f"The budget is {plural(change.labels, 'label')} in all."}
 
 
 def _annotator(site: Site, act: Act) -> dict[str, Any]:
     player, name = site.player, (act.name or "").strip()
-    wanted = Change(annotators=(name,))
-    _outcome_of(player.do(lambda: change_run(player.folder, wanted), closes=True))
+    change = Change(annotators=(name,))
+    _outcome_of(player.do(lambda: change_run(player.folder, change), closes=True))
     return {"state": "done", "link": site.access.link(name), "name": name}
 
 
@@ -126,8 +128,8 @@ def _class(site: Site, act: Act) -> dict[str, Any]:
     player, name = site.player, " ".join((act.name or "").split())
     if not act.agreed:
         return _question(f"The run gets the class {name} for good; people see it on new rows.")
-    added = Change(classes={name: ""})
-    _outcome_of(player.do(lambda: change_run(player.folder, added), closes=True))
+    change = Change(classes={name: ""})
+    _outcome_of(player.do(lambda: change_run(player.folder, change), closes=True))
     return {"state": "done", "sentence": f"The class was added: {name}."}
 
 
@@ -138,18 +140,18 @@ def _correct(site: Site, act: Act) -> dict[str, Any]:
         sheet = Path(folder) / "correction.csv"
         with sheet.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("key", "answer"), (act.name or "", act.value or "")])
-        listed = _outcome_of(player.do(lambda: corrections(player.folder, [sheet])))
-        if not listed:
+        rows = _outcome_of(player.do(lambda: corrections(player.folder, [sheet])))
+        if not rows:
             raise Refused(
                 "no accepted answer of that row differs: is the key right, and the answer a sign or"
                 " the text of one of its options?",
                 422,
             )
-        [row, *_] = listed
+        [row, *_] = rows
         sentence = f"{row.key}, {row.annotator}: {row.before} → {row.after}"
         if not act.agreed:
             return _question(sentence)
-        _outcome_of(player.do(lambda: corrections(player.folder, [sheet], listed), closes=True))
+        _outcome_of(player.do(lambda: corrections(player.folder, [sheet], rows), closes=True))
     return {"state": "done", "sentence": f"Corrected: {sentence}"}
 
 

@@ -91,10 +91,10 @@ def page_values(site: Site, name: str) -> dict[str, Any]:
     """What the changing part of the page of an annotator, or of the owner, shows."""
     player, view = site.player, site.player.view
     if name != OWNER:
-        own = {"me": view.of(name), "rows": rows(player.questions(name), view.classes)}
-        return {"view": view, **own}
-    doing = {"open": "goes on", "finished": "has finished"}.get(view.state, "has stopped")
-    return {"view": view, "state": doing, "path": str(player.folder.path)}
+        questions = rows(player.questions(name), view.classes)
+        return {"view": view, "me": view.of(name), "rows": questions}
+    state = {"open": "goes on", "finished": "has finished"}.get(view.state, "has stopped")
+    return {"view": view, "state": state, "path": str(player.folder.path)}
 
 
 def rows(questions: tuple[SheetRow, ...], classes: Classes | None) -> list[dict[str, Any]]:
@@ -149,26 +149,27 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     """
     with opened(folder.database, readonly=True) as store:
         head = store.tail()
-    asked = [row for row in _rows_asked(folder, head) if find.casefold() in row["found"]]
+    matches = [row for row in _rows_asked(folder, head) if find.casefold() in row["found"]]
     start = (number - 1) * PAGE
-    rows = asked[start : start + PAGE]
-    others, items = never_asked(folder, find, max(0, start - len(asked)), PAGE - len(rows))
-    pages, options = max(1, -(-(len(asked) + others) // PAGE)), {row["options"] for row in asked}
+    rows = matches[start : start + PAGE]
+    other_count, items = never_asked(folder, find, max(0, start - len(matches)), PAGE - len(rows))
+    pages = max(1, -(-(len(matches) + other_count) // PAGE))
+    option_lists = {row["options"] for row in matches}
     if number > pages:
         return page_of(folder, pages, find)
-    now, unknown = _now(folder, items), {"now": "", "sure": None}
+    labels, unknown = _now(folder, items), {"now": "", "sure": None}
     for item in items:
-        label = now.get(item.id, unknown)
+        label = labels.get(item.id, unknown)
         rows.append({**_row(item, "nobody was asked"), "number": "", "differs": False, **label})
     return {
         "rows": rows,
-        "total": len(asked),
-        "others": others,
-        "differing": sum(row["differs"] for row in asked),
+        "total": len(matches),
+        "others": other_count,
+        "differing": sum(row["differs"] for row in matches),
         "number": number,
         "pages": pages,
         "find": find,
-        "shared": next(iter(options)) if len(options) == 1 else (),
+        "shared": next(iter(option_lists)) if len(option_lists) == 1 else (),
     }
 
 
@@ -207,15 +208,15 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
     items = spec.sources.usable
     with run.ledger as ledger:
         rows_by_id = _asked_rows(ledger, items)
-    people, of_column = human_labels(run, spec), column_labels(run, spec)
-    now = _now(folder, [items[id] for id in rows_by_id])
+    answers, table_labels = human_labels(run, spec), column_labels(run, spec)
+    labels = _now(folder, [items[id] for id in rows_by_id])
     for number, (id, row) in enumerate(rows_by_id.items(), 1):
-        answer = people.get(id, {})
-        row |= {"number": number, "now": "", "sure": None} | now.get(id, {})
-        if row["sure_before"] is None and (had := of_column.get(id)):  # of an audit
-            row |= {"before": had["label"], "sure_before": had["confidence"]}
-        named = answer.get("label") or ("" if answer.get("source") == "human: none" else None)
-        row["differs"] = id in now and named is not None and named != row["now"]
+        answer = answers.get(id, {})
+        row |= {"number": number, "now": "", "sure": None} | labels.get(id, {})
+        if row["sure_before"] is None and (table_label := table_labels.get(id)):  # of an audit
+            row |= {"before": table_label["label"], "sure_before": table_label["confidence"]}
+        human_label = answer.get("label") or ("" if answer.get("source") == "human: none" else None)
+        row["differs"] = id in labels and human_label is not None and human_label != row["now"]
         texts = (id, items[id].prompt, row["now"], *(" ".join(entry[:2]) for entry in row["words"]))
         row["found"] = "\n".join(texts).casefold()
     return sorted(rows_by_id.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
@@ -239,9 +240,9 @@ def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str
         elif row.event in ("answered", "late", "corrected"):
             word = row.payload["index" if "index" in row.payload else "said"]
             text = item.candidates[word] if isinstance(word, int) else word
-            kind, who = _KIND.get(row.event, ""), str(row.labeler)
-            key = keys.get((id, row.slot or 0, who)) if row.event == "answered" else None
-            rows_by_id[id]["words"].append((who, text, kind, ledger.remarks(row), key))
+            kind, annotator = _KIND.get(row.event, ""), str(row.labeler)
+            key = keys.get((id, row.slot or 0, annotator)) if row.event == "answered" else None
+            rows_by_id[id]["words"].append((annotator, text, kind, ledger.remarks(row), key))
         elif row.event == "released" and (remarks := ledger.remarks(row)):
             rows_by_id[id]["words"].append(("", str(row.payload["reason"]), "", remarks, None))
     return rows_by_id

@@ -57,9 +57,9 @@ class _Task:
         except RunError as fault:
             self.outcome.set_exception(fault)
         except Exception as fault:
-            known = isinstance(fault, StackslError)
-            unknown = RunError(f"unexpected {kind_and_place(fault)}")
-            self.outcome.set_exception(fault if known else unknown)
+            is_expected = isinstance(fault, StackslError)
+            unexpected = RunError(f"unexpected {kind_and_place(fault)}")
+            self.outcome.set_exception(fault if is_expected else unexpected)
             if self.enters:
                 raise
         else:
@@ -142,8 +142,8 @@ class Player:
                 raise RunError("the run has finished")
             outcome = enter(self._open)
             if outcome != "refused":
-                left = [row for row in self.view.rows.get(annotator, ()) if row.key != key]
-                self.view = replace(self.view, rows={**self.view.rows, annotator: tuple(left)})
+                rows_left = [row for row in self.view.rows.get(annotator, ()) if row.key != key]
+                self.view = replace(self.view, rows={**self.view.rows, annotator: tuple(rows_left)})
             return outcome
 
         return self._put(_Task(entered, enters=True))
@@ -286,8 +286,8 @@ class Player:
         self.view = run.view()
 
     def _show_fault(self, fault: BaseException) -> None:
-        known = isinstance(fault, StackslError)
-        sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
+        is_expected = isinstance(fault, StackslError)
+        sentence = str(fault) if is_expected else f"unexpected {kind_and_place(fault)}"
         self.view = replace(self.view, state="failed", rows={}, sentence=sentence)
 
     def _next(self) -> Iterator[_Task]:
@@ -304,7 +304,7 @@ class Player:
     def _look_for_idle(self, run: OpenRun) -> None:
         """Give the rows of those who have stopped to others, if anybody else is there."""
         now = monotonic()
-        idle = frozenset(n for n, last in self._seen.items() if 0 < self._limit <= now - last)
+        idle = frozenset(n for n, time in self._seen.items() if 0 < self._limit <= now - time)
         nobody = idle >= self._seen.keys() - run.away  # then who has rows keeps them
         self._idle = self._idle & idle if nobody else idle
         run.give_up_on(self._idle)

@@ -56,8 +56,8 @@ def serve(
 
     access = Access()
     with closing(_listening(host, port)) as listener:
-        address, at = listener.getsockname()[:2]
-        page = f"http://[{host}]:{at}/" if ":" in host else f"http://{host}:{at}/"
+        address, bound_port = listener.getsockname()[:2]
+        page = f"http://[{host}]:{bound_port}/" if ":" in host else f"http://{host}:{bound_port}/"
         player = Player(folder, idle, page)
         site = Site(player, access, LOOPBACK | {host, address}, guidelines)
         app = make_app(site)
@@ -75,8 +75,8 @@ def serve(
         player.start()
         try:
             finished = player.view.state == "finished"
-            who = {name: name for name in player.annotators if not finished} | {"(owner)": OWNER}
-            ready({shown: f"{page}#{access.link(who[shown])}" for shown in who})
+            names = {name: name for name in player.annotators if not finished} | {"(owner)": OWNER}
+            ready({title: f"{page}#{access.link(name)}" for title, name in names.items()})
             _stop_at_the_end(site, server, linger, keep_open=finished)
             server.run(sockets=[listener])
         finally:

@@ -140,10 +140,10 @@ class Site:
             origin = _split(request.headers.get("origin", ""))
             if origin.netloc != request.headers.get("host"):
                 raise Refused("the request is from another page", 403)
-            most = SHEET if request.url.path == "/sheet" else BODY
+            max_bytes = SHEET if request.url.path == "/sheet" else BODY
             length = request.headers.get("content-length", "")
-            if not length.isdecimal() or int(length) > most:
-                raise Refused(f"a request has a length of at most {most} bytes", 413)
+            if not length.isdecimal() or int(length) > max_bytes:
+                raise Refused(f"a request has a length of at most {max_bytes} bytes", 413)
 
     def caller(self, request: Any) -> str:
         """The name of the owner of the request's session.
