@@ -248,7 +248,9 @@ def test_a_workbook_of_another_kind_is_named(tmp_path: Path, book: Book) -> None
     path = tmp_path / "a.ods"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
-    with pytest.raises(DataError, match=r"no \.xlsx workbook: if it is \.zip, unpack it .*save it as \.xlsx"):
+    with pytest.raises(
+        DataError, match=r"no \.xlsx workbook: if it is \.zip, unpack it .*save it as \.xlsx"
+    ):
         book.read(path)
 
 
