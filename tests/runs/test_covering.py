@@ -77,22 +77,6 @@ def test_other_streams_ask_by_the_margin_alone(tmp_path: Path, other: dict[str, 
     assert [each.asked for each in rounds[0]] != [each.asked for each in rounds[1]]
 
 
-@pytest.mark.parametrize(
-    "after", [9, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 5, 17))]
-)
-def test_a_stream_that_was_cut_off_ends_as_the_undisturbed_one(tmp_path: Path, after: int) -> None:
-    whole = streamed(tmp_path, checkpoint_every=20)
-    answers = class_items(60)[1]
-    with pytest.raises(KeyboardInterrupt):
-        streamed(tmp_path / "cut", checkpoint_every=20, labeler=stopping(answers, after))
-    cut = Run(tmp_path / "cut" / "run")
-    cut.resume(labeler=stopping(answers, None))
-    ours, theirs = ([row.decision() for row in rows_of(each, "round")] for each in (whole, cut))
-    assert ours == theirs
-    for path in sorted((whole.path / "model").iterdir()):
-        assert path.read_bytes() == (cut.path / "model" / path.name).read_bytes()
-
-
 @pytest.mark.parametrize("learned", [True, False])
 def test_a_replay_begins_where_an_item_was_forgotten(tmp_path: Path, learned: bool) -> None:
     """Its features had a part in the statistics before: the rounds after it are played again."""

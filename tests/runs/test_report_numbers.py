@@ -11,9 +11,10 @@ from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought
-from .changing_cases import POOL, finished, labeled
+from .changing_cases import POOL, audits, finished, labeled
 from .conftest import CLASSES, class_items
 from .people_cases import Row, answer_all, begin, facts_of, play, truth, wrong
+from .test_table_right import expect_counts, sources
 
 TWO = {"annotators": "anna,ben", "sheets.overlap": 6}
 
@@ -48,7 +49,7 @@ def test_an_oracle_s(tmp_path: Path, mode: str) -> None:
 
 @POOL
 def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path, mode: str) -> None:
-    rng = random.Random(4)
+    rng = random.Random(3)
 
     def say(row: Row) -> str:
         return rng.choice([truth(row), truth(row), wrong(row), "none", "ambiguous"])
@@ -61,32 +62,47 @@ def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path,
     with done.ledger as ledger:
         differ = sum(one.word != other.word for one, other in ledger.agreement())
     assert facts.asking.disputed == differ > 0, "two people answered each of these"
+    (table, words), found = expect_counts(done), sources(done)
+    assert found["human: none"] + found["human: ambiguous"] > 0
+    assert table.people + table.model + found["human: none"] + found["human: ambiguous"] == 60
+    assert "agree with the annotators (95% interval" in words
+    assert ", counting people's labels as agreeing. Of the labels by the model" in words
     assert f"stacksl label {done.path}" in (done.path / "report.html").read_text("utf-8")
 
 
 def test_answers_of_somebody_set_aside(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, budget=40, **TWO)
+    waiting = begin(tmp_path, budget=40, audit=6, **TWO)
     answer_all(waiting)
     waiting.people(set_aside="anna")
-    facts = expect_agreement(play(waiting))
-    assert facts.budget.aside > 0
+    done = play(waiting)
+    assert expect_agreement(done).budget.aside > 0
+    assert expect_counts(done)[0].people < 40
 
 
-def test_owned_labels_a_larger_budget_and_forgotten_items(tmp_path: Path) -> None:
+def test_owned_labels_added_rows_a_larger_budget_and_forgotten_items(tmp_path: Path) -> None:
     owned = labeled(tmp_path / "owned.csv", ids=True, first=900, count=15)
-    done = play(begin(tmp_path, owned=str(owned), audit=4))
+    done = play(begin(tmp_path, owned=str(owned), audit=6))
+    table, _ = expect_counts(done)
+    assert (table.people, table.model) == (24 + 15, 60 - 24)
     assert ("with a label owned before", "15") in [
         (row.name, row.value) for row in expect_agreement(done).data.roles
     ]
-    done.change(budget=30, later=True)
+    more = labeled(tmp_path / "more.csv", ids=True, first=500, count=20)
+    done.change(items=str(more), budget=28, later=True)
+    assert done.status()["table"] is None, "the table is another one now"
     done = play(done.resume())
-    assert expect_agreement(done).budget.labels == 30
-    item = next(str(row["item"]) for row in bought(done, purpose="train", said="label"))
-    forget(done.path, item)
+    assert expect_agreement(done).budget.labels == 28
+    table, words = expect_counts(done)
+    added = sum(int(str(row["item"])[1:]) >= 500 for row in bought(done, purpose="train"))
+    assert table.people + table.model == 95 - (20 - added)
+    assert "by the model, without its labels of rows added later) an" in words
+    forget(done.path, audits(done)[0])
+    assert expect_counts(done.resume())[0].people == table.people - 1
+    forget(done.path, next(str(row["item"]) for row in bought(done, purpose="train", said="label")))
     done.change(budget=36, later=True)
     done = play(done.resume())
     facts = expect_agreement(done)
-    assert ("erased", "1") in [(row.name, row.value) for row in facts.data.roles]
+    assert ("erased", "2") in [(row.name, row.value) for row in facts.data.roles]
 
 
 @POOL

@@ -21,12 +21,11 @@ from stacksl.report import render
 from stacksl.report.quality import TableRight
 from stacksl.report.sentences import in_table, outcome
 from stacksl.report.wording import percent
-from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought
 from ..tables import write_table
 from .changing_cases import audits, finished, labeled
-from .people_cases import Row, answer_all, begin, facts_of, play, truth, wrong
+from .people_cases import Row, begin, facts_of, play, truth, wrong
 
 CLASSES, SLOW = 10, pytest.mark.slow
 
@@ -233,30 +232,6 @@ def test_the_rows_left_are_judged_by_audited_rows_that_are_like_them(
     assert abs(table.share - right) < 0.7 * abs(naive - right)
 
 
-def test_labels_of_people_who_err_are_told_as_agreement(tmp_path: Path) -> None:
-    rng = random.Random(3)
-
-    def say(row: Row) -> str:
-        return rng.choice([truth(row), truth(row), wrong(row), "none", "ambiguous"])
-
-    two = {"annotators": "anna,ben", "sheets.overlap": 6}
-    done = play(begin(tmp_path, mode="pool", audit=5, budget=36, **two), say)
-    (table, words), found = expect_counts(done), sources(done)
-    assert found["human: none"] + found["human: ambiguous"] > 0
-    assert table.people + table.model + found["human: none"] + found["human: ambiguous"] == 60
-    assert "agree with the annotators (95% interval" in words
-    assert ", counting people's labels as agreeing. Of the labels by the model" in words
-
-
-def test_answers_of_somebody_set_aside_are_no_labels_of_the_table(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, budget=40, audit=6, annotators="anna,ben")
-    answer_all(waiting)
-    assert waiting.status()["answered"] > 0
-    waiting.people(set_aside="anna")
-    table, _ = expect_counts(play(waiting))
-    assert table.people < 40
-
-
 def test_peoples_errors_are_those_of_the_second_look_but_for_mended_labels(tmp_path: Path) -> None:
     seen = set()
 
@@ -282,23 +257,6 @@ def test_peoples_errors_are_those_of_the_second_look_but_for_mended_labels(tmp_p
     assert table.errors == pytest.approx(audit.second.errors[0] - mended / table.people)
     rate = f"with people wrong in an estimated {percent(table.errors)} of theirs"
     assert f"{rate} (fewer than of single answers" in words
-
-
-def test_owned_labels_and_rows_that_were_added_or_erased(tmp_path: Path) -> None:
-    owned = labeled(tmp_path / "owned.csv", ids=True, first=900, count=15)
-    done = play(begin(tmp_path, owned=str(owned), audit=6))
-    table, _ = expect_counts(done)
-    assert (table.people, table.model) == (24 + 15, 60 - 24)
-    more = labeled(tmp_path / "more.csv", ids=True, first=500, count=20)
-    done.change(items=str(more), budget=28, later=True)
-    assert done.status()["table"] is None, "the table is another one now"
-    done = play(done.resume())
-    table, words = expect_counts(done)
-    added = sum(int(str(row["item"])[1:]) >= 500 for row in bought(done, purpose="train"))
-    assert table.people + table.model == 95 - (20 - added)
-    assert "by the model, without its labels of rows added later) an" in words
-    forget(done.path, audits(done)[0])
-    assert expect_counts(done.resume())[0].people == table.people - 1
 
 
 def test_nothing_is_said_where_nothing_measured_the_table(tmp_path: Path) -> None:
