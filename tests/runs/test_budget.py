@@ -21,7 +21,7 @@ from stacksl.runs.settings.resolve import resolve
         ("0.1", 200), (0.1, 200), ("10%", 200), (" 10 % ".replace(" ", ""), 200), ("500", 500),
         (500, 500), ("all", 2001), ("ALL", 2001),
         ("100%", 2001), ("2", 2), ("2001", 2001), ("0.29", 580), ("0.0005", 1), ("2.0", 2),
-        ("0.999999", 2000),
+        ("0.999999", 2000), ("1,200", 1200),
     ],
 )  # fmt: skip
 def test_a_budget_of_labels(text: object, labels: int) -> None:
@@ -42,6 +42,7 @@ def test_a_budget_of_1_is_refused_since_it_may_mean_two_things(one: object) -> N
         ("nan", "not 'nan'"), ("inf", "not 'inf'"), ("1e999999999", "not '1e999999999'"),
         ("2002", "above the 2001 usable items"), ("$40", "needs --price"),
         ("+100", "must be a fraction such as 0.1 or 10%, a count from 2"), ("+$100", "not '+$100'"),
+        ("1,20", "the budget"), ("1,2000", "the budget"),
         ("0.0004", "the smallest fraction that works is 0.0005"), ("%", "not '%'"),
     ],
 )  # fmt: skip
@@ -91,7 +92,7 @@ def test_any_text_is_a_budget_or_a_sentence(text: str) -> None:
     [
         ("$1", "2", "buys no label"), ("$-4", "2", "buys no label"), ("$x", "2", "not '$x'"),
         ("$40", "0", "above 0"), ("10", "-1", "at least 0"), ("10", "0.0000004", "six decimals"),
-        ("10", "cheap", "such as 2.50"),
+        ("10", "cheap", "such as 2.50"), ("$1,5", "1.50", "the budget"),
         ("$1e99999999", "2", "not '$1e99999999'"), ("10", "1e99999999", "such as 2.50"),
     ],
 )  # fmt: skip
@@ -99,6 +100,7 @@ def test_money_that_makes_no_sense(text: str, price: str, hint: str) -> None:
     with pytest.raises(SettingsError, match=None) as caught:
         parse_budget(text, 50, price)
     assert hint in str(caught.value)
+    assert parse_budget("$1,338.00", 5_000, "1.50") == parse_budget("$1338", 5_000, "1.50")
 
 
 @pytest.mark.parametrize("settings", [{}, {"labeler": "file", "annotators": "anna,ben"}])

@@ -103,17 +103,16 @@ def test_one_command_begins_it_and_its_status_compares(
     assert "holds a run already: give another --out" in capsys.readouterr().err
 
 
-def test_an_audit_begins_in_python_too(first: Run, march: Path, tmp_path: Path) -> None:
-    plan = plan_audit(first, first.read(march), {"audit": 30}, tmp_path / "new")
-    new = play(plan.start())
-    assert new.status()["stated"]["n"] == 40
-
-
 def test_the_runs_may_be_moved_together_and_the_first_one_deleted(
     first: Run, march: Path, tmp_path: Path
 ) -> None:
-    assert call(["evaluate", str(first.path), str(march), *AUDIT]) == 0
-    play(Run(first.path.parent / "first-march"))
+    """Here the audit begins in Python, and its pages name the judged model alone."""
+    plan = plan_audit(first, first.read(march), {"audit": 30}, tmp_path / "first-march")
+    new = play(plan.start())
+    assert "stacksl predict" in shown_run(first)
+    for said in (shown_run(new), (new.path / "report.html").read_text()):
+        assert "stacksl predict" not in said
+    assert new.status()["stated"]["n"] == 40
     (tmp_path / "away").mkdir()
     for name in ("first", "first-march"):
         shutil.move(tmp_path / name, tmp_path / "away" / name)
@@ -191,14 +190,6 @@ def test_what_cannot_be_audited_is_refused(first: Run, march: Path, tmp_path, ca
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert call(["evaluate", str(pairs.path), str(tmp_path / "pairs.jsonl"), *AUDIT]) == 2
     assert "--audit needs fixed classes, and each item of" in capsys.readouterr().err
-
-
-def test_the_audit_of_new_rows_names_the_judged_model_alone(first: Run, march: Path) -> None:
-    assert call(["evaluate", str(first.path), str(march), *AUDIT]) == 0
-    new = play(Run(first.path.parent / "first-march"))
-    assert "stacksl predict" in shown_run(first)
-    for said in (shown_run(new), (new.path / "report.html").read_text()):
-        assert "stacksl predict" not in said
 
 
 # Open rows ---------------------------------------------------------------------------------------

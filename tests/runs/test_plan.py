@@ -167,11 +167,19 @@ def test_labels_held_before_the_run_take_no_item_from_the_forecast(tmp_path: Pat
         *("0.01/100", "gain=0.01", "gain=1/9", "gain=x/100", "gain=0.1/0"),
         *("time=", "time=2", "time=2d", "time=-1h", "time=nanh", "time=h"),
         *("accuracy", "accuracy=0", "accuracy=1", "accuracy=900", "accuracy=nan"),
+        *("right=0%", "right=100%", "right=%"),
     ],
 )
 def test_a_rule_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="stop_when must be gain=G/N such as gain=0.01/100"):
         stop_rule(text)
+
+
+@pytest.mark.parametrize("text", ["right=97", "accuracy=92.5"])
+def test_a_share_without_its_sign_is_asked_for(text: str) -> None:
+    with pytest.raises(SettingsError, match=rf"stop_when takes a share: say '{text}%'"):
+        stop_rule(text)
+    assert stop_rule("right=97%") == stop_rule("right=0.97") == ("right", 0.97, 0)
 
 
 @pytest.mark.parametrize("every", [4, 10**6])

@@ -13,6 +13,7 @@ from stacksl.models.promise import (
     MODEL,
     Doubled,
     Stage,
+    allowed_wrong,
     at_most,
     audit_size,
     calibrated_wrong,
@@ -67,6 +68,7 @@ def test_an_audit_of_the_size_is_good_enough_in_four_of_five_draws() -> None:
             shown = [left_wrong(int(each), size, rows, MODEL) <= allowed for each in drawn]
             assert (counts @ shown / 4_000 >= 0.78) == good
     assert audit_size(100, 1_000, 110) is None
+    assert allowed_wrong(0.97, 999) == 29
     assert audit_size(4, 300, 400) == audit_size(4, 300, 300) == 30, "all rows may be wrong"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,15 +13,12 @@ from stacksl.api import prepare, run
 from stacksl.cli.app import app
 from stacksl.cli.verbs.dry_run import print_plan
 from stacksl.cli.verbs.run import shown_run
-from stacksl.errors import SettingsError
 from stacksl.labelers.protocol import Request
-from stacksl.models.promise import RANGE, allowed_wrong, audit_size, expected_look, first_look
+from stacksl.models.promise import RANGE, audit_size, expected_look, first_look
 from stacksl.runs.finish.promise_sentences import expected_promise
-from stacksl.runs.settings.budget import parse_budget, stop_rule
 from stacksl.runs.storage import status
 
 from ..ledgers import bought
-from .conftest import pair_items
 from .people_cases import (
     answer_all,
     answer_until,
@@ -114,28 +110,6 @@ def test_the_warning_goes_when_the_budget_is_raised(tmp_path: Path) -> None:
     assert str(status._rest(late, 300, 800)).endswith("so up to 300 more for up to $150.00")
 
 
-@pytest.mark.parametrize("text", ["right=97", "accuracy=92.5"])
-def test_a_share_without_its_sign_is_asked_for(text: str) -> None:
-    with pytest.raises(SettingsError, match=rf"stop_when takes a share: say '{text}%'"):
-        stop_rule(text)
-
-
-def test_the_rule_is_read_in_percent_and_as_a_share() -> None:
-    assert stop_rule("right=97%") == stop_rule("right=0.97") == ("right", 0.97, 0)
-    for text in ("right=0%", "right=100%", "right=%"):
-        with pytest.raises(SettingsError, match="right=R such as right=97%"):
-            stop_rule(text)
-    assert allowed_wrong(0.97, 999) == 29
-
-
-def test_a_budget_may_have_commas_between_thousands() -> None:
-    assert parse_budget("$1,338.00", 5_000, "1.50") == parse_budget("$1338", 5_000, "1.50")
-    assert parse_budget("1,200", 5_000, None).labels == 1_200
-    for text in ("$1,5", "1,20", "1,2000"):
-        with pytest.raises(SettingsError, match="the budget"):
-            parse_budget(text, 5_000, "1.50")
-
-
 def test_a_dry_run_names_the_audit_and_its_price() -> None:
     said = expected_look(0.97, 5_000, 1_500, 2_500_000)
     assert "(4,700 here) are right: that alone takes 139 rows for $347.50 if none of" in said
@@ -197,31 +171,6 @@ def test_a_run_that_learned_under_another_rule_is_told_of_more_than_it_has(tmp_p
     assert 220 < int(command[1]) <= 400
     made.change(budget=int(command[1]))
     expect_sound(answer_until(lambda: looks(made), made))
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a stream": ({"mode": "stream"}, "does not go with mode=stream"),
-    "no refit": ({"refit": False}, "does not go with refit=false"),
-    "no names": ({"class_names": False}, "class_names=false"),
-    "an audit": ({"audit": 50}, "draws audits of its own, got an audit of 50"),
-    "two people": (
-        {"labeler": "file", "annotators": "anna,ben"},
-        "expected one annotator, or three or more, and got two",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_run_that_cannot_keep_the_rule_is_refused(name: str) -> None:
-    settings, sentence = REFUSED[name]
-    with pytest.raises(SettingsError, match=sentence):
-        prepare(ITEMS, ANSWERS, settings={**PLAN, "budget": "200", **settings})
-
-
-def test_options_of_their_own_are_refused() -> None:
-    items, answers = pair_items(100)
-    with pytest.raises(SettingsError, match="share their classes"):
-        prepare(items, answers, settings={**PLAN, "budget": "50"})
 
 
 def test_a_named_budget_counts_what_answers_cost(tmp_path: Path) -> None:

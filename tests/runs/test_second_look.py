@@ -236,15 +236,6 @@ def test_without_a_second_look_it_is_agreement(tmp_path: Path, name: str) -> Non
     assert "further_labels" not in made.folder.resolved()
 
 
-def test_the_files_own_answers_are_the_truth(tmp_path: Path) -> None:
-    pool = [f"{'day' if n % 2 else 'night'} {n}" for n in range(240)]
-    made = run(pool, [n % 2 for n in range(240)], budget=160, out=tmp_path / "run")
-    assert made.status()["audit"]["measures"] == "accuracy"
-    assert made.status()["audit"]["second"] is None
-    assert "95 of 100" in (made.path / "report.html").read_text()
-    assert "further_labels" not in made.folder.resolved()
-
-
 def test_settings_without_people_to_ask_are_refused(tmp_path: Path) -> None:
     for wanted in ({"annotators": "anna"}, {"audit": 0}):
         with pytest.raises(SettingsError, match="second_look asks other people"):

@@ -157,33 +157,42 @@ def test_an_audit_that_rarely_shows_the_mark_is_warned_of(audit: int, warned: bo
     assert any(said in each and "give --audit 45 or more" in each for each in warnings) == warned
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a stream": ({"mode": "stream"}, "refits the final model at each look"),
-    "no refit": ({"refit": False}, "refits the final model at each look"),
-    "no audit": ({"audit": 0}, "needs an audit of 32 items .* has 0: start one with --audit N"),
-    "too small": ({"audit": 31}, "needs an audit of 32 items .* this run has 31"),
-    "one person": ({"labeler": "file"}, "stop_when with an accuracy needs it: give --annotators"),
-    "no look": (
-        {"labeler": "file", "annotators": "anna,ben", "second_look": False},
+ACCURACY, RIGHT = {"stop_when": "accuracy=0.9"}, {"stop_when": "right=90%", "audit": None}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({**ACCURACY, "mode": "stream"}, "refits the final model at each look"),
+    ({**ACCURACY, "refit": False}, "refits the final model at each look"),
+    ({**ACCURACY, "audit": 0}, "needs an audit of 32 items .* has 0: start one with --audit N"),
+    ({**ACCURACY, "audit": 31}, "needs an audit of 32 items .* this run has 31"),
+    ({**ACCURACY, "labeler": "file"}, "with an accuracy needs it: give --annotators"),
+    (
+        {**ACCURACY, "labeler": "file", "annotators": "anna,ben", "second_look": False},
         "needs labels for second looks, and this run keeps none",
     ),
-    "no share": ({"stop_when": "accuracy=90"}, "say .accuracy=90%."),
-}
+    ({"stop_when": "accuracy=90"}, "say .accuracy=90%."),
+    ({**RIGHT, "mode": "stream"}, "does not go with mode=stream"),
+    ({**RIGHT, "refit": False}, "does not go with refit=false"),
+    ({**RIGHT, "class_names": False}, "class_names=false"),
+    ({**RIGHT, "audit": 50}, "draws audits of its own, got an audit of 50"),
+    (
+        {**RIGHT, "labeler": "file", "annotators": "anna,ben"},
+        "expected one annotator, or three or more, and got two",
+    ),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_run_that_cannot_keep_the_rule_is_refused(name: str) -> None:
-    settings, sentence = REFUSED[name]
-    given = {**PLAN, "budget": "100", "stop_when": "accuracy=0.9", **settings}
+@pytest.mark.parametrize(("settings", "sentence"), REFUSED)
+def test_a_run_that_cannot_keep_a_rule_is_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence):
-        prepare(ITEMS, ANSWERS, settings=given)
+        prepare(ITEMS, ANSWERS, settings={**PLAN, "budget": "100", **settings})
 
 
-def test_options_of_their_own_may_stop_at_an_accuracy(tmp_path: Path) -> None:
+def test_options_of_their_own_may_stop_at_an_accuracy_and_promise_nothing(tmp_path: Path) -> None:
     items, answers = pair_items(160)
     given = {**PLAN, "stop_when": "accuracy=0.3"}
     made = run(items, answers, out=tmp_path / "run", **given)
     assert looks(made)[-1][2]
+    with pytest.raises(SettingsError, match="share their classes"):
+        prepare(items, answers, settings={**PLAN, **RIGHT, "budget": "50"})
     expect_sound(made)
 
 
