@@ -75,10 +75,10 @@ def strange(unknown: Mapping[str, str], classes: Sequence[str], *, quoted: bool 
     first_rows: dict[str, str] = {}
     for name, label in unknown.items():
         first_rows.setdefault(label, name)
-    examples, folded = [], {name.casefold(): name for name in classes}
+    examples, folded_names = [], {name.casefold(): name for name in classes}
     for label, name in islice(first_rows.items(), 3):
-        matches = get_close_matches(label.casefold(), folded, n=1)
-        hint = f", did you mean '{folded[matches[0]]}'?" if matches else ""
+        matches = get_close_matches(label.casefold(), folded_names, n=1)
+        hint = f", did you mean '{folded_names[matches[0]]}'?" if matches else ""
         examples.append(f"'{label}' in {name}{hint}" if matches or quoted else name)
     return one_line("; ".join(examples))
 
@@ -142,8 +142,8 @@ def _of_classes(dataset: Dataset, table: Table, shape: Shape) -> Iterator[str]:
     if label is None and rival is not None:
         yield f"'{rival}' is not read as the label: it holds none of the known classes"
     classes = dataset.classes or ()
-    folded = Counter(normal(name) for name in classes)
-    indices = [index for index, name in enumerate(classes) if folded[normal(name)] > 1]
+    counts = Counter(normal(name) for name in classes)
+    indices = [index for index, name in enumerate(classes) if counts[normal(name)] > 1]
     if indices:
         ids: dict[int, str] = {}
         for id, index in dataset.answers.items():

@@ -45,10 +45,10 @@ class Classes:
         Raises:
             DataError: one is.
         """
-        if alike := self.alike(items):
+        if indices := self.alike(items):
             raise DataError(
-                f"the examples of classes should not be in the test set, but {len(alike)} of its"
-                f" items have the text of one, the first is {items[alike[0]].id}: remove those"
+                f"the examples of classes should not be in the test set, but {len(indices)} of its"
+                f" items have the text of one, the first is {items[indices[0]].id}: remove those"
                 " examples, or leave the items out of the test file"
             )
 
@@ -148,8 +148,8 @@ def _lines_of_workbook(path: Path) -> Iterable[_Line]:
     lines: dict[str, _Line] = {}
     line = _Line(0, "", "")
     for number, cells in rows:
-        merged = isinstance(book[title].cell(number, name_index + 1), MergedCell)
-        merged_name = {"name": line.name} if merged else {}
+        is_merged = isinstance(book[title].cell(number, name_index + 1), MergedCell)
+        merged_name = {"name": line.name} if is_merged else {}
         line = _line(number, dict(zip(head, cells, strict=False)) | merged_name)
         if line.name:
             earlier_line = lines.get(normal(line.name), line)

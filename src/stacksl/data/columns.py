@@ -95,8 +95,8 @@ def is_plain_id(column: str) -> bool:
 def guess_id(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str | None:
     """The id's column: `id`, else the first that is named like one and unique in the `head`."""
     free = [c for c in columns if c not in taken and is_named_id(c)]
-    plain = next(filter(is_plain_id, free), None)
-    return plain or next((c for c in free if _is_unique(c, head)), None)
+    plain_id = next(filter(is_plain_id, free), None)
+    return plain_id or next((c for c in free if _is_unique(c, head)), None)
 
 
 def is_named_id(column: str) -> bool:

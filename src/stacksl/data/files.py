@@ -176,10 +176,10 @@ def encoding_of(path: Path, *, mixed: bool = True) -> str:
         return "utf-16"
     text = start.decode("utf-8-sig", errors="surrogateescape")
     text = text[: len(text) - 3 * (len(start) == _LOOKED_AT)]  # the last letter may be cut
-    bad = re.search("[\udc80-\udcff]", text)
+    bad_byte = re.search("[\udc80-\udcff]", text)
     letters = mixed and re.search("[\x80-\udc7f\udd00-\U0010ffff]", text)
-    sound = letters or start.startswith(MARK)
-    if not bad or sound or text.lstrip()[:1] in ("{", "["):
+    is_utf8 = letters or start.startswith(MARK)
+    if not bad_byte or is_utf8 or text.lstrip()[:1] in ("{", "["):
         return "utf-8-sig"
     try:
         start.decode("cp1252")

@@ -65,30 +65,30 @@ def read(
         SettingsError: an unknown format or column role.
     """
     container, shape_name = _format(format)
-    chosen = check_roles(columns)
-    usual = {r: name for r, name in check_roles(usual).items() if name not in chosen.values()}
+    user_roles = check_roles(columns)
+    usual = {r: name for r, name in check_roles(usual).items() if name not in user_roles.values()}
     labels = None if classes is None else tuple(classes)
     if labels is not None and (len(labels) < 2 or len(set(labels)) < len(labels)):
         raise SettingsError(f"classes must be two or more different texts, not {list(labels)[:5]}")
     not_ids: set[str] = set()
     while True:  # again where a column that was guessed from the first rows is no id after all
-        known_columns = [*chosen.values(), *usual.values()]
-        name, opened = _opened(path, container, layout, known_columns)
-        with opened as table:
+        known_columns = [*user_roles.values(), *usual.values()]
+        name, context = _opened(path, container, layout, known_columns)
+        with context as table:
             table = replace(table, columns=tuple(c for c in table.columns if c != without))
-            roles = {**usual_columns(usual, table.columns), **chosen}
+            roles = {**usual_columns(usual, table.columns), **user_roles}
             id = roles.get("id") or guess_id(table.columns, table.head, [*not_ids, *roles.values()])
             shape = shape_of(table, shape_name, roles, labels, id)
             reader = _Items(
                 shape,
                 max_candidates,
                 lenient=lenient,
-                own_ids="id" in chosen or not is_plain_id(id or "id"),
+                own_ids="id" in user_roles or not is_plain_id(id or "id"),
             )
             reader.read(table.rows, labels, guessed="label" not in roles)
             if id is None or not reader.without_id:
                 break
-            if "id" in chosen:
+            if "id" in user_roles:
                 raise _no_id(named(id, table.columns), reader.without_id)
         not_ids.add(id)
         usual.pop("id", None)
@@ -117,20 +117,20 @@ def read(
 
 def _no_id(column: str, rows: Sequence[int]) -> DataError:
     """The fault that a `column` named for ids has none of its own in some `rows`."""
-    listed = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    numbers = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
     return DataError(
         f"the id column '{column}' should have another value in every row, but is empty or repeats"
-        f" an earlier row in {'rows' if len(rows) > 1 else 'row'} {listed}: correct the file, or"
+        f" an earlier row in {'rows' if len(rows) > 1 else 'row'} {numbers}: correct the file, or"
         " name another column with --id-column"
     )
 
 
 def _expect_enough(dataset: Dataset, subject: str) -> None:
     """Check that enough rows of `what` could be used."""
-    bad, total = len(dataset.rejected), dataset.total
+    bad_count, total = len(dataset.rejected), dataset.total
     if not total:
         raise DataError(f"{subject} has a header but no rows: items were expected")
-    if dataset.items and (bad <= 2 or bad <= 0.05 * total):
+    if dataset.items and (bad_count <= 2 or bad_count <= 0.05 * total):
         return
     kinds = Counter(r.kind for r in dataset.rejected)
     if not dataset.items and set(kinds) == {"under two options"}:
@@ -141,7 +141,7 @@ def _expect_enough(dataset: Dataset, subject: str) -> None:
     limit = "none is left" if not dataset.items else "more than 5% are too many"
     remedy = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
     sentence = (
-        f"{bad} of {total} rows in {subject} cannot be used ({limit}): {counts}; "
+        f"{bad_count} of {total} rows in {subject} cannot be used ({limit}): {counts}; "
         f"the first is row {worst.row}: {worst.reason}{remedy}"
     )
     raise DataError(sentence, dataset)
@@ -181,8 +181,8 @@ def rows_of(
     left_out = {rejected.row for rejected in dataset.rejected}
     items = iter(dataset.items)
     container, columns = dataset.format.partition(":")[0], [*dataset.columns.values()]
-    _, opened = _opened(path, container, dataset.layout, columns)
-    with opened as table:
+    _, context = _opened(path, container, dataset.layout, columns)
+    with context as table:
         rows = [(row.values, None if row.number in left_out else next(items)) for row in table.rows]
     names = dict.fromkeys([*table.columns, *(name for values, _ in rows for name in values)])
     return tuple(names), rows
@@ -255,9 +255,9 @@ class _Items:
         Raises:
             DataError: a label column that does not look like one.
         """
-        sound = list(self._sound(rows))
-        self.classes = classes or self._classes([draft for *_, draft in sound], guessed)
-        for number, id, draft in sound:
+        sound_rows = list(self._sound(rows))
+        self.classes = classes or self._classes([draft for *_, draft in sound_rows], guessed)
+        for number, id, draft in sound_rows:
             try:
                 self._add(id, draft)
             except RowFault as fault:

@@ -85,8 +85,8 @@ def shape_of(
 
 def _recognized(table: Table, roles: Mapping[str, str], classes: tuple[str, ...] | None) -> str:
     column = find("candidates", table.columns)
-    holds = column is not None and any(_holds_options(r.values.get(column)) for r in table.head)
-    if holds or "candidates" in roles or {"prompt", "candidates"} <= {*table.columns}:
+    has_list = column is not None and any(_holds_options(r.values.get(column)) for r in table.head)
+    if has_list or "candidates" in roles or {"prompt", "candidates"} <= {*table.columns}:
         return "options"
     if not _letter_columns(table.columns):
         return "classes"

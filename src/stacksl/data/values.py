@@ -81,7 +81,7 @@ def text(value: Any, subject: str) -> str:
         RowFault: the value is a list or an object, or its bytes are not UTF-8.
     """
     if isinstance(value, str):
-        clean = value.strip()
+        clean_text = value.strip()
     elif is_missing(value):
         return ""
     elif isinstance(value, bool):
@@ -91,12 +91,12 @@ def text(value: Any, subject: str) -> str:
     elif isinstance(value, list | tuple | Mapping | bytes):
         raise RowFault(f"{subject} is not text: {type(value).__name__}")
     else:
-        clean = str(value)
-    if not is_utf8(clean):
+        clean_text = str(value)
+    if not is_utf8(clean_text):
         raise RowFault(f"bad encoding: {subject} is not UTF-8")
-    if "\0" in clean:
+    if "\0" in clean_text:
         raise RowFault(f"bad encoding: {subject} holds a NUL byte")
-    return clean
+    return clean_text
 
 
 def options(value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:

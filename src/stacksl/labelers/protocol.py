@@ -23,11 +23,11 @@ class Request(Purchase):
     candidates: tuple[str, ...]
 
 
-def requests_of(bought: Iterable[tuple[Purchase, Item]]) -> list[Request]:
+def requests_of(purchases: Iterable[tuple[Purchase, Item]]) -> list[Request]:
     """The requests for purchases, each given with its item."""
     return [
         Request(p.item, p.slot, p.token, p.round, p.purpose, p.price, item.prompt, item.candidates)
-        for p, item in bought
+        for p, item in purchases
     ]
 
 

@@ -43,14 +43,14 @@ class OracleLabeler:
 
     def ask(self, requests: Sequence[Purchase]) -> None:
         """Look the answers up; only the purchase of a request is read."""
-        for p in requests:
-            if p.item not in self._answers:
+        for request in requests:
+            if request.item not in self._answers:
                 raise LabelerError(
-                    f"the labeler was asked for item '{p.item}', which is not in its file"
+                    f"the labeler was asked for item '{request.item}', which is not in its file"
                 )
-            index = self._answers[p.item]
-            answer = p.answer(None if index == NONE else index, self.name, p.price)
-            self._ready[p.item, p.slot, p.token] = answer
+            index = self._answers[request.item]
+            answer = request.answer(None if index == NONE else index, self.name, request.price)
+            self._ready[request.item, request.slot, request.token] = answer
 
     def answers(self) -> list[Answer]:
         """The answers to the requests, in their order, once."""

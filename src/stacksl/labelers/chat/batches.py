@@ -42,20 +42,20 @@ class Batches:
         self.singly: set[tuple[str, int]] = set()
         self._endpoint, self._calls, self._warnings = endpoint, calls, warnings
 
-    def send(self, planned: Sequence[PlannedCall]) -> int:
-        """Begin a batch of the first questions in `planned`; how many they are.
+    def send(self, calls: Sequence[PlannedCall]) -> int:
+        """Begin a batch of the first questions in `calls`; how many they are.
 
         Raises:
             NotSent, Lost: the server began none, or it may have begun one.
         """
-        planned, start = planned[:MOST], self._calls.count + 1
-        requests = [{"method": "POST", "url": TO, "body": call.question.body} for call in planned]
+        calls, start = calls[:MOST], self._calls.count + 1
+        requests = [{"method": "POST", "url": TO, "body": call.question.body} for call in calls]
         lines = [encoded({"custom_id": str(n), **post}) for n, post in enumerate(requests, start)]
         count = max(1, bisect_right([*accumulate(map(len, lines))], SPACE))
         form = _FORM.encode() + b"\n".join(lines[:count]) + f"\r\n--{_EDGE}--\r\n".encode()
         kind = f"multipart/form-data; boundary={_EDGE}"
         file = str(formats.parsed(self._request("POST /files", form, kind))["id"])
-        numbers = self._calls.record_sent(planned[:count], file)
+        numbers = self._calls.record_sent(calls[:count], file)
         batch = {"input_file_id": file, "endpoint": TO, "completion_window": "24h"}
         try:
             self._request("POST /batches", encoded(batch))
@@ -84,8 +84,8 @@ class Batches:
             contents = (f"GET /files/{name}/content" for name in names)
             files = [self._request(content, missing=(404, 410)) for content in contents]
             lines = _answers(files, len(rows))
-            missing = sum(str(row["call"]) not in lines for row in rows)
-            unread = 0 if state == "failed" else missing
+            missing_count = sum(str(row["call"]) not in lines for row in rows)
+            unread = 0 if state == "failed" else missing_count
             if unread:
                 self._warnings.append(
                     f"the answer about {plural(unread, 'question')} of a batch is missing or cannot"

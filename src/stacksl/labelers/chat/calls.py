@@ -81,12 +81,12 @@ class Calls:
         """What the calls that a label pays for cost at most, in micro-units."""
         return sum(self._costs.get(self.payers.get((item, slot), (item, slot)), {}).values())
 
-    def record_sent(self, planned: Sequence[PlannedCall], batch: str = "") -> list[int]:
+    def record_sent(self, calls: Sequence[PlannedCall], batch: str = "") -> list[int]:
         """Record questions that are about to be sent, maybe as a batch's file; their numbers."""
         batch_entry = {"batch": batch} if batch else {}
         with self._lock:
-            numbers, rows = range(self.count + 1, self.count + 1 + len(planned)), list[Any]()
-            for number, (item, slot, question, max_cost) in zip(numbers, planned, strict=True):
+            numbers, rows = range(self.count + 1, self.count + 1 + len(calls)), list[Any]()
+            for number, (item, slot, question, max_cost) in zip(numbers, calls, strict=True):
                 row = {"call": number, "item": item, "slot": slot, "way": question.way}
                 row |= {"order": list(question.order), "shots": list(question.shots)}
                 row |= {"most": max_cost, "time": _now(), "request": dict(question.body)}

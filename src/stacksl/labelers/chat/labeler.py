@@ -123,9 +123,9 @@ class ChatLabeler:
             requests = [*requests[:first_count], *filter(self._alone, requests[first_count:])]
         answers = self._answers_to(requests)
         by_key = {(answer.item, answer.slot, answer.token): answer for answer in answers}
-        answered = [by_key[key] for key in self._open if key in by_key]
+        new_answers = [by_key[key] for key in self._open if key in by_key]
         self._open = {key: request for key, request in self._open.items() if key not in by_key}
-        return answered
+        return new_answers
 
     def _about_owned(self, requests: Sequence[Request]) -> list[Answer]:
         """The answers about owned items so far.
@@ -220,8 +220,8 @@ class ChatLabeler:
             if spent + max_cost > request.price and max_cost > 0:
                 return self._without_money(request, spent, max_cost)
             question = self._without_refused(by_way[way])
-            planned = PlannedCall(request.item, request.slot, question, max_cost)
-            [call] = self._calls.record_sent([planned])
+            planned_call = PlannedCall(request.item, request.slot, question, max_cost)
+            [call] = self._calls.record_sent([planned_call])
             try:
                 reply = self._endpoint.send(f"POST {COMPLETIONS}", encoded(question.body))
             except NotSent as fault:

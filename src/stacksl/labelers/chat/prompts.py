@@ -122,12 +122,12 @@ def body_of(
     }
     placeholder = r"\{(prompt|options|examples|answer)\}"
     text = re.sub(placeholder, lambda match: fields[match[1]], template)
-    longest = 8 if letters else max(len(option.encode(errors="replace")) for option in options) + 24
+    length = 8 if letters else max(len(option.encode(errors="replace")) for option in options) + 24
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": text}],
         "temperature": 0,
-        LIMIT: limit or min(512, longest + (SPACE if way == "schema" else 0)),
+        LIMIT: limit or min(512, length + (SPACE if way == "schema" else 0)),
     }
     if way == "schema":
         answers = LETTERS[: len(options)] if letters else dict.fromkeys(options)
@@ -227,8 +227,8 @@ class Rates:
 
     def cost(self, read: int, written: int) -> int:
         """What so many tokens cost, in micro-units, rounded up."""
-        exact = self.read * read + self.written * written
-        return int(exact.to_integral_value(rounding=ROUND_CEILING))
+        exact_cost = self.read * read + self.written * written
+        return int(exact_cost.to_integral_value(rounding=ROUND_CEILING))
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,13 +144,13 @@ def place_in(text: str, options: Sequence[str], *, letters: bool, cut: bool = Fa
     values = [match for form in (_VALUE, _BOXED, _TAGGED) for match in form.finditer(text)]
     if values:
         return _of_value(_unquoted(values[-1][1]), names, letters=letters)
-    if (exact := _of_value(text, names, letters=letters)) is not None:
-        return exact
+    if (exact_index := _of_value(text, names, letters=letters)) is not None:
+        return exact_index
     text = _RETRACTED.split(text[-READ:].translate(_MARKS))[-1]
     if indices := [*_stated(text, names, letters=letters)]:
         return next((index for index in reversed(indices) if index is not None), None)
-    if letters and (initial := _first_letter(text, names)) is not None:
-        return initial
+    if letters and (first_index := _first_letter(text, names)) is not None:
+        return first_index
     if letters:
         final_letter = re.search(r"[.!?:\n]\s+\W*([A-Z])\W*$", text)
         if final_letter is not None:
@@ -173,11 +173,11 @@ def _unquoted(value: str) -> str:
 
 def _of_value(value: str, names: Sequence[str], *, letters: bool) -> int | None:
     """The option that a value is: its letter, its letter with its text, or its text alone."""
-    plain = _plain(value)
-    indices = [index for index, name in enumerate(names) if name == plain]
+    plain_value = _plain(value)
+    indices = [index for index, name in enumerate(names) if name == plain_value]
     if len(indices) == 1:
         return indices[0]
-    if not letters or not plain:
+    if not letters or not plain_value:
         return None
     match = _LETTER.match(value.translate(_DECORATION).strip())
     if match is None:
@@ -204,19 +204,19 @@ def _at_start(text: str, names: Sequence[str], *, letters: bool) -> int | None:
     if letters and (match := _LETTER.match(text)) is not None:
         letter, tail = match[1], text[match.end() :]
         index = LETTERS.find(letter.upper())
-        alone = not tail or tail[0] in ".,;:!)。，で\n" or tail.lstrip()[:1] in "—–-"
+        is_alone = not tail or tail[0] in ".,;:!)。，で\n" or tail.lstrip()[:1] in "—–-"
         is_letter = letter.isupper() and letter not in "AI"  # the article and the pronoun
         in_range = 0 <= index < len(names)
         has_name = in_range and f"{_plain(tail)} ".startswith(f"{names[index]} ")
         hedged = _HEDGED.match(_plain(tail).removeprefix(names[index]) if has_name else tail)
         affirmed = _REASON.match(tail) or re.match(_IS_RIGHT, tail)
-        if in_range and (affirmed or ((alone or is_letter or has_name) and not hedged)):
+        if in_range and (affirmed or ((is_alone or is_letter or has_name) and not hedged)):
             return index
-    plain = re.sub(r"^(?:the|about|a|an)\s+(?=\S)", "", _plain(text))
+    plain_text = re.sub(r"^(?:the|about|a|an)\s+(?=\S)", "", _plain(text))
     indices = [
         index
         for index, name in enumerate(names)
-        for form in (plain, _plain(text))
+        for form in (plain_text, _plain(text))
         if name and f"{form} ".startswith(f"{name} ") and not _HEDGED.match(form[len(name) :])
     ]
     max_length = max((len(names[index]) for index in indices), default=0)

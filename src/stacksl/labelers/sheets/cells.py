@@ -259,14 +259,14 @@ def _meaning(cell: str, options: tuple[str, ...], classes: bool) -> Meaning:
     bare = _EDGES.sub("", plain(cell))
     texts = _texts(options)
     for form in dict.fromkeys((cell, plain(cell))):
-        exact = texts.exact.get(spaced(form), [])
-        if len(exact) > 1:
+        matches = texts.exact.get(spaced(form), [])
+        if len(matches) > 1:
             raise Misread(
-                f"{len(exact)} options have this text: answer with the letter or the number, "
-                f"{sign(exact[0], options)}) or {sign(exact[1], options)})"
+                f"{len(matches)} options have this text: answer with the letter or the number, "
+                f"{sign(matches[0], options)}) or {sign(matches[1], options)})"
             )
-        if exact:
-            return Meaning("label", exact[0])
+        if matches:
+            return Meaning("label", matches[0])
     meanings = list(dict.fromkeys(_readings(bare, options)))
     if not meanings:
         raise Misread(_why_none(bare, options, classes))
@@ -341,10 +341,10 @@ def _words(cell: str) -> Iterator[Meaning]:
 
 def _signs(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
     """The option of a letter or of a number from 1, as the row's options have them."""
-    wide = _CORRECTED.get(cell) or unicodedata.normalize("NFKC", cell)
-    match = _LETTER.fullmatch(wide)
-    if match is None and (bare_numbers(options) or not _BARE.fullmatch(wide)):
-        match = _NUMBER.fullmatch(wide)
+    normal_cell = _CORRECTED.get(cell) or unicodedata.normalize("NFKC", cell)
+    match = _LETTER.fullmatch(normal_cell)
+    if match is None and (bare_numbers(options) or not _BARE.fullmatch(normal_cell)):
+        match = _NUMBER.fullmatch(normal_cell)
     position = None if match is None else _position(match[1], options)
     if position is not None:
         yield Meaning("label", position)
@@ -390,18 +390,18 @@ def _in_words(meaning: Meaning) -> str:
 def _why_none(cell: str, options: tuple[str, ...], classes: bool) -> str:
     count = len(options)
     marks = f"letter A to {sign(count - 1, options)}" if has_letters(options) else "number"
-    wide = unicodedata.normalize("NFKC", cell)
-    if _BY_SPREADSHEET.fullmatch(wide):
+    normal_cell = unicodedata.normalize("NFKC", cell)
+    if _BY_SPREADSHEET.fullmatch(normal_cell):
         return (
             f"the answer {quoted(cell)} is a date, a number, a formula or an error that the"
             f" spreadsheet made of what was typed: write the option's {marks}"
         )
-    if _LINE.fullmatch(wide):
+    if _LINE.fullmatch(normal_cell):
         return (
             f"the answer {quoted(cell)} has words after a letter or number that are not that "
             "option's text: write the letter or number alone, and remarks in the column note"
         )
-    if _NUMBER.fullmatch(wide) and bare_numbers(options):
+    if _NUMBER.fullmatch(normal_cell) and bare_numbers(options):
         return f"the answer {quoted(cell)} is no option's number: they go from 1 to {count}"
     texts = {_loose(text): number for number, text in enumerate(options)}
     positions = [texts[text] for text in get_close_matches(_loose(cell), texts, n=1)]

@@ -43,8 +43,8 @@ def read_sheet(
     """
     replies: list[Reply] = []
     faults: list[Fault] = []
-    empty: set[str] = set()
-    answered: set[str] = set()
+    empty_keys: set[str] = set()
+    answered_keys: set[str] = set()
     owners = _owners(questions)
     for row, cells, unusable in _lines(path):
         cell = cells.get("answer", "")
@@ -52,12 +52,12 @@ def read_sheet(
         if "key" not in cells:
             keys = (ids or {}).get(next(cells[name] for name in _IDS if name in cells), ())
         if not cell.replace("\ufeff", "").strip():
-            empty.update(keys)
+            empty_keys.update(keys)
             continue
         if not keys:
             faults.append(Fault(row, "id", "no answer to an item of this id was accepted"))
         for key in keys:
-            answered.add(key)
+            answered_keys.add(key)
             fault = _misplaced(row, key, unusable, cells, questions, owners)
             outcome = fault or _reply(row, key, cells, questions[key])
             faults.append(outcome) if isinstance(outcome, Fault) else replies.append(outcome)
@@ -67,7 +67,7 @@ def read_sheet(
     return Sheet(
         tuple(agreeing),
         tuple(sorted([*faults, *contradictions], key=lambda fault: fault.row)),
-        len((empty - answered) & questions.keys()),
+        len((empty_keys - answered_keys) & questions.keys()),
     )
 
 

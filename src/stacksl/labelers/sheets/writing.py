@@ -257,17 +257,17 @@ def _choices(book: Workbook, sheet: Worksheet, options: Sequence[tuple[str, ...]
 
     lists = book.create_sheet(LISTS)
     lists.sheet_state = "hidden"
-    shared: dict[tuple[str, ...], DataValidation] = {}
+    rules: dict[tuple[str, ...], DataValidation] = {}
     for row, row_options in enumerate(options, 2):
-        if row_options not in shared:
-            column = len(shared) + 1
+        if row_options not in rules:
+            column = len(rules) + 1
             for number, text in enumerate(offered(row_options), 1):
                 _put(lists, number, column, text)
             letter = get_column_letter(column)
             cell_range = f"'{LISTS}'!${letter}$1:${letter}${number}"
-            shared[row_options] = DataValidation("list", formula1=cell_range, allow_blank=True)
-            sheet.add_data_validation(shared[row_options])
-        shared[row_options].add(f"D{row}")
+            rules[row_options] = DataValidation("list", formula1=cell_range, allow_blank=True)
+            sheet.add_data_validation(rules[row_options])
+        rules[row_options].add(f"D{row}")
 
 
 def offered(options: tuple[str, ...]) -> list[str]:
