@@ -94,8 +94,8 @@ class View:
 def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
     """A run that had finished before the page was opened, with its annotators."""
     with Ledger.open(folder.database, readonly=True) as ledger:
-        answered, terms = Counter(row["labeler"] for row in ledger.export()), ledger.accounts
-    people = tuple(Person(name, answered=answered[name]) for name in names)
+        answer_counts, terms = Counter(row["labeler"] for row in ledger.export()), ledger.accounts
+    people = tuple(Person(name, answered=answer_counts[name]) for name in names)
     total = sum(person.answered for person in people)
     return View("finished", {}, people, total, terms.budget, terms.money, terms.price)
 
@@ -310,10 +310,10 @@ class OpenRun:
     def view(self) -> View:
         """The run as it is now."""
         rows: dict[str, list[SheetRow]] = {}
-        earlier, self._questions = self._questions, {}
+        earlier_questions, self._questions = self._questions, {}
         facts = self.session.facts
         for row in sorted(self.labeler.rows, key=lambda row: (row.sheet, row.key)):
-            question = earlier.get(row.key) or self.labeler.question(row)
+            question = earlier_questions.get(row.key) or self.labeler.question(row)
             self._questions[row.key] = question
             rows.setdefault(row.annotator, []).append(question)
         return View(

@@ -77,9 +77,9 @@ def enter_sheet(site: Site, name: str, data: bytes) -> dict[str, Any]:
     entries = [f"{count} {word}" for word, count in counts.items() if count]
     if received.empty:
         entries.append(f"{plural(received.empty, 'row')} still empty")
-    unread = f"; not readable: {'; '.join(faults[:NAMED])}" if faults else ""
-    unread += f"; and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-    sentence = f"Answers in {file_name}: {', '.join(entries) or 0}{unread}."
+    fault_text = f"; not readable: {'; '.join(faults[:NAMED])}" if faults else ""
+    fault_text += f"; and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
+    sentence = f"Answers in {file_name}: {', '.join(entries) or 0}{fault_text}."
     return {"state": "done", "sentence": sentence}
 
 

@@ -105,9 +105,9 @@ def rows(questions: tuple[SheetRow, ...], classes: Classes | None) -> list[dict[
     rows_of_page = []
     for question in questions:
         count = len(question.options)
-        shared = classes is not None and count > LETTERED
+        is_shared = classes is not None and count > LETTERED
         row = {"key": question.key, "prompt": question.prompt, "count": count}
-        own_options = [] if shared else options(question.options, classes)
+        own_options = [] if is_shared else options(question.options, classes)
         rows_of_page.append({**row, "options": own_options})
     return rows_of_page
 
@@ -157,9 +157,9 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     option_lists = {row["options"] for row in matches}
     if number > pages:
         return page_of(folder, pages, find)
-    labels, unknown = _now(folder, items), {"now": "", "sure": None}
+    labels, no_label = _now(folder, items), {"now": "", "sure": None}
     for item in items:
-        label = labels.get(item.id, unknown)
+        label = labels.get(item.id, no_label)
         rows.append({**_row(item, "nobody was asked"), "number": "", "differs": False, **label})
     return {
         "rows": rows,

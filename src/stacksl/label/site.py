@@ -154,8 +154,8 @@ class Site:
         token = str(request.cookies.get(self.cookie, ""))
         if (name := self.access.session_owner(token)) is None:
             raise Refused("the session has expired: open a new link", 401)
-        sent = request.headers.get("x-csrf-token", "").encode()
-        if request.method == "POST" and not hmac.compare_digest(sent, csrf_of(token).encode()):
+        csrf = request.headers.get("x-csrf-token", "").encode()
+        if request.method == "POST" and not hmac.compare_digest(csrf, csrf_of(token).encode()):
             raise Refused("the request is not from this session's page", 403)
         if name == OWNER:
             self._last_look = time.monotonic()
