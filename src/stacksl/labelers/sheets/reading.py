@@ -61,7 +61,7 @@ def read_sheet(
             fault = _misplaced(row, key, unusable, cells, questions, owners)
             outcome = fault or _reply(row, key, cells, questions[key])
             faults.append(outcome) if isinstance(outcome, Fault) else replies.append(outcome)
-    if empty and not answered and empty.isdisjoint(questions):
+    if empty_keys and not answered_keys and empty_keys.isdisjoint(questions):
         faults.append(Fault(1, "key", "this run knows none of the keys: take the file of this run"))
     agreeing, contradictions = _one_a_key(replies)
     return Sheet(
