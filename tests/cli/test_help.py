@@ -122,7 +122,7 @@ def test_every_setting_is_described_and_listed(stacksl) -> None:
             "--max-len-prompt is not an option: give --set lm.max_len_prompt=VALUE",
         ),
         (["--batch", "3"], "--batch is not an option: it is called --open-questions"),
-        (["--budget"], "option '--budget' requires an argument; see `stacksl --help`"),
+        (["--budget"], "option '--budget' requires an argument; see `stacksl run --help`"),
         (["--kappa"], "--kappa is not an option: give --set gate.kappa=VALUE"),
     ],
 )

@@ -89,7 +89,8 @@ def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (KeyboardInterrupt, Exception) as error:
-        sentence, code = _sentence_and_code(error, program, debug="--debug" in words)
+        verb = " ".join([program, *[word for word in words[:1] if word[:1] != "-"]])
+        sentence, code = _sentence_and_code(error, verb, debug="--debug" in words)
     if sentence:
         from stacksl.cli.printing import visible
 
@@ -120,9 +121,9 @@ def _invoke(words: list[str], program: str, app: str) -> int:
     return 0
 
 
-def _sentence_and_code(error: BaseException, program: str, *, debug: bool) -> tuple[str, int]:
+def _sentence_and_code(error: BaseException, verb: str, *, debug: bool) -> tuple[str, int]:
     if isinstance(error, _ClickException):
-        return _usage(error, program)
+        return _usage(error, verb)
     if isinstance(error, KeyboardInterrupt):
         return str(error) or "stopped; what was recorded is kept: give the same command again", 130
     if isinstance(error, typer.Abort):
@@ -138,12 +139,12 @@ def _sentence_and_code(error: BaseException, program: str, *, debug: bool) -> tu
     return f"unexpected {kind_and_place(error)} ({hint})", 1
 
 
-def _usage(error: BaseException, program: str) -> tuple[str, int]:
+def _usage(error: BaseException, verb: str) -> tuple[str, int]:
     """What is said of a mistyped command; a bare `stacksl` or `stacksl ledger` shows the help."""
     if type(error).__name__ == "NoArgsIsHelpError":  # typer has printed the help by now
         return "", 0
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else program
+    path = context.command_path if context is not None else verb
     message = _one_line(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
     message = message[:1].lower() + message[1:].replace(". Did", ": did")
     return f"{message}{'' if message.endswith('?') else ';'} see `{path} --help`", 2
