@@ -212,7 +212,7 @@ def _next_budget(
     cap = labels_per_item(spec.settings) * table.rows
     no_lower = ""
     if not past_looks:
-        no_lower = " With this budget no lower share can be promised either."
+        no_lower = " With this budget no lower share is likely to be promised."
     shown_share = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in past_looks)])
     if len(linear_trainer(game).stages) < 3:
         label_range = first_budgets(spec, share, table.rows, accounts)
