@@ -27,12 +27,14 @@ from .hostile_cases import (
     LOST,
     NAMES,
     PRICED,
+    SINGLY,
     begin,
     expect_books,
     garbage,
     once,
     reset,
     status,
+    truncated,
 )
 
 
@@ -76,6 +78,26 @@ def test_a_server_that_always_fails_is_left_alone(tmp_path: Path) -> None:
     after = expect_books(again)
     assert after["broken"] == books["broken"] == 1  # its price left no third call
     assert after["label"] == 5
+
+
+@pytest.mark.parametrize("bad", [status(500), truncated, garbage])
+def test_a_call_without_a_price_is_repeated_where_others_are_answered(
+    bad: Behavior, tmp_path: Path
+) -> None:
+    with serving(once(bad, 1, 2, 5)) as server:
+        run = begin(server, tmp_path / "run", **FREE | SINGLY)
+    assert (run.status()["state"], run.status()["answered"]) == ("finished", 6)
+
+    def on_one(handler: Handler, body: dict[str, Any], number: int) -> None:
+        (bad if "text 7 " in str(body) else right)(handler, body, number)
+
+    with serving(on_one) as server:
+        run = begin(server, tmp_path / "all", **FREE, budget=24)
+    [asked] = run.status()["sheets"]
+    assert asked["why"].endswith("`stacksl ledger requests` shows the calls")
+    bodies = [body for body in server.bodies if "text 7 " in str(body)]
+    assert chat.IN_A_ROW <= len(bodies) <= chat.TRIES
+    assert run.status()["answered"] >= 20
 
 
 def test_a_limit_is_waited_for(tmp_path: Path) -> None:
@@ -134,7 +156,8 @@ def test_limits_are_waited_for_a_minute_in_growing_pauses(tmp_path, monkeypatch,
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 28.5]
     why = run.status()["sheets"][0]["why"]
-    assert why == "it was asked 8 times in 60 s, the last time with HTTP 429"
+    told = "it was asked 8 times in 60 s, the last time with HTTP 429"
+    assert why == f"{told}: `stacksl ledger requests` shows the calls"
     assert call(["status", str(run.path), "--json"]) == 0
     assert why in capsys.readouterr().out
 

@@ -32,7 +32,7 @@ from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.purchases import Answer
 from stacksl.report.wording import money
 
-TRIES = 5  # calls for one label in a session without a connection, before the run waits
+TRIES = 5  # calls for one label without a connection or price, before the run waits
 FIRST_PAUSE = 0.5  # seconds, doubled each time
 PATIENCE = 60.0  # seconds that a label waits for a server's limits in a session
 IN_A_ROW = 3  # lost calls without an answer between them, before the run waits
@@ -40,6 +40,7 @@ UNNAMED = 5  # answers in a row that name no option, before the run waits
 FIRST = 20  # answers of a run that are looked at together
 ALIKE = 18  # of them at one position, from which the model does not read the options
 NAMELESS = 10  # of them that name no option, before the run waits
+SHOWN = ": `stacksl ledger requests` shows the calls"
 CHARGED = "no answer; calls that may have been billed are charged"
 UNSUPPORTED = (400, 415, 422, 501)
 
@@ -230,7 +231,7 @@ class ChatLabeler:
                 tries += 1
                 continue
             except Lost as fault:
-                self._lost(call, max_cost, str(fault), b"", tries)
+                wait_time += self._lost(call, max_cost, str(fault), b"", tries, wait_time)
                 tries += 1
                 continue
             if reply.status in (429, 503):
@@ -241,7 +242,8 @@ class ChatLabeler:
                 try:
                     tokens = tokens_of(completion(reply.payload))
                 except ValueError:
-                    self._lost(call, max_cost, "no chat completion", reply.payload, tries)
+                    why = "no chat completion"
+                    wait_time += self._lost(call, max_cost, why, reply.payload, tries, wait_time)
                     tries += 1
                     continue
                 self._in_a_row = 0
@@ -251,9 +253,13 @@ class ChatLabeler:
                 assert received is not None
                 if (answer := self._answer(request, received, limit)) is not None:
                     return answer
+            elif reply.status >= 500 and reply.status not in UNSUPPORTED:
+                why = f"HTTP {reply.status}"
+                wait_time += self._lost(call, max_cost, why, reply.payload, tries, wait_time)
+                tries += 1
             elif reply.status in UNSUPPORTED and self._does_without(question, reply.payload):
                 self._calls.record_end(call, 0, f"HTTP {reply.status}", reply.payload)
-            elif answer := self._refused(request, call, max_cost, reply, way, refused):
+            elif answer := self._refused(request, call, reply, way, refused):
                 return answer
         return None
 
@@ -400,13 +406,10 @@ class ChatLabeler:
             )
 
     def _refused(
-        self, request: Request, call: int, cost: int, reply: HttpReply, way: Way, refused: set[Way]
+        self, request: Request, call: int, reply: HttpReply, way: Way, refused: set[Way]
     ) -> Answer | None:
         """What follows from an HTTP status that is no answer; `refused` are ways of this label."""
         status = f"HTTP {reply.status}"
-        if reply.status >= 500 and reply.status not in UNSUPPORTED:
-            self._lost(call, cost, status, reply.payload)
-            return None
         self._calls.record_end(call, 0, status, reply.payload)
         is_too_long = reply.status == 413 or too_long(reply.payload)
         if reply.status in UNSUPPORTED and way == "schema" and not is_too_long:
@@ -431,16 +434,20 @@ class ChatLabeler:
             )
         return None
 
-    def _lost(self, call: int, cost: int, why: str, answer: bytes, tries: int = 1) -> None:
-        """Record a call that may have been billed; stop after several, or a free one tried anew."""
+    def _lost(
+        self, call: int, cost: int, why: str, answer: bytes, tries: int, wait_time: float
+    ) -> float:
+        """Record a call that may have been billed; stop after several in a row.
+
+        The seconds waited before a free call is repeated, which no price of a label bounds.
+        """
         self._calls.record_end(call, cost, why, answer)
         with self._lock:
             self._in_a_row += 1
             stop = self._in_a_row >= IN_A_ROW
         if stop:
-            self._stop(f"{IN_A_ROW} calls in a row gave no answer, the last one with {why}")
-        if tries and not cost:
-            self._stop(f"it gave {why}")
+            self._stop(f"{IN_A_ROW} calls in a row gave no answer, the last one with {why}{SHOWN}")
+        return 0.0 if cost else self._wait(tries, wait_time, why, 0.0, connected=False)
 
     def _wait(
         self, tries: int, wait_time: float, why: str, min_pause: float, *, connected: bool = True
@@ -454,7 +461,8 @@ class ChatLabeler:
             self._stop(f"it asks to be tried again in {min_pause:.0f} s ({why})")
         elif exhausted or wait_time + min_pause > PATIENCE:
             self._stop(
-                f"it was asked {tries + 1} times in {wait_time:.0f} s, the last time with {why}"
+                f"it was asked {tries + 1} times in {wait_time:.0f} s, the last time with"
+                f" {why}{SHOWN}"
             )
         else:
             pause = max(min_pause, min(FIRST_PAUSE * 2**tries, PATIENCE - wait_time))
