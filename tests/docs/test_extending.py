@@ -148,6 +148,18 @@ def test_a_changed_module_is_warned_of(modules: Path, tmp_path: Path) -> None:
     assert any("plugins" in warning for warning in run.status()["warnings"])
 
 
+def test_a_module_that_changed_before_the_budget_is_warned_of(
+    modules: Path, tmp_path: Path
+) -> None:
+    name = write(modules, "An encoder")
+    given: dict[str, Any] = {"plugins": name, "features": "letters", "mode": "pool"}
+    run = stacksl.run(ITEMS, ANSWERS, out=tmp_path / "run", budget=8, **given)
+    with (modules / f"{name}.py").open("a", encoding="utf-8") as file:
+        file.write("# a change\n")
+    run.change(budget=10)
+    assert any("plugins" in warning for warning in run.status()["warnings"])
+
+
 def cut_off(folder: Path, **settings: Any) -> stacksl.Run:
     """A run that is stopped in the middle, with arrays saved before."""
 

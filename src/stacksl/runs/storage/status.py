@@ -387,9 +387,9 @@ class Record:
             was = "interrupted" if earlier["state"] == "running" else earlier["state"]
             interruption = f"resumed {now()} after it was {was}"
             facts["interruptions"] = [*facts["interruptions"], interruption]
-            current = versions(spec.settings.plugins)
-            names = {name: name.removeprefix("version_") for name in current}
-            record.warn(spec.changed(current, names))
+        current = versions(spec.settings.plugins)
+        names = {name: name.removeprefix("version_") for name in current}
+        record.warn(spec.changed(current, names))
         record.write("running")
         return record
 
