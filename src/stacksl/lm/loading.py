@@ -221,8 +221,8 @@ def source_of(name: str) -> str:
         raise SettingsError(f"model '{name}' is a file: give the folder that holds it")
     if not name or name[0] in "./~" or "\\" in name or name.partition("@")[0].count("/") > 1:
         raise SettingsError(
-            f"model '{name}' is not a folder that exists: give the folder of a model, or its "
-            "name on the Hugging Face hub"
+            f"model '{name}' is not a folder that exists: put it back if a run was made with it, or"
+            " give the folder of a model or its name on the Hugging Face hub"
         )
     return name
 

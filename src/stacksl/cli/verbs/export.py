@@ -123,11 +123,13 @@ def _task(
     """The keys `task` and `command`: what was written, and the line that scores on it."""
     from stacksl.lm.export.folder import model_arguments
     from stacksl.lm.export.tasks import command, write_task
+    from stacksl.lm.loading import source_of
     from stacksl.lm.reading import read_tokenizer
 
     file, out = task
     dataset = opened.read(file, given=columns)
-    tokenizer = read_tokenizer(provenance.name, provenance.source, provenance.revision)
+    source = source_of(provenance.source)
+    tokenizer = read_tokenizer(provenance.name, source, provenance.revision)
     exported = write_task(
         out.absolute(),
         dataset.name,
