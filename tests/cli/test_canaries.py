@@ -176,6 +176,7 @@ def test_an_item_is_forgotten_without_a_word_of_it(said, tmp_path: Path) -> None
     assert (told.code, told.err) == (0, "")
     expect_silence(told.out)
     assert "its row in your data is yours to delete" in told.out
+    assert "`stacksl resume` makes them again without it once all answers are there" in told.out
     as_json = json.loads(said("forget", "r", "--id", "row-000004", "--json").out)
     told_of = {"run", "name", "learned", "remains"}
     assert told_of == set(as_json)

@@ -317,7 +317,11 @@ def _shown_forgotten(result: Forgotten) -> str:
     return facts(
         [
             ("Forgotten", f"{learned}; its id is now {result.name}"),
-            ("Deleted", "the model and the report; `stacksl resume` makes them again without it"),
+            (
+                "Deleted",
+                "the model and the report; `stacksl resume` makes them again without it once all"
+                " answers are there",
+            ),
             *(("Remains", sentence) for sentence in result.remains),
         ]
     )
