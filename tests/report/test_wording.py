@@ -58,3 +58,9 @@ def test_one_label_that_is_left_is_one_label():
 )
 def test_the_direction_of_an_error_is_told(sure: float, right: float, words: str) -> None:
     assert sentences.modesty(Calibration(0.1, sure, right, 20)).endswith(words)
+
+
+def test_a_small_p_value_is_not_said_to_be_zero() -> None:
+    assert "(one-sided p < 0.001)" in sentences.compared(True, 1e-9, 1e-9, "a", "b")
+    assert "(one-sided p = 0.001)" in sentences.compared(True, 0.0009, 0.0009, "a", "b")
+    assert "(one-sided p from 0.002 to 0.261)" in sentences.compared(None, 0.002, 0.261, "a", "b")

@@ -87,8 +87,9 @@ def test_one_command_begins_it_and_its_status_compares(
     assert stated["now"] == {"correct": right, "n": 30, "open": 0}
     assert stated["p"] == stated["p_least"] == fall_p((before.correct, 40), (right, 30))
     assert stated["fell"] is (say is wrong)
+    p = "p < 0.001" if say is wrong else f"p = {stated['p']:.3f}"
     sentence = (
-        f"The new accuracy is {fallen} (one-sided p = {stated['p']:.3f}): {right} of 30 new rows"
+        f"The new accuracy is {fallen} (one-sided {p}): {right} of 30 new rows"
         f" are right; {before.correct} of 40 rows of the audit of {first.path} are right."
     )
     if say is truth:

@@ -186,6 +186,7 @@ def compared(fell: bool | None, min_p: float, p: float, *sides: str) -> str:
     """Whether the accuracy of new rows is lower, with the ends of the p-value and both counts."""
     verdict = {True: "is lower", False: "is not lower beyond chance", None: "may be lower"}[fell]
     ends = f"p = {p:.3f}" if min_p == p else f"p from {min_p:.3f} to {p:.3f}"
+    ends = "p < 0.001" if p < 0.0005 else ends
     sentence = f"The new accuracy {verdict} (one-sided {ends}): {'; '.join(sides)}."
     return f"{sentence} This may change when open rows are settled." if fell is None else sentence
 
