@@ -32,9 +32,8 @@ def model(original: Path, tmp_path: Path) -> Path:
 
 def failed(fault: type[StackslError], out: Path, model: Path | str, **settings: Any) -> str:
     """The sentence of a run that fails, which its state holds too."""
-    corpus = settings.pop("corpus", questions(12))
     with pytest.raises(fault) as caught:
-        run(*corpus, out=out, **{"lm.model": str(model)}, **{**SHORT, **settings})
+        run(*questions(12), out=out, **{"lm.model": str(model)}, **{**SHORT, **settings})
     sentence = str(caught.value)
     assert "\n" not in sentence
     status = Run.open(out).status()
@@ -43,26 +42,31 @@ def failed(fault: type[StackslError], out: Path, model: Path | str, **settings: 
     return sentence
 
 
-def refused(fault: type[StackslError], out: Path, model: Path | str, **settings: Any) -> str:
-    """The sentence of a run that does not even begin: no folder is made."""
-    corpus = settings.pop("corpus", questions(12))
-    with pytest.raises(fault) as caught:
-        run(*corpus, out=out, **{"lm.model": str(model)}, **{**SHORT, **settings})
-    assert "\n" not in str(caught.value)
-    assert not out.exists()
-    return str(caught.value)
-
-
-def test_a_test_item_that_cannot_be_scored_is_refused_before_a_label_is_bought(
+def test_what_cannot_be_adapted_is_refused_before_a_folder_is_made(
     model: Path, tmp_path: Path
 ) -> None:
-    """The test file is scored when all labels are paid, and no setting of then could help."""
+    """The test file, too: it is scored when all labels are paid, and no setting could help then.
+
+    The hub is off in all tests, so a name there cannot be fetched.
+    """
     items, answers = questions(12)
     odd = Item(id="odd", prompt="q", candidates=("a" * 200, "b"))
-    sentence = refused(
-        DataError, tmp_path / "run", model, test=([*items, odd], {**answers, "odd": 1})
-    )
-    assert sentence.startswith("item 'odd' has an option of 200 tokens, which leaves no room")
+    twins = Item("twins", "salt", ("wave wave wave wave tide", "wave wave wave wave star"))
+    tested = {"test": ([*items, odd], {**answers, "odd": 1})}
+    same = {"items": [*items, twins], "answers": {**answers, "twins": 0}, "lm.max_len_choice": 4}
+    faults: list[tuple[type[StackslError], dict[str, Any], str]] = [
+        (DataError, tested, "item 'odd' has an option of 200 tokens, which leaves no room"),
+        (DataError, same, "candidates 1 and 2 of item 'twins'"),
+        (SettingsError, {"lm.lora_targets": "q_proj,nonsense"}, "nonsense"),
+        (SettingsError, {"lm.model": "nobody/nothing"}, "nobody/nothing"),
+    ]
+    for fault, settings, sentence in faults:
+        given = {"items": items, "answers": answers, "lm.model": str(model), **SHORT, **settings}
+        with pytest.raises(fault) as caught:
+            run(out=tmp_path / "run", **given)
+        assert sentence in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert not (tmp_path / "run").exists()
 
 
 def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: Path) -> None:
@@ -89,26 +93,6 @@ def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: P
     assert made.replay()["labels"] == status["budget"]
     with pytest.raises(RunError, match="asks nothing more"):
         made.change(settings={"lm.epochs": 1})
-
-
-def test_a_lora_target_that_the_model_lacks(model: Path, tmp_path: Path) -> None:
-    sentence = refused(
-        SettingsError, tmp_path / "run", model, lm={"lora_targets": "q_proj,nonsense"}
-    )
-    assert "nonsense" in sentence
-
-
-def test_a_hub_name_without_a_network(tmp_path: Path) -> None:
-    """The hub is off in all tests, so this name cannot be fetched."""
-    assert "nobody/nothing" in refused(SettingsError, tmp_path / "run", "nobody/nothing")
-
-
-def test_options_that_are_the_same_tokens_name_their_item(model: Path, tmp_path: Path) -> None:
-    items, answers = questions(6)
-    odd = Item("twins", "salt", ("wave wave wave wave tide", "wave wave wave wave star"))
-    corpus = ([*items, odd], {**answers, "twins": 0})
-    sentence = refused(DataError, tmp_path / "run", model, corpus=corpus, lm={"max_len_choice": 4})
-    assert "candidates 1 and 2 of item 'twins'" in sentence
 
 
 def test_a_damaged_model_and_its_cure(original: Path, model: Path, tmp_path: Path) -> None:

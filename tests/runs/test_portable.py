@@ -6,6 +6,7 @@ import ast
 import json
 import pydoc_data.topics
 import random
+import runpy
 import shutil
 import subprocess
 import sys
@@ -219,16 +220,14 @@ def test_a_loaded_model_predicts_as_the_run(mixed) -> None:
     assert model.predict(texts[0]) == model.predict(texts[:1]), "a text is no list of characters"
 
 
-def test_mlflow_loads_the_folder(mixed) -> None:
-    pytest.importorskip("pandas")
+def test_mlflow_loads_the_folder(mixed, model) -> None:
+    pandas = pytest.importorskip("pandas")
     _, out = mixed
     flavor = (out / "MLmodel").read_text(encoding="utf-8")
     assert "loader_module: use\n" in flavor
-    script = "import json, sys, pandas, use\nframe = pandas.DataFrame({'text': ['owl', 'salt']})\n"
-    script += "print(json.dumps(use._load_pyfunc(sys.argv[1]).predict(frame)))"
-    words = [sys.executable, "-c", script, "."]
-    said = subprocess.run(words, cwd=out, capture_output=True, check=True, text=True).stdout
-    assert json.loads(said) == stacksl.load(out).predict(["owl", "salt"])
+    use = runpy.run_path(str(out / "use.py"))
+    frame = pandas.DataFrame({"text": ["owl", "salt"]})
+    assert use["_load_pyfunc"](str(out)).predict(frame) == model.predict(["owl", "salt"])
 
 
 def test_the_threshold_of_abstention_goes_along_into_an_empty_folder(mixed, tmp_path) -> None:

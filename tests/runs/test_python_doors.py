@@ -167,14 +167,17 @@ def test_a_frame_may_have_other_names_of_columns_later() -> None:
     assert played.evaluate(new, columns=named)["accuracy"] > 0.9
 
 
-def test_numbers_of_numpy_are_values() -> None:
+def test_labels_may_be_numbers_of_numpy_or_come_from_an_iterator() -> None:
     played = run(TEXTS, LABELS, budget=np.int64(20), seed=np.int64(5))
     assert played.status()["answered"] == 20
     assert played.folder.resolved()["seed"] == 5
     items = [stacksl.Item(f"{n}", text, tuple(WORDS)) for n, text in enumerate(TEXTS)]
     places = np.array([list(WORDS).index(label) for label in LABELS], dtype=np.float32)
-    floats = stacksl.run(items, places, out="floats", budget=20, audit=0)
-    assert floats.status()["answered"] == 20
+    for name, labels in (("floats", places), ("iterator", iter(places.tolist()))):
+        made = stacksl.run(items, labels, out=name, budget=20, audit=0)
+        human = {row["id"]: row["label"] for row in made.table().rows if row["source"] == "human"}
+        assert len(human) == 20
+        assert human.items() <= {str(n): label for n, label in enumerate(LABELS)}.items()
 
 
 def test_a_text_alone_is_no_item_where_items_have_candidates() -> None:
@@ -414,14 +417,6 @@ def test_labels_of_another_number_are_refused() -> None:
 def test_labels_that_are_no_list_of_single_labels_are_refused(labels: Any) -> None:
     with pytest.raises(SettingsError, match="should be (a list|one name or index)"):
         run(TEXTS, labels)
-
-
-def test_labels_of_items_come_from_an_iterator_too() -> None:
-    items = [stacksl.Item(str(n), text, tuple(WORDS)) for n, text in enumerate(TEXTS)]
-    made = run(items, (list(WORDS).index(label) for label in LABELS))
-    bought = {row["id"]: row["label"] for row in made.table().rows if row["source"] == "human"}
-    assert bought
-    assert bought.items() <= {str(n): label for n, label in enumerate(LABELS)}.items()
 
 
 def test_an_empty_text_is_refused_by_predict_as_by_run() -> None:
