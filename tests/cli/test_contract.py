@@ -93,8 +93,8 @@ def test_a_verb_prints_the_keys_of_its_contract(stacksl, folder, section, words)
 
 
 def test_a_comparison_prints_the_keys_of_its_contract(folder, capfd) -> None:
-    words = ["compare", "data.csv", "--budgets", "9", "--seeds", "2", "--quiet", "--json"]
-    assert call(words, "stacksl-lab", "stacksl_lab.verbs.app") == 0
+    words = ["compare", "data.csv", "--strategies", "random", "--budgets", "9", "--seeds", "1"]
+    assert call([*words, "--quiet", "--json"], "stacksl-lab", "stacksl_lab.verbs.app") == 0
     assert set(json.loads(capfd.readouterr().out)) == KEYS["stacksl-lab compare"]
 
 
