@@ -208,35 +208,27 @@ def played_by_chance(
     return died
 
 
-@pytest.mark.parametrize("name", ["classes-pool"])
-def test_kills_at_random_moments(worker, kinds, tmp_path, name) -> None:
-    kind, rng, died = kinds[name], random.Random(name), 0
-    seconds = kind.seconds
-    for attempt in range(20):
-        out = tmp_path / str(attempt) / "run"
-        more = played_by_chance(worker, kind, out, rng, min(3, 5 - died), seconds)
-        died += more
-        seconds *= 1.0 if more else 0.5  # the machine is quicker than when it was timed
-        expect_same(out, kind)
-        if died >= 5:
-            return
-    pytest.fail(f"only {died} kills in 20 runs: the moments came too late")
+EVERY_KIND = ("classes-stream", "classes-covering", "pairs-stream", "classes-pool", "pairs-paper")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["classes-stream", "classes-covering", "pairs-stream", "classes-pool", "pairs-paper"]
+    ("name", "kills", "once"),
+    [
+        ("classes-pool", 5, 3),
+        *(pytest.param(name, 100, 8, marks=pytest.mark.slow) for name in EVERY_KIND),
+    ],
 )
-def test_many_kills_at_random_moments(worker, kinds, tmp_path, name) -> None:
-    kind, rng, died = kinds[name], random.Random(f"many {name}"), 0
+def test_kills_at_random_moments(worker, kinds, tmp_path, name, kills, once) -> None:
+    """So many in all, and up to `once` of a run."""
+    kind, rng, died = kinds[name], random.Random(name), 0
     seconds = kind.seconds
     for attempt in range(60):
         out = tmp_path / str(attempt) / "run"
-        more = played_by_chance(worker, kind, out, rng, 8, seconds)
+        more = played_by_chance(worker, kind, out, rng, min(once, kills - died), seconds)
         died += more
-        seconds *= 1.0 if more else 0.5
+        seconds *= 1.0 if more else 0.5  # the machine is quicker than when it was timed
         expect_same(out, kind)
-        if died >= 100:
+        if died >= kills:
             return
     pytest.fail(f"only {died} kills in 60 runs: the moments came too late")
 

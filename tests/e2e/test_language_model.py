@@ -65,8 +65,6 @@ CHOICE = {  # of a normalization, by the labels that a pool bought first
     "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
     "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "after"),
 }
-# others are among those of `test_a_run_is_killed_again_and_again`
-QUICKLY = ("between the adapter and its record",)
 MOMENTS = ROUNDS | REFIT | EPOCH | END
 
 
@@ -144,8 +142,9 @@ def expect_resumed(worker: Worker, kind: Kind, out: Path, moment: Any) -> None:
     expect_same(out, kind)
 
 
-@pytest.mark.parametrize("moment", QUICKLY)
+@pytest.mark.parametrize("moment", some_of(MOMENTS, "between the adapter and its record"))
 def test_a_run_that_adapts_is_killed(worker: Worker, kind: Kind, tmp_path, moment: str) -> None:
+    """Others are among those of `test_a_run_is_killed_again_and_again`."""
     expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
 
 
@@ -169,14 +168,6 @@ def test_a_run_that_chooses_a_normalization_is_killed(
 def test_every_moment_is_one_of_the_program(moment: str) -> None:
     module, _, path = MOMENTS[moment][0].partition(":")
     assert attrgetter(path)(import_module(module))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", [each for each in MOMENTS if each not in QUICKLY])
-def test_a_run_that_adapts_is_killed_elsewhere(
-    worker: Worker, kind: Kind, tmp_path: Path, moment: str
-) -> None:
-    expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
 
 
 @pytest.mark.slow

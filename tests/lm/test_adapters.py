@@ -59,16 +59,13 @@ def test_the_initial_weights_have_the_range_of_kaiming(open_model: Any) -> None:
             assert float(tensor.var()) == pytest.approx(bound**2 / 3, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "head", "layers"), [("qwen3", "lm_head", 14), ("gpt2", "lm_head", 8)]
-)
-def test_every_linear_layer_but_the_output_is_adapted(
-    open_model: Any, kind: str, head: str, layers: int
+@pytest.mark.parametrize(("kind", "layers"), [("qwen3", 14), ("gpt2", 8), ("gpt_oss", 8)])
+def test_every_linear_layer_but_the_output_and_experts_is_adapted(
+    make_model: Any, kind: str, layers: int
 ) -> None:
-    adapter = Adapter(open_model(kind), SMALL, seed=1)
-    names = adapter.state()
+    names = attached_to(make_model(kind)).state()
     assert len(names) == 2 * layers
-    assert not any(head in name for name in names)
+    assert not any("lm_head" in name or ".experts." in name for name in names)
 
 
 @pytest.mark.parametrize(("asked", "count"), [(None, 14), (("q_proj",), 2)])
