@@ -50,11 +50,11 @@ def cosines(products: Array) -> Array:
 
 def _exact(vectors: Vectors, pool: Vectors, count: int) -> Places:
     """The nearest rows in no order, by blocked products: `_CELLS` scores are held at a time."""
-    rows = max(1, min(len(vectors), 256))
-    width = max(count, _CELLS // rows)
+    block_rows = max(1, min(len(vectors), 256))
+    width = max(count, _CELLS // block_rows)
     out = np.empty((len(vectors), count), np.int32)
-    for offset in range(0, len(vectors), rows):
-        block = vectors[offset : offset + rows]
+    for offset in range(0, len(vectors), block_rows):
+        block = vectors[offset : offset + block_rows]
         best = np.zeros((len(block), 0), np.float32)
         index = np.zeros((len(block), 0), np.int32)
         for start in range(0, len(pool), width):

@@ -138,9 +138,9 @@ def _weights(model: Any, dtype: str) -> tuple[int, int]:
     if dtype != NF4:
         return total, 0
     matrices = [layer.weight for layer in linear_layers(model).values()]
-    bytes_of = [int(weight.nbytes) for weight in matrices]
+    matrix_bytes = [int(weight.nbytes) for weight in matrices]
     quantized = sum(quantized_bytes(weight.numel()) for weight in matrices)
-    return total - sum(bytes_of) + quantized, max(bytes_of)
+    return total - sum(matrix_bytes) + quantized, max(matrix_bytes)
 
 
 def _outputs(model: Any, text: Any) -> int:

@@ -68,9 +68,9 @@ def compare_annotators(
     if len(annotators) < FIRST or not len(tested):
         return []
     level = LEVEL * FIRST / (len(annotators) * (len(annotators) + 1)) / len(tested)
-    strata, is_compared = _strata(doubt), np.isin(annotators, against)
+    strata, is_reference = _strata(doubt), np.isin(annotators, against)
     findings = (
-        _compared(id, agreed, strata, annotators == id, is_compared & (annotators != id), level)
+        _compared(id, agreed, strata, annotators == id, is_reference & (annotators != id), level)
         for id in tested
     )
     return [finding for finding in findings if finding is not None]

@@ -142,15 +142,15 @@ def change(
     }
     if budget is not None and drop and free == EVERYBODY and not (key or away or set_aside):
         changes["drop"], people_changes = True, dict.fromkeys(people_changes)
-    of_people = any(people_changes.values())
-    of_terms = any(changes.values()) or later or (dry_run and not of_people)
-    kinds = [of_terms, of_people, train_on_audit]
+    changes_people = any(people_changes.values())
+    changes_purchase = any(changes.values()) or later or (dry_run and not changes_people)
+    kinds = [changes_purchase, changes_people, train_on_audit]
     if sum(kinds) > 1:
         raise SettingsError(
             "expected one kind of change: what is bought (with --later), who answers (--away to"
             " --keep), or --train-on-audit; give each in a command of its own"
         )
-    if of_people:
+    if changes_people:
         _change_people(opened, {**people_changes, "dry_run": dry_run}, json=json, quiet=quiet)
     elif train_on_audit:
         labels = opened.refit_with_audit()

@@ -179,8 +179,8 @@ def open_rows(answers: Answers, audited: Audited | None) -> set[str]:
         unconfirmed = {item for item, label, own in rows if label != own}
     return {
         item
-        for item, words in answers.items()
-        if settled(words) is None and (len(words) > 1 or item in unconfirmed)
+        for item, item_answers in answers.items()
+        if settled(item_answers) is None and (len(item_answers) > 1 or item in unconfirmed)
     }
 
 
@@ -236,25 +236,27 @@ def table_fact(
     ids, classes_added = game.corpus.ids, audit.classes_after
     pool = [ids[row] for rows in sources.segments for row in rows]
     by_model = len(sources.usable.keys() - answers - {*pool[len(pool) - audit.rows_after :]})
-    elsewhere = spec.settings.promised_share is not None  # the promise says it
+    stated_elsewhere = spec.settings.promised_share is not None  # the promise says it
     if column is not None:
-        elsewhere |= column.audit is None or column.unasked != by_model
+        stated_elsewhere |= column.audit is None or column.unasked != by_model
         audit = column.audit or audit
-        elsewhere |= audit.passed_over > 0
-    accuracy, interval, audited, of_left = audit.accuracy, (audit.low, audit.high), audit.n, None
+        stated_elsewhere |= audit.passed_over > 0
+    accuracy, interval, audit_size, of_left = audit.accuracy, (audit.low, audit.high), audit.n, None
     if (left := tested.left) is not None and left.answered:
-        accuracy, interval, audited, of_left = left.accuracy, left.interval, left.n, left.accuracy
-    if elsewhere or accuracy is None or classes_added or not by_model:
+        accuracy = of_left = left.accuracy
+        interval, audit_size = left.interval, left.n
+    if stated_elsewhere or accuracy is None or classes_added or not by_model:
         return None
-    by_people = sum(isinstance(counted(words), int) for words in answers.values())
-    rate, rate_low, rate_high = None, 0.0, 0.0
+    by_people = sum(isinstance(counted(given), int) for given in answers.values())
+    error_rate, error_low, error_high = None, 0.0, 0.0
     if (second_look := audit.second) and second_look.errors and audit.measures == "accuracy":
         # of first answers, of which those are mended that two others overruled
-        mended = sum(counted(words) != words[0] for words in answers.values()) / max(1, by_people)
-        rate, rate_low, rate_high = (max(0.0, end - mended) for end in second_look.errors)
-    errors = rate or 0.0, rate_low, rate_high
-    right = right_in_table(by_people, by_model, (accuracy, *interval), errors, audited)
-    return TableRight(by_people, by_model, *right, rate, of_left)
+        overruled = sum(counted(given) != given[0] for given in answers.values())
+        mended = overruled / max(1, by_people)
+        error_rate, error_low, error_high = (max(0.0, end - mended) for end in second_look.errors)
+    errors = error_rate or 0.0, error_low, error_high
+    right = right_in_table(by_people, by_model, (accuracy, *interval), errors, audit_size)
+    return TableRight(by_people, by_model, *right, error_rate, of_left)
 
 
 def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) -> ColumnFacts:

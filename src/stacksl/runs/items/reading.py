@@ -102,9 +102,9 @@ def read_like(path: str, train: Dataset, settings: Settings, description: str) -
     try:
         return _read(path, settings, format=settings.read.format, **options)
     except DataError as fault:
-        names = f"name its columns as those of the data ({', '.join(train.columns.values())})"
+        advice = f"name its columns as those of the data ({', '.join(train.columns.values())})"
         text = re.sub("say which with --worksheet.*", "keep the rows of one sheet only", str(fault))
-        text = re.sub("say which with --.*|put a header on top.*", names, text)
+        text = re.sub("say which with --.*|put a header on top.*", advice, text)
         raise DataError(f"in the {description} {Path(path).name}: {text}") from None
 
 
