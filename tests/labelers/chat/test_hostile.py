@@ -29,6 +29,7 @@ from .hostile_cases import (
     PRICED,
     SINGLY,
     begin,
+    drip,
     expect_books,
     garbage,
     once,
@@ -56,8 +57,9 @@ def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behavior, tmp_path: Pa
     assert len(server.bodies) == 7
 
 
-def test_calls_without_an_answer_in_time_name_the_setting(tmp_path: Path) -> None:
-    with serving(hang) as server:
+@pytest.mark.parametrize("slow", [hang, drip])
+def test_calls_without_an_answer_in_time_name_the_setting(slow: Behavior, tmp_path: Path) -> None:
+    with serving(slow) as server:
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1, "server.timeout": 0.2})
     why = run.status()["sheets"][0]["why"]
     assert "no answer within 0.2 s (server.timeout: " in why

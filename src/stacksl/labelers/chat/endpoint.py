@@ -96,7 +96,7 @@ class Endpoint:
                 if len(payload) > largest:
                     raise Lost(f"an answer of more than {largest} bytes")
                 if response.length:
-                    raise Lost("a truncated answer")
+                    raise OSError(0, "a truncated answer")
                 retry_after = _seconds(response.headers.get("Retry-After"))
                 return HttpReply(response.status, retry_after, payload)
         except (OSError, HTTPException, ValueError) as fault:
