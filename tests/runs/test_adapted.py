@@ -23,7 +23,7 @@ from ..report.test_html import read
 from ..saved_arrays import set_of
 from .changing_cases import audits
 from .lm_cases import QUICK, Corpus, Refusing, questions, tiny_model, told_labels
-from .people_cases import facts_of
+from .people_cases import copy_of, facts_of
 
 torch = pytest.importorskip("torch")
 
@@ -203,14 +203,20 @@ def test_verify_hashes_the_weights_anew(place: Path) -> None:
         path.write_bytes(before)
 
 
-@pytest.mark.parametrize("possible", [True, False])
-def test_a_resumed_run_takes_the_recorded_number_of_threads_or_says_so(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, possible: bool
-) -> None:
+@pytest.fixture(scope="module")
+def left(place: Path) -> Run:
+    """A run whose labeler left; each test copies it."""
     given = {**SHORT, "lm.model": str(place / "base"), "lm.adapt": "lora"}
     with pytest.raises(LabelerError):
-        run(*questions(20), out=tmp_path / "run", labeler=Refusing(questions(20), 2), **given)
-    made = Run.open(tmp_path / "run")
+        run(*questions(20), out=place / "left", labeler=Refusing(questions(20), 2), **given)
+    return Run.open(place / "left")
+
+
+@pytest.mark.parametrize("possible", [True, False])
+def test_a_resumed_run_takes_the_recorded_number_of_threads_or_says_so(
+    left: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, possible: bool
+) -> None:
+    made = copy_of(left, tmp_path)
     assert "lm_threads" in made.folder.resolved()
     set_of(made.path, "lm_threads", 3)
     asked: list[int] = []

@@ -271,14 +271,14 @@ def test_people_get_the_rest_once_they_have_answered_the_first(model: Path, tmp_
 
 
 def test_owned_labels_choose_before_the_first_round(model: Path, tmp_path: Path) -> None:
-    corpus = questions(25, seed=3)
+    corpus = questions(10, seed=3)
     owned = written(tmp_path / "owned.jsonl", corpus)
     made = begun(model, tmp_path, owned=str(owned), budget=4)
     recorded, losses = made.folder.resolved(), losses_by(model, corpus)
     way = recorded["lm_normalization"], recorded["lm_pmi_context"]
     assert losses[way] == pytest.approx(min(losses.values()), abs=1e-5)
     assert made.status()["state"] == "finished"
-    assert made.replay()["labels"] == 4 + 25
+    assert made.replay()["labels"] == 4 + 10
 
 
 def test_a_stream_without_labels_refuses_it(model: Path) -> None:

@@ -24,6 +24,7 @@ from stacksl.runs.spec import RunSpec
 
 from ..tables import write_table
 from .column_cases import facts_of
+from .people_cases import copy_of
 
 K = 12
 SLOW = pytest.mark.slow
@@ -90,8 +91,7 @@ def write(path: Path, texts: list[str], said: list[int]) -> str:
     return str(write_table(path, ("text", "label"), rows))
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> dict[str, str]:
+def written(folder: Path) -> dict[str, str]:
     """Items with people's labels, and the labels of a model that is right and of one by chance."""
     rng = np.random.default_rng(5)
     truth = [n % 4 for n in range(160)]
@@ -99,7 +99,12 @@ def files(tmp_path: Path) -> dict[str, str]:
     texts = [f"{TOPICS[each][:4]}{rng.integers(30)} w{rng.integers(9)} n{n}" for n, each in
              enumerate(seen)]  # fmt: skip
     told = {"data": truth, "right": truth, "chance": rng.integers(0, 4, 160).tolist()}
-    return {name: write(tmp_path / f"{name}.csv", texts, said) for name, said in told.items()}
+    return {name: write(folder / f"{name}.csv", texts, said) for name, said in told.items()}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    return written(tmp_path)
 
 
 def played(files: dict[str, str], out: Path, model: str | None, **settings: object) -> stacksl.Run:
@@ -114,10 +119,20 @@ def played(files: dict[str, str], out: Path, model: str | None, **settings: obje
     return stacksl.run(files["data"], **(given | settings))
 
 
+@pytest.fixture(scope="module")
+def helped(tmp_path_factory: pytest.TempPathFactory) -> stacksl.Run:
+    """A run with labels of the right model, whose file is gone; tests that change it copy it."""
+    folder = tmp_path_factory.mktemp("helped")
+    files = written(folder)
+    made = played(files, folder / "run", "right")
+    Path(files["right"]).unlink()
+    return made
+
+
 def test_labels_are_drawn_for_the_comparison_and_the_report_says_how_often_it_is_right(
-    files: dict[str, str], tmp_path: Path
+    helped: stacksl.Run,
 ) -> None:
-    run = played(files, tmp_path / "run", "right")
+    run = helped
     with run.ledger as ledger:
         rounds = [row.decision() for row in ledger.rows() if row.event == "round"]
         assert ledger.accounts.spent_money == 40_000_000
@@ -126,7 +141,7 @@ def test_labels_are_drawn_for_the_comparison_and_the_report_says_how_often_it_is
     assert [each.reason for each in asked].count("drawn") == DRAWN_FIRST
     said = facts_of(run)["refit"]["sentence"]
     assert "the model's label was people's in an estimated 98%" in said
-    assert run.replay()["labels"] == 40
+    assert run.replay()["labels"] == 40, "the file was read once"
 
 
 def test_a_right_model_helps_and_one_by_chance_takes_no_part(
@@ -144,10 +159,8 @@ def test_a_right_model_helps_and_one_by_chance_takes_no_part(
     assert "model's label" not in facts[None]["refit"]["sentence"]
 
 
-def test_the_models_file_is_read_once(files: dict[str, str], tmp_path: Path) -> None:
-    run = played(files, tmp_path / "run", "right")
-    Path(files["right"]).unlink()
-    assert run.replay()["labels"] == 40
+def test_an_edited_label_of_the_model_is_found(helped: stacksl.Run, tmp_path: Path) -> None:
+    run = copy_of(helped, tmp_path)
     with closing(sqlite3.connect(run.path / "run.db")) as database, database:
         database.execute("UPDATE items SET model = 1 - model WHERE place = 4")
     with pytest.raises(LedgerCorrupt, match="row 5 of the table 'items'"):
@@ -178,9 +191,9 @@ def test_labels_of_a_models_file_that_are_no_class_are_told(
     assert "did you mean 'cards'?; 'tram' in " in warning
 
 
-def test_a_forgotten_item_has_no_label_of_the_model(files: dict[str, str], tmp_path: Path) -> None:
-    run = played(files, tmp_path / "run", "right")
-    forget(run.path, read(files["data"]).items[2].id)
+def test_a_forgotten_item_has_no_label_of_the_model(helped: stacksl.Run, tmp_path: Path) -> None:
+    run = copy_of(helped, tmp_path)
+    forget(run.path, RunSpec.open(run.folder).dataset.items[2].id)
     assert [row for row, label in enumerate(said_in(run)) if label < 0] == [2]
 
 

@@ -59,8 +59,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_a_correction_is_judged_by_the_same_audit_and_buys_nothing(tmp_path, alone: Run) -> None:
+    """And one person's answers are only what that person would say."""
     made = copy_of(alone, tmp_path)
     before, first = made.status(), looks(made)
+    assert (first[-1]["sample"], first[-1]["reached"]) == (0, True)
+    assert "if whoever answered would say the same" in before["stopped"]
     key = read_rows(min((made.path / "ask").glob("0*.csv")))[0]["key"]
     correction = write_rows(tmp_path / "c.csv", [{"key": key, "answer": "broken"}])
     made.answer(correction, correct=made.corrections(correction))
@@ -282,12 +285,6 @@ def test_a_run_without_a_promise_says_when_one_answer_to_each_row_was_paid(tmp_p
     assert 4 < float(rate) < 16
     assert float(rate) + float(share) == pytest.approx(100)
     assert "people seem to err" in (made.path / "report.html").read_text("utf-8")
-
-
-def test_one_person_agrees_with_the_table(alone: Run) -> None:
-    last = looks(alone)[-1]
-    assert (last["sample"], last["reached"]) == (0, True)
-    assert "if whoever answered would say the same" in alone.status()["stopped"]
 
 
 @pytest.mark.parametrize(("annotators", "left_out"), [("anna", False), ("anna,ben,carl", True)])
