@@ -177,11 +177,11 @@ def test_rows_called_ambiguous_or_dropped_count_as_wrong(tmp_path: Path) -> None
 
 def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_path: Path) -> None:
     def says(row: dict[str, str]) -> str:
-        if int(row["prompt"].split()[-1]) % 8:
+        if int(row["prompt"].split()[-1]) % 12:
             return truth(row)
         return "other" if "other" in row["options"] else "none"
 
-    made = begin(tmp_path, **{**THREE, "count": 160, "budget": 150, "stop_when": "right=70%"})
+    made = begin(tmp_path, **{**THREE, "budget": 230, "stop_when": "right=70%"})
     play(made, says)
     assert looks(made)[-1]["reached"]
     asked = made.change(classes="other", dry_run=True).again
@@ -194,7 +194,7 @@ def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_pat
     assert made.status()["left"] == short
     with pytest.raises(SettingsError, match=f"the budget has {short} labels left to train on: "):
         made.change(reopen=True)
-    again = made.change(budget=250, reopen=True).again
+    again = made.change(budget=380, reopen=True).again
     assert made.status()["out"] > len(again), "other items are bought as well"
     play(made, says)
     assert set(again) <= {row["item"] for row in bought(made, said="label")}

@@ -79,12 +79,12 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path, capsys) -> None:
 def test_what_a_run_spent_to_measure_comes_on_top_of_a_first_look(tmp_path: Path) -> None:
     given = {**THREE, "stop_when": None, "budget": 60, "audit": 30}
     made = play(begin(tmp_path, **given), truth)
-    first, accounts = first_look(0.85, 400, several=True), made.status()
+    first, accounts = first_look(0.85, 240, several=True), made.status()
     assert first is not None
     measured = accounts["spent"] - accounts["asked"]
     assert measured == 30
     told = made.change(stop_when="right=85%", dry_run=True).measures
-    assert f"takes {measured + first} to {min(800, measured + 3 * first)} labels. W" in str(told)
+    assert f"takes {measured + first} to {min(480, measured + 3 * first)} labels. W" in str(told)
 
 
 def test_the_warning_goes_when_the_budget_is_raised(tmp_path: Path) -> None:
