@@ -306,47 +306,47 @@ class Sheets:
     model: dict[str, bytes]
 
 
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Sheets]:
-    """By whether the sheets of both are handed in."""
-    found = {}
-    for both in (True, False):
-        folder = tmp_path_factory.mktemp("asked")
-        made = begin(
-            folder,
-            annotators="anna,ben",
-            budget=16,
-            open_questions=8,
-            audit=4,
-            sheets={"overlap": 3},
-        )
-        out = [fill(path) for path in sheets(made)]
-        assert [path.name for path in out] == ["0001-anna.csv", "0001-ben.csv"]
-        given = [path.relative_to(made.path) for path in (out if both else out[:1])]
-        shutil.copytree(made.path, folder / "twin")
-        twin = Run(folder / "twin")
-        twin.answer(*[twin.path / path for path in given])
-        expect_sound_of_people(twin)
-        waits = what_waits(twin)
-        end = what_was_bought(play(twin))
-        found[both] = Sheets(made.path, given, waits, end, files(twin.path / "model"))
-    return found
+def handed_in(made: Run, given: list[Path]) -> Sheets:
+    """What comes of a run whose filled-in sheets `given` are handed in, to a copy of it."""
+    paths = [path.relative_to(made.path) for path in given]
+    twin = Run(shutil.copytree(made.path, made.path.with_name("twin")))
+    twin.answer(*[twin.path / path for path in paths])
+    expect_sound_of_people(twin)
+    waits = what_waits(twin)
+    return Sheets(made.path, paths, waits, what_was_bought(play(twin)), files(twin.path / "model"))
 
 
-@pytest.mark.parametrize(("moment", "both"), HANDED_IN)
-def test_answers_of_two_people_killed_on_their_way(worker, asked, tmp_path, moment, both) -> None:
-    twin = asked[both]
-    shutil.copytree(twin.path, tmp_path / "run")
-    made = Run(tmp_path / "run")
+def expect_taken_up(worker: Worker, twin: Sheets, folder: Path, kill: tuple[str, int, str]) -> None:
+    """A run that is killed as it reads the sheets ends as its twin, with the same keys."""
+    made = Run(shutil.copytree(twin.path, folder / "run"))
     order = {"out": str(made.path), "sheets": [str(made.path / path) for path in twin.given]}
-    where, number, when = SHEETS[moment]
-    assert worker.play(**order, kill=(where, number or len(twin.given), when))["killed"]
+    assert worker.play(**order, kill=kill)["killed"]
     expect_sound_of_people(made)
     assert not worker.play(**order)["killed"]
     expect_sound_of_people(made)
     assert what_waits(made) == twin.waits, "the same rows wait, with the same keys"
     assert what_was_bought(play(made)) == twin.bought
     assert files(made.path / "model") == twin.model
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Sheets]:
+    """By whether the sheets of both are handed in."""
+    found = {}
+    wanted = {"budget": 16, "open_questions": 8, "audit": 4, "sheets": {"overlap": 3}}
+    for both in (True, False):
+        made = begin(tmp_path_factory.mktemp("asked"), annotators="anna,ben", **wanted)
+        out = [fill(path) for path in sheets(made)]
+        assert [path.name for path in out] == ["0001-anna.csv", "0001-ben.csv"]
+        found[both] = handed_in(made, out if both else out[:1])
+    return found
+
+
+@pytest.mark.parametrize(("moment", "both"), HANDED_IN)
+def test_answers_of_two_people_killed_on_their_way(worker, asked, tmp_path, moment, both) -> None:
+    where, number, when = SHEETS[moment]
+    kill = (where, number or len(asked[both].given), when)
+    expect_taken_up(worker, asked[both], tmp_path, kill)
 
 
 LOOK = {
@@ -366,34 +366,17 @@ LOOK = {
 @pytest.fixture(scope="module")
 def looking(tmp_path_factory: pytest.TempPathFactory) -> Sheets:
     """A run of three people whose last first answers are filled in; its second look comes next."""
-    folder = tmp_path_factory.mktemp("looking")
-    made = begin(
-        folder, annotators="anna,ben,carl", budget=40, open_questions=40, audit=20, second_look=True
-    )
-    given = [fill(path).relative_to(made.path) for path in sheets(made)]
-    shutil.copytree(made.path, folder / "twin")
-    twin = Run(folder / "twin")
-    twin.answer(*[twin.path / path for path in given])
-    assert twin.status()["audit"]["waits"]
-    waits = what_waits(twin)
-    assert len(waits[1]) == 3
-    end = what_was_bought(play(twin))
-    assert twin.status()["audit"]["second"] is not None
-    return Sheets(made.path, given, waits, end, files(twin.path / "model"))
+    wanted = {"budget": 40, "open_questions": 40, "audit": 20, "second_look": True}
+    made = begin(tmp_path_factory.mktemp("looking"), annotators="anna,ben,carl", **wanted)
+    found = handed_in(made, [fill(path) for path in sheets(made)])
+    assert len(found.waits[1]) == 3
+    assert Run(made.path.with_name("twin")).status()["audit"]["second"] is not None
+    return found
 
 
 @moments(LOOK)
 def test_a_second_look_killed_as_it_begins(worker, looking, tmp_path, moment) -> None:
-    shutil.copytree(looking.path, tmp_path / "run")
-    made = Run(tmp_path / "run")
-    order = {"out": str(made.path), "sheets": [str(made.path / path) for path in looking.given]}
-    assert worker.play(**order, kill=LOOK[moment])["killed"]
-    expect_sound_of_people(made)
-    assert not worker.play(**order)["killed"]
-    expect_sound_of_people(made)
-    assert what_waits(made) == looking.waits, "the same rows wait, with the same keys"
-    assert what_was_bought(play(made)) == looking.bought
-    assert files(made.path / "model") == looking.model
+    expect_taken_up(worker, looking, tmp_path, LOOK[moment])
 
 
 def what_waits(made: Run) -> tuple[dict[str, int], list[str]]:

@@ -206,29 +206,7 @@ def test_a_state_holds_the_guards_sum_bit_for_bit(scorer: str) -> None:
         np.testing.assert_array_equal(values, other[key], err_msg=key)
 
 
-def until_reset(learner: StudyLearner, item: PairFeatures) -> int:
-    """Learn labels of one item until a reset; the number of rounds."""
-    for t in range(9):
-        learner.learn(decided(learner, item, t), item, Label(t % 2 * 3))
-        if learner.resets:
-            break
-    assert learner.resets == 1
-    return t + 1
-
-
-def test_a_reset_forgets_all_and_keeps_what_was_asked() -> None:
-    guard = DriftGuard(level=0.5, allowance=0.3, leverage=9.0, warm=0.0)
-    made = make_scorer("newton", dim=DIM, classes=None)
-    start = made.state()
-    learner = StudyLearner(made, First(), budget=9, horizon=20, drift=guard)
-    item = PairFeatures(sphere(np.random.default_rng(0), K, DIM))
-    rounds = until_reset(learner, item)
-    assert (learner.suspicion, learner.round, made.learned) == (0.0, rounds, 0)
-    for key, values in made.state().items():
-        np.testing.assert_array_equal(values, start[key])
-
-
-def test_a_rebuilt_learner_resets_to_the_start_that_its_state_holds() -> None:
+def test_a_rebuilt_learner_resets_to_the_start_that_its_state_holds_and_keeps_what_was_asked():
     """The start is a trained scorer's, and the learner is rebuilt around an untrained one."""
     guard = DriftGuard(level=0.5, allowance=0.3, leverage=9.0, warm=0.0)
     item = PairFeatures(sphere(np.random.default_rng(0), K, DIM))
@@ -239,7 +217,12 @@ def test_a_rebuilt_learner_resets_to_the_start_that_its_state_holds() -> None:
     made = make_scorer("newton", dim=DIM, classes=None)
     rebuilt = StudyLearner(made, First(), budget=9, horizon=20, drift=guard)
     rebuilt.restore(saved)
-    until_reset(rebuilt, item)
+    rounds = 0
+    while not rebuilt.resets:
+        rebuilt.learn(decided(rebuilt, item, rounds), item, Label(rounds % 2 * 3))
+        rounds += 1
+    assert 1 < rounds < 9
+    assert (rebuilt.resets, rebuilt.suspicion, rebuilt.round) == (1, 0.0, rounds)
     assert made.learned == 1
     for key, values in made.state().items():
         np.testing.assert_array_equal(values, start[key])

@@ -281,13 +281,6 @@ def test_corrections_are_numbered(book, decision):
         ledger.correct("q0", 1.5, "me")  # type: ignore[arg-type]
 
 
-def test_a_refit_leaves_a_row(book):
-    ledger = book()
-    ledger.note_refit(12, {"tune": True})
-    (row,) = ledger.rows()
-    assert (row.event, dict(row.payload)) == ("refit", {"labels": 12, "tune": True})
-
-
 def test_export_gives_one_row_a_purchase(book, decision, clock):
     ledger = book(money=9, price=3)
     ledger.post([decision(1), decision(2), decision(3)])

@@ -76,13 +76,17 @@ def test_an_audit_is_corrected_until_it_is_shown(ledger: Ledger) -> None:
     assert audited(ledger, now=True) == {"q3": 0, "q4": "none"}
 
 
-def test_agreement_counts_first_answers_and_none_that_is_set_aside(ledger: Ledger) -> None:
+def test_agreement_is_of_the_first_two_answers_of_a_row_as_they_came(ledger: Ledger) -> None:
+    """A third is asked for where two differ, and would make them agree less than people do."""
     ledger.reserve(["q0"], "train")
     ledger.take([Answer("q0", 1, 1, 3, "ben")])
     ledger.correct("q0", 3, "anna")
+    ledger.reserve(["q0"], "train")
+    ledger.take([Answer("q0", 2, 1, 3, "carl")])
     assert [(a.word, b.word) for a, b in ledger.agreement()] == [(1, 3)]
+    assert [(a.labeler, b.labeler) for a, b in ledger.agreement()] == [("anna", "ben")]
     ledger.set_standing("set_aside", "anna")
-    assert ledger.agreement() == []
+    assert ledger.agreement() == [], "the other two were not asked independently"
 
 
 def test_answers_of_one_set_aside_are_paid_and_learned_when_kept(ledger, decision) -> None:
@@ -142,14 +146,3 @@ def test_an_answer_that_named_an_added_class_measures_an_audit_that_was_shown(bo
     ledger.show_audit()
     ledger.correct("q3", 2, "anna", named=True)
     assert audited(ledger) == audited(ledger, now=True) == {"q3": 2}
-
-
-def test_agreement_is_of_the_first_two_answers_of_a_row(ledger: Ledger) -> None:
-    """A third is asked for where two differ, and would make them agree less than people do."""
-    ledger.reserve(["q0"], "train")
-    ledger.take([Answer("q0", 1, 1, 3, "ben")])
-    ledger.reserve(["q0"], "train")
-    ledger.take([Answer("q0", 2, 1, 3, "carl")])
-    assert [(a.labeler, b.labeler) for a, b in ledger.agreement()] == [("anna", "ben")]
-    ledger.set_standing("set_aside", "anna")
-    assert ledger.agreement() == [], "the other two were not asked independently"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from typing import Any
 
 import numpy as np
@@ -180,26 +179,16 @@ def test_a_path_is_checked_on_few_options_and_once(make_model: Any) -> None:
     assert passes(other, many) > 64
 
 
-def test_absolute_positions_are_packed(make_model: Any, items: list[TokenItem]) -> None:
-    model = make_model("gpt2")
-    likelihood = Likelihood(model)
-    with torch.no_grad():
-        got = torch.cat(likelihood.sums(items))
-        assert likelihood.used == {"sums": "packed"}
-        assert_same([got], [scores(model, items, "naive")])
-
-
-def test_a_model_without_sdpa_or_positions_is_not_packed(
-    make_model: Any, items: list[TokenItem]
+@pytest.mark.parametrize(("kind", "path"), [("gpt2", "packed"), ("bloom", "padded")])
+@pytest.mark.filterwarnings("ignore")  # whether a cache can be repeated is the model's own affair
+def test_absolute_positions_are_packed_and_none_or_no_sdpa_are_not(
+    make_model: Any, items: list[TokenItem], kind: str, path: str
 ) -> None:
-    model = make_model("bloom")
+    model = make_model(kind)
     likelihood = Likelihood(model)
     with torch.no_grad():
-        assert not packs(model)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # whether its cache can be repeated is its own affair
-            got = torch.cat(likelihood.sums(items))
-        assert_same([got], [scores(model, items, "naive")])
+        assert_same([torch.cat(likelihood.sums(items))], [scores(model, items, "naive")])
+    assert likelihood.used == {"sums": path}
 
 
 def test_a_wrong_path_is_caught_on_the_first_batch(

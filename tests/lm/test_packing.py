@@ -63,18 +63,6 @@ def test_only_the_columns_that_predict_are_kept() -> None:
     assert pack([item], with_last=True).ids.shape == (1, 9)  # P + kL
 
 
-@given(st.lists(ITEMS, max_size=12), st.integers(1, 60))
-def test_batches_hold_every_item_once_within_their_bounds(
-    items: list[TokenItem], batch_tokens: int
-) -> None:
-    found = batches(items, batch_tokens)
-    assert sorted(index for batch in found for index in batch) == list(range(len(items)))
-    widths = [len(i.prompt) + sum(len(o) - 1 for o in i.options) for i in items]
-    for batch in found:
-        widest = max(widths[index] for index in batch)
-        assert len(batch) == 1 or len(batch) * widest <= batch_tokens
-
-
 @given(st.lists(ITEMS, max_size=24), st.integers(1, 60), st.integers(1, 5))
 def test_every_process_has_a_batch_where_there_are_items_enough(
     items: list[TokenItem], batch_tokens: int, processes: int
