@@ -87,13 +87,15 @@ class Stage(NamedTuple):
 
     `held` are its probabilities of held-out answers, whether these were right, and how many rows
     each represents; `rest` its probabilities of its answers to the other rows, before which those
-    by heads of folds that left them out stand where people err, (2, rows).
+    by heads of folds that left them out stand where people err, (2, rows). Of a column also how
+    many of these are `flagged` as wrong.
     """
 
     labels: int
     predicted: Rows
     held: NDArray[Any]
     rest: NDArray[Any]
+    flagged: int | None = None
 
 
 def products(
@@ -163,7 +165,8 @@ def mended(
             right = (column[rows] == people[rows]).astype(float)
             weight = represented(block, every, rows, 0)
             held = np.stack([policies[rows, column[rows]], right, weight])
-            yield Stage(len(bought), column, held, doubt.sure[free]), bought
+            flagged = int(doubt.flagged[free].sum())
+            yield Stage(len(bought), column, held, doubt.sure[free], flagged), bought
         new = free[np.argsort(doubt.sure[free], kind="stable")[:step]]
         bought, labels[new] = [*bought, *new.tolist()], people[new]
 
@@ -209,7 +212,7 @@ def keep(file: Path, models: Iterator[tuple[Stage, list[int]]], gold: Rows, peop
         wrong = int((stage.predicted != gold)[rest].sum())
         print(
             f"{file.stem} {stage.labels} of {len(gold)}: {wrong} wrong,"
-            f" {expectation(stage.held, stage.rest, error, Doubled()):.1f} expected,"
+            f" {expectation(stage.held, stage.rest, error, Doubled(), stage.flagged):.1f} expected,"
             f" {time.process_time() - start:.0f} s",
             flush=True,
         )
@@ -221,17 +224,20 @@ def keep(file: Path, models: Iterator[tuple[Stage, list[int]]], gold: Rows, peop
         predicted=np.array([each.predicted for each in stages], dtype=np.int16),
         held=np.concatenate([each.held for each in stages], axis=1).astype(np.float32),
         rest=np.concatenate([each.rest for each in stages], axis=-1).astype(np.float32),
+        flagged=np.array([each.flagged for each in stages if each.flagged is not None]),
         bought=np.array(bought),
         gold=gold,
         people=people,
     )
 
 
-def expectation(held: Any, rest: Any, error: float, doubled: Doubled) -> float:
+def expectation(
+    held: Any, rest: Any, error: float, doubled: Doubled, flagged: int | None = None
+) -> float:
     """How many of the rest are expected to be wrong."""
     sure, right, weight = held.astype(np.float64)
     rate = doubled.rate if error else 0.0
-    return calibrated_wrong(sure, right, weight, rest.astype(np.float64), rate)
+    return calibrated_wrong(sure, right, weight, rest.astype(np.float64), rate, flagged)
 
 
 class Delivered(NamedTuple):
@@ -276,7 +282,8 @@ def expected_at(models: Mapping[str, NDArray[Any]], error: float) -> Any:
     def expected(place: int, doubled: Doubled) -> float:
         held = models["held"][:, starts[place] : starts[place + 1]]
         rest = models["rest"][..., others[place] : others[place + 1]]
-        return expectation(held, rest, error, doubled)
+        flagged = int(models["flagged"][place]) if len(models["flagged"]) else None
+        return expectation(held, rest, error, doubled, flagged)
 
     return expected
 

@@ -118,6 +118,22 @@ def test_errors_of_a_model_that_is_unsure_are_not_taken_for_wrong_labels() -> No
     assert found == pytest.approx((1 - rest).sum(), rel=0.3)
 
 
+@pytest.mark.parametrize("errors", [0.0, 0.03])
+def test_wrong_labels_alone_do_not_make_the_sure_ones_wrong(errors: float) -> None:
+    """The least sure labels of a column, and half as many of the others flagged as are wrong."""
+    rng = np.random.default_rng(3)
+    right = rng.permutation(2_000) < 1_700
+    margins = rng.normal(np.where(right, 2.5, -1.5))
+    sure = 1 / (1 + np.exp(2 - 0.6 * margins))  # a head that is far less sure than it is right
+    order = np.argsort(sure)
+    for asked, low, high in ((150, 0.6, 1.6), (900, 0.0, 10.0)):
+        rows, rest = order[:asked], order[asked:]
+        wrong = (~right[rest]).sum()
+        given = sure[rows], right[rows].astype(float), np.ones(asked), sure[rest], errors
+        assert low * wrong <= calibrated_wrong(*given, wrong // 2) <= high * wrong + 10
+        assert asked > 150 or calibrated_wrong(*given) > 5 * wrong
+
+
 @pytest.mark.parametrize("errors", [0.05, 0.1])
 def test_peoples_errors_are_not_the_models(errors: float) -> None:
     """A model that learned wrong labels is never surer than 1 − ε; its held-out rows err."""

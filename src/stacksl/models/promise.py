@@ -35,6 +35,7 @@ BEFORE, AHEAD = 3, (1, 2, 3, 4, 6, 8, 12, 16, 20)  # stages that a forecast is f
 SUREST = 0.985  # that an answer of a model is taken to be, if it learned labels of people who err
 RANGE = 1.0, 3.0  # of the estimate of a first look: 20 and 75 of 78 promises took no more
 PULL = 0.5  # of the slope of a calibration toward 1, in squared units of labels' log-likelihood
+SPREAD = 0.5  # of a guess of the wrong rows, as a standard deviation of its logarithm
 
 
 def most_wrong(wrong: int, n: int, rows: int, level: float) -> int:
@@ -173,7 +174,12 @@ class Doubled(NamedTuple):
 
 
 def calibrated_wrong(
-    confidence: Array, right: Array, weight: Array, remaining: Array, errors: float = 0.0
+    confidence: Array,
+    right: Array,
+    weight: Array,
+    remaining: Array,
+    errors: float = 0.0,
+    guess: int | None = None,
 ) -> float:
     """How many of the model's rows are wrong, from held-out labels.
 
@@ -182,6 +188,9 @@ def calibrated_wrong(
     what it says is sure/(1 − ε). ε is not fitted, since it would take the model's errors for
     people's: on titles of questions it was .11 where no answer was wrong.
 
+    If nearly all labels that people were asked about are wrong, as the most doubtful ones of a
+    column are, these say little about the others. Then the `guess` decides, and later the labels.
+
     Args:
         confidence: the probability of the model's answer to held-out rows, (n,).
         right: whether it was their label.
@@ -189,6 +198,7 @@ def calibrated_wrong(
         remaining: the probability of the model's answer to its own rows, (M,), or of k models,
             (k, M), the mean of which is returned.
         errors: ε; 0 where the answers count as the truth.
+        guess: how many of the M are wrong, by something else than the labels bought.
     """
     from scipy.optimize import minimize
     from scipy.special import expit, logit
@@ -199,15 +209,21 @@ def calibrated_wrong(
         return np.asarray(logit(np.clip(values / (1 - errors), 1e-4, surest)))
 
     share, margin = weight * len(weight) / weight.sum(), margins(confidence)
+    remaining_margins = margins(remaining)
+
+    def wrong(a: float, b: float) -> float:
+        return float((1 - expit(a + b * remaining_margins)).sum(axis=-1).mean())
 
     def loss(parameters: Array) -> float:
         a, b = parameters
         likely = np.clip((1 - errors) * expit(a + b * margin), 1e-9, 1 - 1e-9)
         fit = share @ (right * np.log(likely) + (1 - right) * np.log(1 - likely))
-        return float(-fit + PULL * (b - 1) ** 2 + a * a / 50)
+        off = 0.0 if guess is None else np.log((wrong(a, b) + 3) / (guess + 3)) / SPREAD
+        return float(-fit + PULL * (b - 1) ** 2 + a * a / 50 + off * off / 2)
 
-    a, b = minimize(loss, [0.0, 1.0], method="L-BFGS-B", bounds=((None, None), (0.1, 5.0))).x
-    return float((1 - expit(a + b * margins(remaining))).sum(axis=-1).mean())
+    return wrong(
+        *minimize(loss, [0.0, 1.0], method="L-BFGS-B", bounds=((None, None), (0.1, 5.0))).x
+    )
 
 
 class Look(NamedTuple):

@@ -266,14 +266,13 @@ class LinearTrainer:
             confidence = policies[rows, doubt.label[rows]].astype(np.float64)
             correct = (doubt.label[rows] == gold).astype(np.float64)
             weight = represented(block, np.arange(len(block)), rows, self.seed)
-            self._note_stage(confidence, correct, weight, doubt.sure[unasked], errors)
+            flagged, sure = int(doubt.flagged[unasked].sum()), doubt.sure[unasked]
+            self._note_stage(confidence, correct, weight, sure, errors, flagged)
         return doubt, head
 
-    def _note_stage(
-        self, confidence: Array, correct: Array, weight: Array, unasked: Array, errors: float
-    ) -> None:
-        """Note a model on the way by its held-out answers, and those to the rows `unasked`."""
-        expected = calibrated_wrong(confidence, correct, weight, unasked, errors)
+    def _note_stage(self, *answers: Any) -> None:
+        """Note a model on the way; for its `answers` see `calibrated_wrong`."""
+        expected = calibrated_wrong(*answers)
         self.stages.append(Stage(len(self.examples.bought), expected))
 
     def over_names(self, labels: int) -> tuple[float, float] | None:
