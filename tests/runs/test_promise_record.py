@@ -39,6 +39,7 @@ def test_errors_that_no_doubt_shows_break_a_promise_on_a_column_as_rarely_as_the
         "predicted": np.tile(column, (len(stages), 1)),
         "held": np.concatenate(held, axis=1),
         "rest": np.concatenate(rest),
+        "flagged": np.array([stage.flagged for stage, _ in stages]),
         "bought": np.array(stages[-1][1]),
         "gold": gold,
         "people": np.tile(gold, (4, 1)),
