@@ -13,7 +13,7 @@ from stacksl.core.confidence import radius
 from stacksl.core.losses import clip, cross_entropy, kl, softmax
 from stacksl.core.scorers import SCORERS, Scorer, ScorerSettings, make_scorer, tie_argmax, widened
 from stacksl.core.scorers.base import LEAST_RIDGE
-from stacksl.errors import FeatureError, SettingsError
+from stacksl.errors import SettingsError
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Label
 from stacksl_lab.rewards import Reward, RewardRidge
@@ -362,8 +362,3 @@ def test_settings_of_the_gradient_step_do_not_reach_the_others(
             scorer.step(inputs, ALL, 0, Label(1))
             scorer.step(inputs, ALL, 0, None)
     np.testing.assert_array_equal(plain.theta, other.theta)
-
-
-def test_a_state_of_another_dimension_is_refused() -> None:
-    with pytest.raises(FeatureError, match="'theta'"):
-        fresh("newton").restore(fresh("newton", dim=6).state())

@@ -19,7 +19,7 @@ from stacksl.core.calibration import WINDOW
 from stacksl.core.losses import kl
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.core.scorers.gradient import GradientScorer
-from stacksl.core.scorers.rows import all_scores, pick, restored
+from stacksl.core.scorers.rows import all_scores, pick
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class StudyGradient(GradientScorer):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`, bit for bit."""
         super().restore(state)
-        self.reference = restored(state, "reference", self.reference)
-        self.kl_weight = float(restored(state, "kl_weight", np.zeros(1))[0])
+        self.reference = np.array(state["reference"])
+        self.kl_weight = float(state["kl_weight"][0])
 
 
 def make_study_scorer(

@@ -15,7 +15,7 @@ from stacksl.core.blocks import Array, Inputs
 from stacksl.core.confidence import ConfidenceSet, radius
 from stacksl.core.gates.rules import TIE
 from stacksl.core.losses import Reading
-from stacksl.core.scorers.rows import all_scores, pick, restored
+from stacksl.core.scorers.rows import all_scores, pick
 from stacksl.errors import SettingsError
 from stacksl.types import Label
 
@@ -288,13 +288,8 @@ class LinearScorer(Scorer):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore a `state`, bit for bit.
-
-        Raises:
-            FeatureError: the state is of a scorer with other dimensions.
-        """
-        self.theta = restored(state, "theta", self.theta)
-        self.confidence.gram_inv = restored(state, "gram_inv", self.confidence.gram_inv)
-        self.confidence.volume = float(restored(state, "volume", np.zeros(1))[0])
-        counts = restored(state, "counts", np.zeros(2, dtype=np.int64))
-        self.confidence.learned, self.rounds = (int(count) for count in counts)
+        """Restore a `state`, bit for bit."""
+        self.theta = np.array(state["theta"])
+        self.confidence.gram_inv = np.array(state["gram_inv"])
+        self.confidence.volume = float(state["volume"][0])
+        self.confidence.learned, self.rounds = (int(count) for count in state["counts"])

@@ -15,12 +15,7 @@ from stacksl.core.calibration import WINDOW, clip_level
 from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
 from stacksl.core.losses import above, clip, cross_entropy, kl, softmax
 from stacksl.core.scorers.base import Pairs, Scorer, ScorerSettings, View
-from stacksl.core.scorers.rows import (
-    add_rows,
-    all_scores,
-    pick,
-    restored,
-)
+from stacksl.core.scorers.rows import add_rows, all_scores, pick
 from stacksl.types import Label
 
 
@@ -95,10 +90,8 @@ class GradientScorer(Scorer):
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`, bit for bit."""
-        self.theta = restored(state, "theta", self.theta)
-        self._losses = restored(state, "losses", self._losses)
-        counts = restored(state, "counts", np.zeros(3, dtype=np.int64))
-        self.learned, self.rounds, self.clipped = (int(count) for count in counts)
+        self.theta, self._losses = np.array(state["theta"]), np.array(state["losses"])
+        self.learned, self.rounds, self.clipped = (int(count) for count in state["counts"])
         self.tracker.restore(state)
 
     def _descend(
@@ -180,12 +173,9 @@ class Blocks:
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`."""
-        count = len(state.get("owners", ()))
-        blocks = restored(state, "blocks", np.zeros((count, self.dim, self.dim)))
-        volumes = restored(state, "volumes", np.zeros(count))
-        saved = zip(state["owners"], blocks, volumes, strict=True)
+        saved = zip(state["owners"], state["blocks"], state["volumes"], strict=True)
         self.blocks = {
-            int(owner): ConfidenceSet(np.ascontiguousarray(block), self.ridge, volume=float(volume))
+            int(owner): ConfidenceSet(np.array(block), self.ridge, volume=float(volume))
             for owner, block, volume in saved
         }
 

@@ -14,7 +14,7 @@ from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.rules import TIE
 from stacksl.core.scorers.base import LinearScorer, ScorerSettings, View
-from stacksl.core.scorers.rows import pick, restored
+from stacksl.core.scorers.rows import pick
 from stacksl.types import Label
 
 
@@ -78,7 +78,7 @@ class PairRidge(LinearScorer):
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`, bit for bit."""
-        self.moment = restored(state, "moment", self.moment)
+        self.moment = np.array(state["moment"])
         super().restore(state)
 
 

@@ -1,16 +1,10 @@
-"""Helpers of all scorers: scores, steps of θ by rows, radius and saved state."""
+"""Helpers of all scorers: scores, and steps of θ by rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures
-from stacksl.errors import FeatureError
 
 
 def all_scores(theta: Array, inputs: Inputs) -> Array:
@@ -44,21 +38,6 @@ def add_rows(theta: Array, inputs: Inputs, presented: tuple[int, ...], coefficie
         theta += coefficients @ pick(inputs.phi, presented)
     else:
         theta[list(presented)] += coefficients[:, None] * inputs.h
-
-
-def restored(state: Mapping[str, NDArray[Any]], name: str, template: NDArray[Any]) -> NDArray[Any]:
-    """A writable copy of `state[name]`, which must have the shape of `template`.
-
-    Raises:
-        FeatureError: the state is of a scorer with other dimensions.
-    """
-    if name not in state or state[name].shape != template.shape:
-        actual = f"shape {state[name].shape}" if name in state else "nothing"
-        raise FeatureError(
-            f"the saved scorer should hold '{name}' of shape {template.shape}, but holds {actual}; "
-            "use the scorer and the feature map it was saved with"
-        )
-    return np.array(state[name], dtype=template.dtype)
 
 
 @lru_cache(maxsize=64)
