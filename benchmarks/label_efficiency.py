@@ -30,9 +30,8 @@ import numpy as np
 
 from stacksl import __version__
 from stacksl.core.blocks import Block
-from stacksl.core.followers import presented
 from stacksl.core.heads.linear import refit
-from stacksl.core.learner import Learner
+from stacksl.core.learner import Learner, presented
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.data import Dataset, read

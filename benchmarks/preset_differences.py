@@ -31,9 +31,8 @@ from _worlds import WORLDS, World
 from stacksl import __version__
 from stacksl.core import Gate, Scorer
 from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
-from stacksl.core.followers import presented
 from stacksl.core.heads.linear import refit
-from stacksl.core.learner import Learner
+from stacksl.core.learner import Learner, presented
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Decision

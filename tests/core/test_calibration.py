@@ -17,7 +17,7 @@ from stacksl.core.calibration import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.core.followers import presented
+from stacksl.core.learner import presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError

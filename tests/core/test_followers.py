@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.core.blocks import PairFeatures, SharedFeatures
-from stacksl.core.followers import loss_set, presented
+from stacksl.core.learner import loss_set, presented
 from stacksl.core.scorers import make_scorer
 from stacksl.types import Label
 

@@ -11,10 +11,9 @@ import pytest
 
 from stacksl.core import Bounds, Margin
 from stacksl.core.blocks import PairFeatures, SharedFeatures
-from stacksl.core.followers import presented
 from stacksl.core.gates.registry import LLF, Always, First, make_gate
 from stacksl.core.gates.rules import Clock
-from stacksl.core.learner import Learner
+from stacksl.core.learner import Learner, presented
 from stacksl.core.rng import uniforms
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings

@@ -10,9 +10,8 @@ from scipy.optimize import minimize
 
 from stacksl.core import PairBlock
 from stacksl.core.blocks import PairFeatures
-from stacksl.core.followers import presented
 from stacksl.core.heads.linear import refit
-from stacksl.core.learner import Learner
+from stacksl.core.learner import Learner, presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError

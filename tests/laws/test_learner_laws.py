@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from stacksl.core import GATES, Margin
 from stacksl.core.blocks import PairFeatures, SharedFeatures
-from stacksl.core.followers import presented
-from stacksl.core.learner import Learner
+from stacksl.core.learner import Learner, presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Decision, Label

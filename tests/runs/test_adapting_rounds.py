@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import run
-from stacksl.core.followers import loss_set
+from stacksl.core.learner import loss_set
 from stacksl.lm.model import LanguageModel, Lesson
 
 from ..ledgers import rows_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.core.followers import presented
+from stacksl.core.learner import presented
 from stacksl.errors import LabelerError, RunError
 from stacksl.labelers.protocol import Pending
 from stacksl.ledger.purchases import Answer, Purchase

@@ -137,7 +137,7 @@ def _present(space: Space, out: Certificates, phi: Array, t: int) -> None:
     """Show the best-scored of all candidates, whose scores are in `space.everyone`.
 
     Writes their indices, ascending, into `space.shown`, and their rows of (M, d) `phi` and scores
-    into `space.rows` and `space.scores`. Ties go to the lowest index (`followers.presented`).
+    into `space.rows` and `space.scores`. Ties go to the lowest index (`learner.presented`).
     """
     _choose(space.everyone, space.shown)
     for p in range(len(space.shown)):

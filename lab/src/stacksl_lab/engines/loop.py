@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
-from stacksl.core.followers import presented
+from stacksl.core.learner import presented
 from stacksl.core.scorers import Scorer
 from stacksl.types import Decision, Label
 from stacksl_lab.drift import gram_inv_of

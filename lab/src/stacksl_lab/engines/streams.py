@@ -81,7 +81,7 @@ def run_stream(
             cheaper where the action is greedy.
         marks: rising numbers of rounds, from 1 to T, after which the estimate is kept.
         present: the candidates that an adaptive follower shows of the K: those scored best under
-            the present θ, ties to the lowest index (`followers.presented`, k = present − 1). None
+            the present θ, ties to the lowest index (`learner.presented`, k = present − 1). None
             shows them all. Choices are indices into all K. Pair features alone, and no `labels`.
             Rows that are equal tie but for rounding, which may differ between the engines.
         drift: starts over where bought answers contradict what is known; None never does. Pair

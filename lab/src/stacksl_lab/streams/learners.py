@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, PairFeatures
-from stacksl.core.followers import loss_set, presented
+from stacksl.core.learner import loss_set, presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError

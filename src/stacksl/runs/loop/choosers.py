@@ -21,9 +21,9 @@ from itertools import islice
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.core.followers import presented
 from stacksl.core.gates.registry import COVERAGE, Margin
 from stacksl.core.heads.coverage import most_covering
+from stacksl.core.learner import presented
 from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.game import DRAWN, Game
 from stacksl.runs.loop.head_fitting import Doubt

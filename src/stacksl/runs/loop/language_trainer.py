@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import PairBlock
-from stacksl.core.followers import loss_set
 from stacksl.core.heads.linear import PairHead
 from stacksl.core.heads.logistic import Strength
-from stacksl.core.learner import Learner
+from stacksl.core.learner import Learner, loss_set
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row

@@ -15,10 +15,9 @@ from stacksl.core.calibration import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.core.followers import presented
 from stacksl.core.gates.registry import GATES, Gate, Margin, gate_type, make_gate
 from stacksl.core.gates.rules import margin_statistic
-from stacksl.core.learner import Learner
+from stacksl.core.learner import Learner, presented
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.runs.settings.fields import CalibratedGate, Settings

@@ -8,7 +8,7 @@ import numpy as np
 
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
-from stacksl.core.followers import presented
+from stacksl.core.learner import presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl_lab.drift import DriftGuard
