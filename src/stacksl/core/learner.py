@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _REASONS = {-1: "spent", 0: "gate", 1: "must"}
 
 
+@dataclass(eq=False)
 class Learner:
     """A scorer that learns θ and a gate that spends labels, over at most `horizon` rounds.
 
@@ -49,35 +50,26 @@ class Learner:
     goes on, as printed).
     """
 
-    def __init__(
-        self,
-        scorer: Scorer,
-        gate: Gate,
-        *,
-        budget: int,
-        horizon: int,
-        seed: int = 0,
-        top_k: int | None = None,
-        kl_on_skips: bool = False,
-        width_scale: float | None = None,
-    ) -> None:
-        self.scorer = scorer
-        self.gate = gate
-        self.budget = budget
-        self.horizon = horizon
-        self.top_k = top_k
-        self.kl_on_skips = kl_on_skips
-        self.width_scale = width_scale
+    scorer: Scorer
+    gate: Gate
+    _: KW_ONLY
+    budget: int
+    horizon: int
+    seed: int = 0
+    top_k: int | None = None
+    kl_on_skips: bool = False
+    width_scale: float | None = None
+
+    def __post_init__(self) -> None:
         self.round = 0
-        self.gate_state: GateState = gate.start()
-        _expect_numbers(gate, "state", self.gate_state, 4)
-        self._seed = seed
-        self._uniforms = uniforms(seed, "gate", horizon)
+        self.gate_state: GateState = self.gate.start()
+        _expect_numbers(self.gate, "state", self.gate_state, 4)
+        self._uniforms = uniforms(self.seed, "gate", self.horizon)
 
     def reschedule(self, *, budget: int, horizon: int) -> None:
         """Set the budget and the horizon that the gate paces by from the next round on."""
         self.budget, self.horizon = budget, horizon
-        self._uniforms = uniforms(self._seed, "gate", horizon)
+        self._uniforms = uniforms(self.seed, "gate", horizon)
 
     def decide(
         self,
