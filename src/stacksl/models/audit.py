@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -287,20 +288,13 @@ def judge_audit(
     An item without an answer is unanswered. `reference` has the model's probabilities of its own
     answers to rows set aside; for `fields` see `Audited`.
     """
-    rows, unclear = [], (*UNCLEAR, None)
-    none_count = unknown = 0
-    for item, policy in policies.items():
-        word = answers.get(item)
-        if word in unclear:
-            unknown += 1
-            continue
-        none_count += word == "none"
-        gold_index = word if isinstance(word, int) else NO_ANSWER
-        rows.append((gold_index, int(np.argmax(policy)), float(np.max(policy)), item))
-    gold, predicted = (np.array([row[column] for row in rows], dtype=np.int64) for column in (0, 1))
+    words = [answers.get(item) for item in policies]
+    clear = np.array([word not in (*UNCLEAR, None) for word in words], dtype=np.bool_)
+    said = [word if isinstance(word, int) else NO_ANSWER for word in words]
+    choices = [int(np.argmax(policy)) for policy in policies.values()]
+    gold, predicted = (np.array(rows, dtype=np.int64)[clear] for rows in (said, choices))
+    confidence = np.array([float(np.max(policy)) for policy in policies.values()])
     if reference is not None and len(policies):
-        confidence = np.array([float(np.max(policy)) for policy in policies.values()])
-        clear = np.array([answers.get(item) not in unclear for item in policies])
         hits = np.zeros(len(policies))
         hits[clear] = gold == predicted
         z = z_of_look(fields.get("look", 0))
@@ -309,11 +303,11 @@ def judge_audit(
     return Audited(
         n=len(policies),
         correct=int((gold == predicted).sum()),
-        none_of_these=none_count,
-        unknown=unknown,
-        items=tuple(row[3] for row in rows),
+        none_of_these=words.count("none"),
+        unknown=int((~clear).sum()),
+        items=tuple(compress(policies, clear)),
         gold=gold,
         predicted=predicted,
-        confidence=np.array([row[2] for row in rows], dtype=np.float64),
+        confidence=confidence[clear],
         **fields,
     )
