@@ -158,7 +158,7 @@ def judge(policies: list[Array], dataset: Dataset) -> Evaluation:
         correct=int((gold == predicted).sum()),
         unusable=len(dataset.rejected),
         unknown=len(dataset.unknown),
-        macro_f1=macro_f1(gold.tolist(), predicted.tolist()) if len(gold) else 0.0,
+        macro_f1=macro_f1(gold.tolist(), predicted.tolist()),
         gold=gold,
         predicted=predicted,
         confidence=confidence,

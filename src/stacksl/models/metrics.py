@@ -51,8 +51,6 @@ def macro_f1(gold: Sequence[int], predicted: Sequence[int]) -> float:
     """The mean F1 over the classes in `gold`; a gold of −1 is no class and counts as a mistake."""
     from sklearn.metrics import f1_score
 
-    if not len(gold):
-        return 0.0
     labels = sorted(set(gold) - {-1})
     if not labels:
         return 0.0
@@ -144,11 +142,11 @@ def largest(policies: Sequence[Array]) -> Array | None:
     return np.array([float(policy.max()) for policy in policies]) if len(policies) else None
 
 
-def moments(right: Array, powers: Powers | None) -> tuple[float, float]:
+def moments(right: Array, powers: Powers) -> tuple[float, float]:
     """The estimated accuracy of a model that has `right` (n,) of the audited rows; its variance."""
     n = len(right)
     share = float(right.mean()) if n else 0.0
-    if powers is None or n < 2:
+    if n < 2:
         return share, share * (1 - share) / max(1, n)
     sure, reference = powers
     spread, covariance = float(sure.var(ddof=1)), float(np.cov(right, sure)[0, 1])
