@@ -76,8 +76,6 @@ class GivenFeatures:
         self._columns = self._rows.shape[1]
         rows = (table for _, table in self._doubles(items))
         longest = max((float(np.square(table).sum(axis=1).max()) for table in rows), default=0.0)
-        if longest < 1 / _LARGEST**2 and self._rows.any():
-            raise FeatureError("features should reach 1e-100, got smaller ones alone: scale them")
         self._scale = float(np.sqrt(longest)) or 1.0
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> SharedBlock:

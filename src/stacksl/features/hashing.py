@@ -187,16 +187,16 @@ _FACTOR_BITS = 22
 _RANK_TOLERANCE = 1e-7
 
 
-def leading_subspace(matrix: Any, dim: int, *, iterations: int = 5) -> Array:
+def leading_subspace(matrix: Any, dim: int) -> Array:
     """An orthonormal basis (m, dim) of the leading right singular subspace of `matrix`.
 
-    Orthogonal iteration on XᵀX from a start of fixed random signs: Q ← orth(Xᵀ(XQ)).
+    Orthogonal iteration on XᵀX from a start of fixed random signs: Q ← orth(Xᵀ(XQ)), five times.
+    The error of a direction falls by the squared ratio of its singular value to the (dim + 1)-th
+    each time.
 
     Args:
         matrix: X, a SciPy CSR matrix (n, m) of float64 that hold integers of absolute value at
             most 2^ENTRY_BITS, with n and m at most 2^15.
-        iterations: rounds of the iteration; the error of a direction falls by the squared ratio
-            of its singular value to the (dim + 1)-th each time.
 
     Returns:
         Q, its columns orthonormal to some 1e-5; a column is zero where the rank of X is below
@@ -209,7 +209,7 @@ def leading_subspace(matrix: Any, dim: int, *, iterations: int = 5) -> Array:
     start = rng.integers(0, 2, size=(matrix.shape[1], dim)).astype(np.float64) * 2.0 - 1.0
     transposed = matrix.T.tocsr()
     basis = _orthonormal(start)
-    for _ in range(iterations):
+    for _ in range(5):
         # A direction far weaker than the first ones drowns in their rounding and comes out as 0:
         # start it again, orthogonal to those that were found, so that they no longer cover it.
         lost = ~basis.any(axis=0)

@@ -89,9 +89,7 @@ def pair_block(items: Sequence[Item], vectors: Vectors, text_rows: NDArray[np.in
     """
     sizes = np.array([len(item.candidates) for item in items], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    prompts = offsets[:-1] + np.arange(
-        len(items)
-    )  # the position of an item's prompt in `text_rows`
+    prompts = offsets[:-1] + np.arange(len(items))  # their places in `text_rows`
     candidates = np.delete(text_rows, prompts)
     used, index = np.unique(candidates, return_inverse=True)
     rows = Gathered(vectors[text_rows[prompts]], vectors[used], index.astype(np.int32), offsets)
