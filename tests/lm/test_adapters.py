@@ -144,7 +144,7 @@ def test_what_is_wrong_is_said(open_model: Any, tmp_path: Path) -> None:
     ):
         Adapter(loaded, LoraSettings(targets=("q_proj", "query")), seed=1)
     adapter = Adapter(loaded, SMALL, seed=1)
-    with pytest.raises(RunError, match="there is no folder"):
+    with pytest.raises(RunError, match="absent or damaged, so put back a copy"):
         adapter.load(tmp_path / "none")
     state = adapter.state()
     first, *_ = state
@@ -244,15 +244,3 @@ def test_folders_of_other_adapters_are_refused(open_model: Any, tmp_path: Path) 
     weights.write_bytes(weights.read_bytes()[:-10])
     with pytest.raises(RunError, match="absent or damaged, so put back a copy"):
         adapter.load(good)
-
-
-def test_weights_that_are_not_finite_are_not_taken(open_model: Any, tmp_path: Path) -> None:
-    adapter = Adapter(open_model(), SMALL, seed=1)
-    before = adapter.state()
-    with torch.no_grad():
-        adapter.parameters()[-1].view(-1)[0] = float("nan")
-    adapter.save(tmp_path / "saved")
-    adapter.restore(before)
-    with pytest.raises(RunError, match="are not all finite: put back a good copy"):
-        adapter.load(tmp_path / "saved")
-    assert same(adapter.state(), before)

@@ -47,7 +47,6 @@ class TrainSettings:
     Attributes:
         normalization, temperature: of the option log-likelihoods: their kind, and what they are
             divided by.
-        max_grad_norm: longer gradients are scaled to this length.
     """
 
     objective: str = "ce"
@@ -62,7 +61,6 @@ class TrainSettings:
     learning_rate: float = 2e-4
     warmup_share: float = 0.1
     weight_decay: float = 0.01
-    max_grad_norm: float = 1.0
     gradient_checkpointing: bool = False
 
     @property

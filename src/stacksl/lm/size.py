@@ -161,12 +161,10 @@ def planned(
         test: items that are scored after the last label was paid, and must not fail then.
 
     Raises:
-        SettingsError: there is no such model, device or dtype, or no items.
+        SettingsError: there is no such model, device or dtype.
         DataError: an item cannot be made into tokens.
         MissingExtra: torch, transformers or peft is not installed.
     """
-    if not items:
-        raise SettingsError("the size of a run is computed from its items, got none: give a file")
     base = open_base(choices.model, device=choices.device, dtype=choices.dtype)
     form = choices.form(base.tokenizer)
     tokenizing = Tokenizing(base.tokenizer, choices.limits(base.positions))

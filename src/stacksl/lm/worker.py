@@ -119,7 +119,6 @@ class Worker:
     ) -> Trained:
         """Train from the initial weights on `examples`; see `training.train`."""
         self.adapter.reset()
-        is_first = self.processes.rank == 0
         return train(
             self.adapter,
             self.likelihood,
@@ -127,7 +126,7 @@ class Worker:
             settings,
             seed=seed,
             key=key,
-            progress=self.progress if is_first else None,
+            progress=self.progress,
             processes=self.processes,
         )
 

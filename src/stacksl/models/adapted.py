@@ -99,7 +99,7 @@ class AdaptedModel:
         write_model(folder, self.model.worker.adapter, self.about(), facts, test)
 
     @classmethod
-    def load(cls, folder: Path, *, device: str = "auto") -> AdaptedModel:
+    def load(cls, folder: Path) -> AdaptedModel:
         """The model that `save` wrote.
 
         Raises:
@@ -110,7 +110,7 @@ class AdaptedModel:
         config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
         targets = tuple(sorted(config["target_modules"]))
         lora = LoraSettings(int(config["r"]), float(config["lora_alpha"]), targets=targets)
-        choices = copied(ModelChoices, provenance, model=provenance.base, device=device, lora=lora)
+        choices = copied(ModelChoices, provenance, model=provenance.base, lora=lora)
         model = LanguageModel(choices, known=provenance.weights)
         fingerprint = model.worker.base.fingerprint
         if fingerprint != provenance.fingerprint:

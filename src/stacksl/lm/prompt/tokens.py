@@ -86,14 +86,12 @@ class Tokenizing:
         """The token rows of `prompts`, in their order.
 
         Raises:
-            DataError: an option has no tokens, two options of an item have the same ones, the
-                item has no options, or the limits leave no room for the prompt.
+            DataError: an option has no tokens, two options of an item have the same ones, or the
+                limits leave no room for the prompt.
         """
         return [self._item(prompt) for prompt in prompts]
 
     def _item(self, prompt: Prompt) -> TokenItem:
-        if not prompt.continuations:
-            raise DataError(f"item '{prompt.id}' has no candidates: give it two or more")
         text = prompt.text.rstrip()  # the space goes to the continuations: tokens begin with it
         space = prompt.text[len(text) :]
         head = self._encode([text])[0] if text else []

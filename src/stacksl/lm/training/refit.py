@@ -125,6 +125,7 @@ def clip(loss: Tensor, level: float, reading: Reading) -> Tensor:
 
 # The refit -----------------------------------------------------------------------------------
 
+LONGEST = 1.0  # gradients that are longer are scaled to this length
 LossAndKL: TypeAlias = tuple[Any, Any]  # of an example: None where it has none; maybe tensors
 
 
@@ -213,28 +214,22 @@ def _training(adapter: Adapter, checkpointing: bool) -> Iterator[None]:
                 parameter.grad = None
 
 
+@dataclass(eq=False)
 class TrainingSteps:
     """The steps of one refit."""
 
-    def __init__(
-        self,
-        adapter: Adapter,
-        likelihood: Likelihood,
-        examples: Sequence[Example],
-        settings: TrainSettings,
-        keys: tuple[int, int],
-        processes: Distributed,
-    ) -> None:
-        self.adapter = adapter
-        self.likelihood = likelihood
-        self.examples = examples
-        self.settings = settings
-        self.keys = keys
-        self.processes = processes
+    adapter: Adapter
+    likelihood: Likelihood
+    examples: Sequence[Example]
+    settings: TrainSettings
+    keys: tuple[int, int]
+    processes: Distributed
+
+    def __post_init__(self) -> None:
         # dropout is drawn for a group, so with it the groups are those of one process
-        self._shares = 1 if adapter.drops else processes.size
-        self.an_epoch = math.ceil(len(examples) / settings.batch_size)
-        self.total = settings.epochs * self.an_epoch
+        self._shares = 1 if self.adapter.drops else self.processes.size
+        self.an_epoch = math.ceil(len(self.examples) / self.settings.batch_size)
+        self.total = self.settings.epochs * self.an_epoch
         self.recent: list[float] = []  # losses of the last labels, before clipping
         self.step, self.seconds = 0, 0.0
         self.tokens = self.labels = self.clipped = 0
@@ -460,7 +455,7 @@ class Optimizer:
     def length(self) -> Tensor:
         """Scale the gradients to the length allowed; how long they were."""
         self.gradients()
-        return load_torch().nn.utils.clip_grad_norm_(self._trainable, self.settings.max_grad_norm)
+        return load_torch().nn.utils.clip_grad_norm_(self._trainable, LONGEST)
 
     def step(self, step: int) -> None:
         """Move by the gradients there are, then drop them; `step` counts from 0."""
