@@ -101,7 +101,9 @@ def judged(model: Model, test: Dataset, kept: tuple[str, ...]) -> dict[str, Any]
     sure = policies.max(axis=1)
     gold = np.array([golden.get(item.id, -1) for item in rows])
     right, known = policies.argmax(axis=1) == gold, gold >= 0
-    found: dict[str, Any] = {"auroc": auroc(sure[known], sure[~known]), "accuracy": right.mean()}
+    kinds = sure[known], sure[~known]
+    area = auroc(*kinds, *map(np.ones_like, kinds))
+    found: dict[str, Any] = {"auroc": area, "accuracy": right.mean()}
     if model.abstaining is None:
         return {**found, "trained": None}
     trained = model.abstaining

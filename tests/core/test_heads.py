@@ -376,6 +376,11 @@ def test_where_no_held_out_label_can_be_judged_the_default_strength_is_kept() ->
 SHARES = st.lists(st.integers(0, 12).map(lambda n: n / 12), min_size=FEWEST, max_size=40)
 
 
+def alike(*kinds: Array) -> tuple[Array, ...]:
+    """The probabilities of both kinds of items, each with a weight of 1."""
+    return (*kinds, *map(np.ones_like, kinds))
+
+
 def balanced(labeled: Array, none: Array, cut: float) -> float:
     return float(((labeled >= cut).mean() + (none < cut).mean()) / 2)
 
@@ -386,16 +391,16 @@ def test_the_area_is_that_of_scikit_learn(labeled: list[float], none: list[float
 
     truth = [1] * len(labeled) + [0] * len(none)
     expected = roc_auc_score(truth, labeled + none)
-    assert auroc(np.array(labeled), np.array(none)) == pytest.approx(expected, abs=1e-12)
+    assert auroc(*alike(np.array(labeled), np.array(none))) == pytest.approx(expected, abs=1e-12)
 
 
 @given(SHARES, SHARES)
 def test_no_other_cut_keeps_and_leaves_out_more(labeled: list[float], none: list[float]) -> None:
     kept, left = np.array(labeled), np.array(none)
-    found = best_threshold(kept, left)
+    found = best_threshold(*alike(kept, left))
     cuts = np.arange(-1, 27) / 24  # below, between, at and above all values there are
     if found is None:
-        assert auroc(kept, left) < 0.85  # 10 of either must be this far apart to be told so
+        assert auroc(*alike(kept, left)) < 0.85  # 10 of either must be this far apart to be told so
         return
     assert found.balanced_accuracy == pytest.approx(balanced(kept, left, found.value))
     assert found.balanced_accuracy >= max(balanced(kept, left, cut) for cut in cuts) - 1e-12
@@ -405,21 +410,21 @@ def test_no_other_cut_keeps_and_leaves_out_more(labeled: list[float], none: list
 def test_of_equal_cuts_the_lowest_is_taken() -> None:
     labeled = np.array([0.3, 0.7] * 10)  # cuts at 0.25 and 0.6 lose a half of one kind each
     none = np.array([0.2, 0.5] * 10)
-    found = best_threshold(labeled, none)
+    found = best_threshold(*alike(labeled, none))
     assert found.value == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize(("labels", "none"), [(FEWEST - 1, 50), (50, FEWEST - 1), (0, 0)])
 def test_a_few_items_make_no_threshold(labels: int, none: int) -> None:
-    assert best_threshold(np.full(labels, 0.9), np.full(none, 0.1)) is None
+    assert best_threshold(*alike(np.full(labels, 0.9), np.full(none, 0.1))) is None
 
 
 def test_there_is_none_where_the_probability_says_nothing() -> None:
     rng = np.random.default_rng(0)
-    draws = [best_threshold(rng.random(30), rng.random(30)) for _ in range(200)]
+    draws = [best_threshold(*alike(rng.random(30), rng.random(30))) for _ in range(200)]
     found = sum(each is not None for each in draws)
     assert found / 200 < 0.06  # two standard errors on one side: 2.3% of pure chance
-    assert best_threshold(np.full(20, 0.5), np.full(20, 0.5)) is None
+    assert best_threshold(*alike(np.full(20, 0.5), np.full(20, 0.5))) is None
 
 
 @given(SHARES, SHARES)
@@ -427,8 +432,9 @@ def test_a_weight_is_as_many_items(labeled: list[float], none: list[float]) -> N
     kept, left = np.array(labeled), np.array(none)
     weights = np.arange(len(kept)) % 3 + 1.0
     again = np.repeat(kept, weights.astype(int))
-    assert auroc(kept, left, weights) == pytest.approx(auroc(again, left))
-    found, twin = best_threshold(kept, left, weights), best_threshold(again, left)
+    weighted, repeated = (kept, left, weights, np.ones_like(left)), alike(again, left)
+    assert auroc(*weighted) == pytest.approx(auroc(*repeated))
+    found, twin = best_threshold(*weighted), best_threshold(*repeated)
     if found is not None and twin is not None:
         assert found.balanced_accuracy == pytest.approx(twin.balanced_accuracy)
 

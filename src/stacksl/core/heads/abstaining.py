@@ -40,24 +40,17 @@ class Threshold:
     none: int
 
 
-def auroc(
-    labeled: Array,
-    none: Array,
-    labeled_weight: Array | None = None,
-    none_weight: Array | None = None,
-) -> float:
+def auroc(labeled: Array, none: Array, labeled_weight: Array, none_weight: Array) -> float:
     """The chance that one of `labeled`, (n,), exceeds one of `none`, (m,); ties count half.
 
-    Each is drawn in proportion to its weight, 1 where none is given.
+    Each is drawn in proportion to its weight.
 
-    >>> auroc(np.array([0.9, 0.5]), np.array([0.5, 0.1]))
+    >>> auroc(np.array([0.9, 0.5]), np.array([0.5, 0.1]), np.ones(2), np.ones(2))
     0.875
     """
-    label_weights = np.ones_like(labeled) if labeled_weight is None else labeled_weight
-    none_weights = np.ones_like(none) if none_weight is None else none_weight
-    below = _share_below(none, none_weights, labeled, "left")
-    upto = _share_below(none, none_weights, labeled, "right")
-    return float(label_weights @ (below + upto)) / (2.0 * float(label_weights.sum()))
+    below = _share_below(none, none_weight, labeled, "left")
+    upto = _share_below(none, none_weight, labeled, "right")
+    return float(labeled_weight @ (below + upto)) / (2.0 * float(labeled_weight.sum()))
 
 
 def stands_for(labeled: Array, none: Array, unbought: Array, scale: float) -> tuple[Array, Array]:
@@ -86,10 +79,7 @@ def stands_for(labeled: Array, none: Array, unbought: Array, scale: float) -> tu
 
 
 def best_threshold(
-    labeled: Array,
-    none: Array,
-    labeled_weight: Array | None = None,
-    none_weight: Array | None = None,
+    labeled: Array, none: Array, labeled_weight: Array, none_weight: Array
 ) -> Threshold | None:
     """The threshold of the largest balanced accuracy, the lowest of several: it abstains least.
 
@@ -99,7 +89,7 @@ def best_threshold(
     Args:
         labeled: (n,) largest probabilities of items with a label, by models that did not see them.
         none: (m,) those of items whose answer was none of these.
-        labeled_weight, none_weight: how many items each represents; 1 where none is given.
+        labeled_weight, none_weight: how many items each represents.
 
     Returns:
         None where there are fewer than `FEWEST` of either, or where the probability does not
@@ -107,17 +97,15 @@ def best_threshold(
     """
     if min(len(labeled), len(none)) < FEWEST:
         return None
-    label_weights = np.ones_like(labeled) if labeled_weight is None else labeled_weight
-    none_weights = np.ones_like(none) if none_weight is None else none_weight
-    area = auroc(labeled, none, label_weights, none_weights)
-    n, m = _effective(label_weights), _effective(none_weights)
+    area = auroc(labeled, none, labeled_weight, none_weight)
+    n, m = _effective(labeled_weight), _effective(none_weight)
     chance = math.sqrt((n + m + 1.0) / (12.0 * n * m))  # its standard error, Mann and Whitney
     if area < 0.5 + _CLEAR * chance:
         return None
     values = np.unique(np.concatenate([labeled, none]))
     cuts = (values[1:] + values[:-1]) / 2
-    lost = _share_below(labeled, label_weights, cuts, "left")
-    balanced = (1.0 - lost + _share_below(none, none_weights, cuts, "left")) / 2
+    lost = _share_below(labeled, labeled_weight, cuts, "left")
+    balanced = (1.0 - lost + _share_below(none, none_weight, cuts, "left")) / 2
     best = int(np.argmax(balanced))
     value, best_accuracy = float(cuts[best]), float(balanced[best])
     return Threshold(value, best_accuracy, area, len(labeled), len(none))
