@@ -28,7 +28,7 @@ FORGET, LABELS = "stacksl.runs.changes.forgetting", "stacksl.ledger"
 ITEMS, CANARY = 48, 40
 EVERY = [
     *("os:replace", "os:unlink", "os:rmdir", "os:fsync", "os:fchmod", "os:ftruncate"),
-    "stacksl.files.atomic:opened_private",
+    "stacksl.files.atomic:replace_file",
     "numpy:memmap.flush",
     f"{LABELS}.store.database:Store.append",
     f"{LABELS}.store.database:Store.commit",

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import IO
 
 from stacksl.errors import RunError
 
@@ -57,7 +56,7 @@ def replace_file(
     """
     draft = path.with_name(f"{DRAFT}{os.getpid()}-{path.name}")
     try:
-        with opened_private(draft) as file:
+        with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, FILE)) as file:
             file.write(payload)
             file.writelines(tail)
             file.flush()
@@ -138,17 +137,6 @@ def make_private(folder: Path) -> None:
     """
     folder.mkdir(mode=FOLDER, parents=True, exist_ok=True)
     _set(folder.chmod, folder.stat().st_mode, FOLDER)
-
-
-def opened_private(path: Path) -> IO[bytes]:
-    """Open `path` to be overwritten, with the mode 0600 before the first byte is written.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE)
-    _set(lambda mode: os.fchmod(handle, mode), os.fstat(handle).st_mode, FILE)
-    return os.fdopen(handle, "wb")
 
 
 def keep_private(folder: Path) -> None:
