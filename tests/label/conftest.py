@@ -178,14 +178,12 @@ def opened(tmp_path: Path, waiting_runs: Callable[..., Run]) -> Iterator[Opened]
     """Makes a run of `settings`, or takes the one given, and opens its page."""
     players: list[Player] = []
 
-    def open_page(
-        run: Run | None = None, clock: Any = time.time, idle: float = 0.0, **settings: Any
-    ) -> Page:
+    def open_page(run: Run | None = None, idle: float = 0.0, **settings: Any) -> Page:
         settings = {"annotators": "anna,ben", "audit": 4, **settings}
         run = run or waiting_runs(tmp_path, **settings)
         player = Player(run.folder, idle)
         players.append(player)
-        access = Access(clock)
+        access = Access()
         app = make_app(Site(player, access, {"127.0.0.1"}))
         player.start()
         return Page(run, player, access, app)

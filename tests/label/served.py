@@ -37,7 +37,7 @@ class Served:
 
     def __init__(self, run: Run, *, linger: float = 20.0, **more: Any) -> None:
         self.run, self.links = run, dict[str, str]()
-        self._more = {"linger": linger, **more}
+        self._more, serving.LINGER = more, linger
         self._ready = threading.Event()
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()

@@ -67,11 +67,14 @@ def test_verbs_say_where_the_page_is_open(served: Served, capsys) -> None:
     assert "--guidelines must be a text file" in capsys.readouterr().err
 
 
-def test_the_page_of_a_finished_run_stays_after_its_report_is_made_again() -> None:
+def test_the_page_of_a_finished_run_stays_after_its_report_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stacksl.label.serve.LINGER", 0.0)
     player = SimpleNamespace(over=threading.Event(), fault=None)
     site, server = SimpleNamespace(player=player, watched=False), SimpleNamespace(should_exit=False)
     player.over.set()  # as it is once the report was made again
-    _stop_at_the_end(cast(Any, site), server, 0.0, keep_open=True)
+    _stop_at_the_end(cast(Any, site), server, keep_open=True)
     time.sleep(1.2)
     assert not server.should_exit
     player.fault = RuntimeError()

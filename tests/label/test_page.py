@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,9 +72,13 @@ def test_nothing_tells_an_audit_row_from_another(opened: Opened) -> None:
     assert replies[True] == replies[False]
 
 
-def test_a_link_works_once_and_looking_at_it_uses_nothing(opened: Opened) -> None:
+def test_a_link_works_once_and_looking_at_it_uses_nothing(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [1000.0]
-    page = opened(clock=lambda: now[0])
+    clock = SimpleNamespace(time=lambda: now[0], monotonic=time.monotonic)
+    monkeypatch.setattr("stacksl.label.site.time", clock)
+    page = opened()
     first, second = page.browser("anna", entered=False), page.browser("anna", entered=False)
     secret = page.access.link("anna")
     for _ in range(3):

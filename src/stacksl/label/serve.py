@@ -16,7 +16,7 @@ from stacksl.label.site import OWNER, Access, Site
 from stacksl.runs.storage.folder import RunFolder
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-LINGER = 20.0  # seconds in which open pages learn that the run has finished
+LINGER = 20.0  # seconds after the run's end in which open pages learn that it has finished
 LONGEST = 900.0  # seconds for which the owner may read report and rows on the page
 
 
@@ -26,19 +26,15 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
-    linger: float = LINGER,
     idle: float = IDLE,
     guidelines: str = "",
 ) -> None:
     """Serve the page until the run has finished; an interrupt stops it before.
 
     Args:
-        folder: of the run.
         ready: called with the links of the owner and of each annotator once the page can be opened.
         host: an address to listen on, or the name by which a proxy on this machine is reached.
         port: 0 for a free one.
-        linger: seconds for which the page is served after the run's end, or for longer while its
-            owner looks at it.
         idle: seconds without an answer after which somebody's rows go to others; 0 for never.
         guidelines: shown next to each question.
 
@@ -77,7 +73,7 @@ def serve(
             finished = player.view.state == "finished"
             names = {name: name for name in player.annotators if not finished} | {"(owner)": OWNER}
             ready({title: f"{page}#{access.link(name)}" for title, name in names.items()})
-            _stop_at_the_end(site, server, linger, keep_open=finished)
+            _stop_at_the_end(site, server, keep_open=finished)
             server.run(sockets=[listener])
         finally:
             player.stop()
@@ -85,7 +81,7 @@ def serve(
         raise player.fault
 
 
-def _stop_at_the_end(site: Site, server: Any, linger: float, *, keep_open: bool) -> None:
+def _stop_at_the_end(site: Site, server: Any, *, keep_open: bool) -> None:
     """End the server after the run and its owner's visit; with `keep_open` only after a fault."""
 
     def watch() -> None:
@@ -93,7 +89,7 @@ def _stop_at_the_end(site: Site, server: Any, linger: float, *, keep_open: bool)
         while keep_open and site.player.fault is None:
             time.sleep(0.5)
         until = time.monotonic() + LONGEST
-        time.sleep(linger)
+        time.sleep(LINGER)
         while site.watched and time.monotonic() < until:
             time.sleep(0.5)
         server.should_exit = True

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -38,36 +38,31 @@ HEADERS = {
 
 
 class Access:
-    """The links and the sessions of one run.
+    """The links and the sessions of one run."""
 
-    Args:
-        clock: gives seconds since the epoch.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._links: dict[str, tuple[str, float]] = {}
         self._sessions: dict[str, tuple[str, float]] = {}
 
     def link(self, name: str) -> str:
         """A new secret of `name`; the links and the sessions it had before stay valid."""
         secret = secrets.token_urlsafe(32)
-        self._links[_digest(secret)] = name, self._clock() + LINK_SECONDS
+        self._links[_digest(secret)] = name, time.time() + LINK_SECONDS
         return secret
 
     def exchange(self, secret: str) -> str | None:
         """The token of a new session for a link's secret, once; None if it is used or expired."""
         name, until = self._links.pop(_digest(secret), ("", 0.0))
-        if until <= self._clock():
+        if until <= time.time():
             return None
         token = secrets.token_urlsafe(32)
-        self._sessions[_digest(token)] = name, self._clock() + SESSION_SECONDS
+        self._sessions[_digest(token)] = name, time.time() + SESSION_SECONDS
         return token
 
     def session_owner(self, token: str | None) -> str | None:
         """The name of a session's owner; None if there is no such session any more."""
         name, until = self._sessions.get(_digest(token or ""), ("", 0.0))
-        return name if until > self._clock() else None
+        return name if until > time.time() else None
 
     def leave(self, token: str) -> None:
         """End a session."""
@@ -105,18 +100,11 @@ class Refused(Exception):
 
 @dataclass
 class Site:
-    """One run's page.
-
-    Attributes:
-        player: of the run.
-        access: links and sessions.
-        hosts: the host names by which the page may be reached, without ports.
-        guidelines: shown next to each question.
-    """
+    """One run's page, with the guidelines that are shown next to each question."""
 
     player: Player
     access: Access
-    hosts: Collection[str]
+    hosts: Collection[str]  # by which the page may be reached, without ports
     guidelines: str = ""
     _last_look: float = -inf  # when the owner's page last looked for news
 
