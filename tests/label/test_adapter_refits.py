@@ -49,7 +49,7 @@ def answer_next(page: Page, corpus: Any, *, none: bool = False) -> str:
     """Answer the question that comes first in the alphabet; the item's id."""
     items, gold = corpus
     anna = page.browser("anna")
-    first = min(page.player.questions("anna"), key=lambda asked: asked.prompt)
+    first = min(page.player.view.rows.get("anna", ()), key=lambda asked: asked.prompt)
     item = next(each for each in items if each.prompt == first.prompt)
     place = first.options.index(item.candidates[gold[item.id]])
     answer = {"said": "none"} if none else {"position": place}
@@ -58,7 +58,7 @@ def answer_next(page: Page, corpus: Any, *, none: bool = False) -> str:
 
 
 def keys(page: Page) -> set[str]:
-    return {asked.key for asked in page.player.questions("anna")}
+    return {asked.key for asked in page.player.view.rows.get("anna", ())}
 
 
 def answer_some(page: Page, corpus: Any, count: int) -> None:

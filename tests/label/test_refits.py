@@ -63,7 +63,7 @@ def refit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Held]]:
 
 def news(page: Page, shown: set[str]) -> bool:
     """Whether anna has a question that is not among those shown."""
-    return not {each.key for each in page.player.questions("anna")} <= shown
+    return not {each.key for each in page.player.view.rows.get("anna", ())} <= shown
 
 
 def answer_until(held: Held, browsers: list[Browser]) -> None:
@@ -242,15 +242,15 @@ def test_answers_that_teach_nothing_are_followed_by_no_refit(opened: Opened, mon
     with page.run.ledger as ledger:
         audit = set(ledger.bought("audit"))
     counts: dict[bool, list[int]] = {True: [], False: []}
-    shown = {asked.key for asked in page.player.questions("anna")}
+    shown = {asked.key for asked in page.player.view.rows.get("anna", ())}
     for _ in range(14):
-        first = page.player.questions("anna")[0]
+        first = page.player.view.rows.get("anna", ())[0]
         item = next(row.item for row in handed_rows(page.run) if row.key == first.key)
         before = len(made)
         assert anna.answer(first.key, first.prompt) == "taken"
         wait_for(partial(news, page, shown))
         counts[item in audit].append(len(made) - before)
-        shown |= {each.key for each in page.player.questions("anna")}
+        shown |= {each.key for each in page.player.view.rows.get("anna", ())}
     assert set(counts[False]) == {1}
     assert set(counts[True]) == {0}
     assert len(counts[True]) >= 3

@@ -148,7 +148,6 @@ class OpenRun:
     """A session with its page. Only the thread that opened it may use it.
 
     Args:
-        session: of a run that people answer.
         seen: when its annotators were there last, by name; those who are new are added.
         attend: called while a refit is made on another thread, with this and a future that is done
             after it; enters what arrives until then.

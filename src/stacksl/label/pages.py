@@ -91,7 +91,7 @@ def page_values(site: Site, name: str) -> dict[str, Any]:
     """What the changing part of the page of an annotator, or of the owner, shows."""
     player, view = site.player, site.player.view
     if name != OWNER:
-        questions = rows(player.questions(name), view.classes)
+        questions = rows(view.rows.get(name, ()), view.classes)
         return {"view": view, "me": view.of(name), "rows": questions}
     state = {"open": "goes on", "finished": "has finished"}.get(view.state, "has stopped")
     return {"view": view, "state": state, "path": str(player.folder.path)}

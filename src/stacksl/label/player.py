@@ -25,7 +25,6 @@ from stacksl.label.open_run import (
     View,
     view_of_finished,
 )
-from stacksl.labelers.sheets.rows import SheetRow
 from stacksl.runs.changes.people import Received, expect_people
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -54,13 +53,11 @@ class _Task:
             return
         try:
             result = self.work()
-        except RunError as fault:
-            self.outcome.set_exception(fault)
         except Exception as fault:
             is_expected = isinstance(fault, StackslError)
             unexpected = RunError(f"unexpected {kind_and_place(fault)}")
             self.outcome.set_exception(fault if is_expected else unexpected)
-            if self.enters:
+            if self.enters and not isinstance(fault, RunError):
                 raise
         else:
             self.outcome.set_result(result)
@@ -70,7 +67,6 @@ class Player:
     """Plays a run on a thread of its own until it has finished, and does what its owner wants then.
 
     Args:
-        folder: of the run.
         idle: seconds without an answer after which somebody's rows go to others; 0 for never.
         page: the address of the page, for other processes that want the run meanwhile.
     """
@@ -122,10 +118,6 @@ class Player:
         self._thread.join(seconds)
 
     # On the threads of the server --------------------------------------------------------------
-
-    def questions(self, annotator: str) -> tuple[SheetRow, ...]:
-        """The open rows of an annotator; a browser hides those whose answers it has sent."""
-        return self.view.rows.get(annotator, ())
 
     def say(self, annotator: str, key: str, enter: Callable[[OpenRun], Outcome]) -> Future[Outcome]:
         """Queue what an annotator did with a row: an answer, or a row for somebody else.
