@@ -27,9 +27,13 @@ def test_the_facts_of_a_round() -> None:
     assert describe(step(50, phase="features")) == ""
 
 
-def test_plain_lines_come_now_and_then_at_the_start_and_at_the_end() -> None:
+def test_plain_lines_come_now_and_then_at_the_start_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     out = io.StringIO()
-    with live(stream=out, every=1000) as show:
+    monkeypatch.setattr("sys.stderr", out)
+    monkeypatch.setattr(drawing, "EVERY", 1000.0)
+    with live() as show:
         assert show is not None
         for done in range(1, 101):
             show(step(done))
@@ -47,8 +51,9 @@ def test_a_terminal_has_one_living_line_which_goes_away(monkeypatch: pytest.Monk
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     out, bars, made = Terminal(), [], drawing._bar
-    monkeypatch.setattr(drawing, "_bar", lambda target: bars.append(made(target)) or bars[0])
-    with live(stream=out) as show:
+    monkeypatch.setattr(drawing, "_bar", lambda: bars.append(made()) or bars[0])
+    monkeypatch.setattr("sys.stderr", out)
+    with live() as show:
         assert show is not None
         show(step(1, phase="features"))
         show(step(50, accuracy=0.5))
@@ -59,8 +64,9 @@ def test_a_terminal_has_one_living_line_which_goes_away(monkeypatch: pytest.Monk
     assert text.rstrip("\r\n").endswith("\x1b[2K") or "\x1b[2K" in text
 
 
-def test_quiet_shows_nothing() -> None:
+def test_quiet_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Terminal()
-    with live(quiet=True, stream=out) as show:
+    monkeypatch.setattr("sys.stderr", out)
+    with live(quiet=True) as show:
         assert show is None
     assert out.getvalue() == ""

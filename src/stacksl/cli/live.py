@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stacksl.runs.loop.game import Progress
 
-
+EVERY = 5.0  # seconds between two plain lines
 PHASES = {
     "features": "features",
     "rounds": "rounds",
@@ -34,21 +34,15 @@ Show = Callable[["Progress"], None]
 
 
 @contextmanager
-def live(
-    *, quiet: bool = False, stream: TextIO | None = None, every: float = 5.0
-) -> Iterator[Show | None]:
-    """A function that shows each step it is given, or None where nothing is to be shown.
-
-    `every` is the seconds between two plain lines where `stream` (stderr) is no terminal.
-    """
-    target = sys.stderr if stream is None else stream
+def live(*, quiet: bool = False) -> Iterator[Show | None]:
+    """A function that shows each step it is given, or None where nothing is to be shown."""
     if quiet:
         yield None
-    elif target.isatty():
-        with _bar(target) as bar:
+    elif sys.stderr.isatty():
+        with _bar() as bar:
             yield _living(bar)
     else:
-        yield _plain(target, every)
+        yield _plain()
 
 
 def tracked(name: str | None, run: Path, show: Show | None) -> AbstractContextManager[Show | None]:
@@ -77,7 +71,7 @@ def encoding(show: Show | None) -> Callable[[int, int], None] | None:
     return lambda done, total: show(Progress("features", done, total))
 
 
-def _plain(target: TextIO, every: float) -> Show:
+def _plain() -> Show:
     """Prints a line every so often, at the start of each phase and at its end."""
     phase, last_line, due = "", "", 0.0
 
@@ -86,20 +80,20 @@ def _plain(target: TextIO, every: float) -> Show:
         now = time.monotonic()
         if step.phase == phase and now < due and step.done < step.total:
             return
-        phase, due = step.phase, now + every
+        phase, due = step.phase, now + EVERY
         facts = describe(step)
         line = PHASES.get(step.phase, step.phase)
         if step.total > 1:  # a phase of one step is only named
             line += f" {step.done:,} of {step.total:,}"
         line += f" · {facts}" if facts else ""
         if line != last_line:
-            print(line, file=target, flush=True)
+            print(line, file=sys.stderr, flush=True)
         last_line = line
 
     return show
 
 
-def _bar(target: TextIO) -> Bar:
+def _bar() -> Bar:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -109,7 +103,7 @@ def _bar(target: TextIO) -> Bar:
         TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
         TextColumn("{task.fields[facts]}", markup=False),
         TimeRemainingColumn(compact=True),
-        console=Console(file=target),
+        console=Console(stderr=True),
         transient=True,
     )
 
