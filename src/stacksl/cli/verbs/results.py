@@ -7,7 +7,7 @@ import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,10 +18,6 @@ from stacksl.cli.verbs.run import begin, with_header, word
 from stacksl.engine import on_ray
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, excerpt, percent, plural
-
-if TYPE_CHECKING:
-    from stacksl.api import Run
-    from stacksl.data import Dataset
 
 PredictOut = Annotated[
     str | None,
@@ -214,8 +210,9 @@ def predict(
     Read from and write to other programs:
         stacksl predict runs/first - --out -
     """
+    from stacksl.api.labeling import TO_PERSON, label_file, threshold_of
     from stacksl.api.parts import in_parts, label_parts
-    from stacksl.data import TABLES, expect_other, kind_of_table
+    from stacksl.data import TABLES, expect_other, kind_of_table, write_table
     from stacksl.runs.items.sources import STDIN, stdin_copied
 
     on_ray(engine)
@@ -235,37 +232,14 @@ def predict(
         expect_other(out, [file, *opened.folder.resolved().get("files", {})])
     with stdin_copied() if file == STDIN else nullcontext(file) as path:
         dataset = with_header(context, lambda: opened.read(path, given=options.reading(context)))
-        _predict(opened, path, dataset, out, right, json, quiet)
-
-
-def _part(row: dict[str, Any]) -> str:
-    if row["kept"]:
-        return f"{row['file']}  kept"
-    warn(f"{row['file']}: row {r['row']} has no label: {r['reason']}" for r in row["rejected"])
-    blank = f", {count(row['blank'])} of them blank, to a person" * bool(row["blank"])
-    return f"{row['file']}  {plural(row['n'], 'row')} with labels{blank}"
-
-
-def _predict(
-    opened: Run,
-    path: str,
-    dataset: Dataset,
-    out: str | None,
-    right: str | None,
-    json: bool,
-    quiet: bool,
-) -> None:
-    warn(f"row {row['row']} has no prediction: {row['reason']}" for row in rejected(dataset))
-    with live(quiet=quiet) as show:
-        if out is None:
-            for row in opened.predict(dataset, progress=encoding(show), right=right):
-                print(as_json(row))
-            return
-        from stacksl.api.labeling import TO_PERSON, label_file, threshold_of
-        from stacksl.data import TABLES, write_table
-
-        threshold = None if right is None else threshold_of(opened, right)
-        table = label_file(opened.model, path, dataset, encoding(show), threshold)
+        warn(f"row {row['row']} has no prediction: {row['reason']}" for row in rejected(dataset))
+        with live(quiet=quiet) as show:
+            if out is None:
+                for row in opened.predict(dataset, progress=encoding(show), right=right):
+                    print(as_json(row))
+                return
+            threshold = None if right is None else threshold_of(opened, right)
+            table = label_file(opened.model, path, dataset, encoding(show), threshold)
     if out == "-":
         kind = dataset.format.partition(":")[0].replace("lines", "csv")
         payload = TABLES[kind if kind in TABLES else "jsonl"](table.columns, table.rows)
@@ -278,6 +252,14 @@ def _predict(
     blank_words = f", {count(blank)} of them blank, {TO_PERSON}" * bool(blank)
     as_line = as_json({**result, "columns": table.columns})
     print(as_line if json else f"{plural(n, 'row')} with labels in {out}{blank_words}")
+
+
+def _part(row: dict[str, Any]) -> str:
+    if row["kept"]:
+        return f"{row['file']}  kept"
+    warn(f"{row['file']}: row {r['row']} has no label: {r['reason']}" for r in row["rejected"])
+    blank = f", {count(row['blank'])} of them blank, to a person" * bool(row["blank"])
+    return f"{row['file']}  {plural(row['n'], 'row')} with labels{blank}"
 
 
 VERBS = (evaluate, predict)
