@@ -29,8 +29,7 @@ def keep_at_end(run: Path) -> None:
 def keep() -> None:
     """Keep the heads of the runs that this command has used, as it leaves them."""
     while _USED:
-        with suppress(StackslError):  # it may have ended before it was a run
-            check_head(RunFolder(_USED.pop()))
+        check_head(RunFolder(_USED.pop()))
 
 
 def check_head(folder: RunFolder) -> str | None:

@@ -72,7 +72,9 @@ def status(
     if json:
         print(as_json(status_facts(opened)))
         return
-    people = [listed(opened)] if by_file(opened) else []
+    annotators = opened.annotators() if by_file(opened) else []
+    cells = [(who.name, who.open, who.answered, _state(who)) for who in annotators]
+    people = [table(("Who", "Open", "Answered", ""), cells)] if cells else []
     status, forecast = opened.status(), opened.forecast()
     # where the accuracy was measured, an estimate of it would contradict
     measured_now = status["test"] or status["audit"]
@@ -102,17 +104,8 @@ def by_file(run: Run) -> bool:
 
 def status_facts(run: Run) -> dict[str, Any]:
     """The status of one run, as the JSON of `status`."""
-    people = None
-    if by_file(run):
-        annotators = [asdict(annotator) for annotator in run.annotators()]
-        people = {"annotators": annotators}
+    people = {"annotators": [*map(asdict, run.annotators())]} if by_file(run) else None
     return {**run.status(), "forecast": run.forecast(), "people": people}
-
-
-def listed(run: Run) -> str:
-    """The annotators of a run with their rows."""
-    cells = [(who.name, who.open, who.answered, _state(who)) for who in run.annotators()]
-    return table(("Who", "Open", "Answered", ""), cells)
 
 
 def _state(who: Annotator) -> str | None:

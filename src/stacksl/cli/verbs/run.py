@@ -278,6 +278,8 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
 def summary(run: Run, result: Mapping[str, Any], more: Sequence[tuple[str, object]]) -> str:
     """What `run` and `status` say: labels, money, what its owner can do, and how good it is."""
     waits = " for answers" * (result["state"] == "waiting")
+    sheets = result["sheets"] or ()
+    unit, preposition = ("row", "in") if result["labeler"] == "file" else ("answer", "of")
     return facts(
         [
             ("Run", f"{result['run']}, {result['state']}{waits}"),
@@ -288,17 +290,10 @@ def summary(run: Run, result: Mapping[str, Any], more: Sequence[tuple[str, objec
             *notices(result),
             *quality(result),
             *more,
-            *sheet_lines(result),
+            *((f"{plural(s['open'], unit)} {preposition}", s["file"]) for s in sheets),
+            *(("Because", sheet.get("why")) for sheet in sheets),
         ]
     )
-
-
-def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Where answers are awaited, and why."""
-    sheets = result.get("sheets") or ()
-    unit, preposition = ("row", "in") if result["labeler"] == "file" else ("answer", "of")
-    rows = [(f"{plural(sheet['open'], unit)} {preposition}", sheet["file"]) for sheet in sheets]
-    return [*rows, *(("Because", sheet.get("why")) for sheet in sheets)]
 
 
 def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
