@@ -27,11 +27,7 @@ _MEANWHILE = ("answered", "learned", "relabeled", "late", "released", "reserved"
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Playback(Game):
-    """A game whose batches, answers and refits are those that its ledger recorded.
-
-    Attributes:
-        chooser: that of the run.
-    """
+    """A game whose batches, answers and refits are those that its ledger recorded."""
 
     chooser: Stream | Pool
     _decisions: dict[str, Decision] = field(default_factory=dict)  # of each item asked or owned

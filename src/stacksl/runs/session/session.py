@@ -79,9 +79,7 @@ class Session(Game):
     """A game with its run.
 
     Attributes:
-        spec: settings, items, budget and folder of the run.
         features: the feature map; None in a replay, which reads stored features.
-        report: called with the progress.
         record: writes the state; None once the run has finished or failed.
         receipts: of the answers that had arrived when `play` began.
         forecaster: of the accuracy, once it is played.
@@ -110,12 +108,8 @@ class Session(Game):
     ) -> Iterator[Self]:
         """Lock a run and restore its learner from its arrays and the ledger.
 
-        At the end its state is as before where the session was not played.
-
-        Args:
-            spec: a new run, or one in any state.
-            report: called with the progress.
-            labeler: answers in place of the one that the settings name.
+        At the end its state is as before where the session was not played. A `labeler` answers in
+        place of the one that the settings name.
 
         Raises:
             RunLocked: another process has the run open.
@@ -126,46 +120,34 @@ class Session(Game):
             stack.enter_context(one_thread())
             record = Record.resume(spec, labeler)
             with record.recording_failure():
-                session = cls._load(spec, report or silent, labeler, record, stack)
+                stored_warnings = record.facts["warnings"]
+                ledger = stack.enter_context(Ledger.open(spec.folder.database))
+                ledger.verify(anchors(spec.folder))
+                features, report = feature_map(spec), report or silent
+                block = features_of(spec, features, report)
+                if ledger.accounts.last_round or ledger.bought():
+                    expect_derived(spec.folder, MAP)
+                else:
+                    note_derived(spec.folder, ledger, MAP)
+                record.warn(note_model(spec, features))
+                saved, damaged = _whole_arrays(spec, ledger)
+                if features.truncated:
+                    cut_texts = plural(features.truncated, "text was", "texts were")
+                    record.warn([f"{cut_texts} longer than the model reads, and cut"])
+                session = cls.played_back(spec, ledger, block, saved, features, report)
+                record.warn([*damaged, *session.trainer.make_missing()])
+                if record.facts["warnings"] != stored_warnings:
+                    record.write("running")  # a kill keeps the warnings
+                if labeler is None and "labeler" in record.facts:  # an object, and all was answered
+                    labeler = OracleLabeler({}, {})
+                session.labeler = labeler or labeler_of(spec, ledger, session.examples)
+                session.record, session.facts = record, record.facts
                 assign_roles(spec, session)
             try:
                 yield session
             finally:
                 if session.record is not None:
                     session.record.restore_before()
-
-    @classmethod
-    def _load(
-        cls,
-        spec: RunSpec,
-        report: Report,
-        labeler: Labeler | None,
-        record: Record,
-        stack: ExitStack,
-    ) -> Self:
-        stored_warnings = record.facts["warnings"]
-        ledger = stack.enter_context(Ledger.open(spec.folder.database))
-        ledger.verify(anchors(spec.folder))
-        features = feature_map(spec)
-        block = features_of(spec, features, report)
-        if ledger.accounts.last_round or ledger.bought():
-            expect_derived(spec.folder, MAP)
-        else:
-            note_derived(spec.folder, ledger, MAP)
-        record.warn(note_model(spec, features))
-        saved, damaged = _whole_arrays(spec, ledger)
-        if features.truncated:
-            cut_texts = plural(features.truncated, "text was", "texts were")
-            record.warn([f"{cut_texts} longer than the model reads, and cut"])
-        session = cls.played_back(spec, ledger, block, saved, features, report)
-        record.warn([*damaged, *session.trainer.make_missing()])
-        if record.facts["warnings"] != stored_warnings:
-            record.write("running")  # a kill keeps the warnings
-        if labeler is None and "labeler" in record.facts:  # a Python object, and all was answered
-            labeler = OracleLabeler({}, {})
-        session.labeler = labeler or labeler_of(spec, ledger, session.examples)
-        session.record, session.facts = record, record.facts
-        return session
 
     @classmethod
     def played_back(
