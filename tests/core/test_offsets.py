@@ -14,9 +14,6 @@ from stacksl.core.heads.linear import refit
 from stacksl.core.learner import Learner, presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
-from stacksl.errors import SettingsError
-from stacksl.runs.session.build_learner import fresh_scorer
-from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Label
 from stacksl_lab.baselines.registry import make_gate
 
@@ -166,17 +163,6 @@ def test_a_block_carries_its_base() -> None:
     np.testing.assert_array_equal(
         again.theta, refit(block, golds, newton(4).theta, tune=False).theta
     )
-
-
-@pytest.mark.parametrize("name", ["sgd", "ridge"])
-def test_scorers_without_a_place_for_it_are_refused_in_one_sentence(name: str) -> None:
-    block, _ = block_of(3)
-    wanted = resolve({"scorer": name}).settings
-    with pytest.raises(
-        SettingsError, match=f"'{name}' takes .* without a fixed part.*scorer 'newton'"
-    ):
-        fresh_scorer(wanted, block)
-    fresh_scorer(wanted, PairBlock(block.phi, block.offsets))
 
 
 def test_the_strength_is_chosen_around_the_base_too() -> None:

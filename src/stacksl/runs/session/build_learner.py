@@ -19,7 +19,7 @@ from stacksl.core.gates.registry import GATES, Gate, Margin, gate_type, make_gat
 from stacksl.core.gates.rules import margin_statistic
 from stacksl.core.learner import Learner, presented
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
-from stacksl.errors import SettingsError, unknown_name
+from stacksl.errors import unknown_name
 from stacksl.runs.settings.fields import CalibratedGate, Settings
 from stacksl.types import copied
 
@@ -39,15 +39,10 @@ def fresh_scorer(settings: Settings, block: Block) -> Scorer:
     """The scorer that the settings name, in its initial state.
 
     Raises:
-        SettingsError: no such scorer, or one without a place for the fixed part of the scores.
+        SettingsError: no such scorer.
     """
     classes = block.classes if isinstance(block, SharedBlock) else None
     name = settings.scorer.name or default_scorer(classes)  # a language model's block has pairs
-    if name in ("sgd", "ridge") and isinstance(block, PairBlock) and block.base is not None:
-        raise SettingsError(
-            f"the scorer '{name}' takes features without a fixed part of the scores, got some with"
-            " one (a language model's own scores): use scorer 'newton'"
-        )
     return make_scorer(name, dim=block.dim, classes=classes, settings=scorer_settings(settings))
 
 
@@ -80,12 +75,6 @@ def prime(learner: Learner, block: Block, coming_rows: Sequence[int], labels_lef
 
     A language model has such scores. A threshold initialized by the first item alone takes some
     hundred rounds to converge, and the labels of those rounds are chosen poorly.
-
-    Args:
-        learner: its gate's state is set.
-        block: the features of all items.
-        coming_rows: those of the rounds to come.
-        labels_left: how many can still be bought.
     """
     gate = learner.gate
     if not (isinstance(gate, Margin) and isinstance(block, PairBlock) and len(coming_rows)):
