@@ -26,12 +26,10 @@ class Adapters:
     """The adapters in `folder`, and which of them the model has.
 
     Args:
-        run: the run's folder.
         model: None for a replay, which neither trains nor loads one.
         ledger: of the run, with the temperature of each refit.
 
     Attributes:
-        folder: `adapters/` of the run.
         way: normalization, premise and first temperature that labels of the run chose, if any.
     """
 
@@ -133,11 +131,8 @@ def adapter_of(epoch: int, ledger: LedgerReader) -> int:
         if row.event == "refit" and "adapter" in row.payload:  # not where one only begins
             number = int(row.payload["adapter"])
         elif row.event == "refreshed" and int(row.payload["epoch"]) == epoch:
-            return number
-    raise RunError(
-        f"the ledger of the run {ledger.terms.run} has no row of epoch {epoch}: restore the folder"
-        " from a copy"
-    )
+            break
+    return number
 
 
 def way_chosen(ledger: LedgerReader) -> Mapping[str, Any] | None:
