@@ -45,10 +45,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str, *, drop: bool = False) -
             f"a budget of '{text}' is {plural(budget.labels, 'label')}, less than the {spent} that"
             f" are bought or promised: {remedy}"
         )
-    audit_rows = [row for row in ledger.export() if row["purpose"] == "audit" and not row["slot"]]
-    released = sum(row["state"] == "released" for row in audit_rows)
-    bought = len(ledger.bought("audit"))
-    audits = _audits(spec, budget.labels, spent=spent, leased=bought, lost=released)
+    bought, audits = len(ledger.bought("audit")), _audits(spec, ledger, budget.labels, spent)
     used = ledger.accounts.further - drop * sum(w.purpose == "audit" and w.slot > 0 for w in leases)
     further = further_labels(spec.settings, budget.labels, sum(audits))
     if spec.settings.promised_share is not None:
@@ -140,19 +137,18 @@ def _usable(spec: RunSpec, ledger: Ledger) -> int:
     return sum(row not in excluded and name in item_ids for row, name in numbered)
 
 
-def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:
+def _audits(spec: RunSpec, ledger: Ledger, labels: int, spent: int) -> tuple[int, ...]:
     """How many labels each audit takes of a budget of `labels`: one more where the last was shown.
 
-    Args:
-        labels: the budget wanted, in all.
-        spent: the labels bought or promised.
-        leased: labels that audits asked for, `lost` of which were released.
+    So many of the labels are `spent`: bought or promised.
     """
+    audit_rows = [row for row in ledger.export() if row["purpose"] == "audit" and not row["slot"]]
+    released = sum(row["state"] == "released" for row in audit_rows)
     last_shown = spec.folder.read_state().get("shown")
     sizes: tuple[int, ...] = (spec.budget.audits[0],)
     if last_shown is not None:  # as far as they come to what was shown
         sums = zip(spec.terms.audits, accumulate(spec.terms.audits), strict=True)
-        sizes = tuple(size for size, total in sums if total <= last_shown["audited"] + lost)
+        sizes = tuple(size for size, total in sums if total <= last_shown["audited"] + released)
     if spec.settings.promised_share is not None:  # it draws audits of its own
         return spec.terms.audits
     setting = spec.settings.audit
@@ -160,7 +156,7 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         return sizes
     if last_shown is None and spec.budget.audits[0]:
         return sizes
-    if (open_size := leased - sum(sizes)) > 0:
+    if (open_size := len(ledger.bought("audit")) - sum(sizes)) > 0:
         return (*sizes, open_size)
     if spec.settings.column is not None and any(sizes):  # corrections do not change the column
         return sizes
