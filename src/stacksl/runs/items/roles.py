@@ -52,11 +52,9 @@ def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
     model has none: it would score them at each measurement.
     """
     count, settings = len(spec.sources.pool.items), spec.settings
-    if not drawn or settings.mode != "pool" or settings.adapts or not settings.refit:
-        return []
-    if settings.promised_share is not None:  # every row is part of the table
-        return []
-    if settings.column is not None:  # every row has such a probability
+    # every row is part of the table then, or has such a probability by the column
+    of_all = settings.promised_share is not None or settings.column is not None
+    if not drawn or settings.mode != "pool" or settings.adapts or not settings.refit or of_all:
         return []
     free_rows = np.setdiff1d(np.arange(count), [*spec.sources.excluded_at_first, *drawn])
     size = reference_size(len(free_rows), spec.budget.labels - len(drawn))

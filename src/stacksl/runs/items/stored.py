@@ -50,8 +50,7 @@ def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
 def records_of_test(sources: Sources) -> list[ItemRecord]:
     """The items of the test set, likewise."""
     test = sources.test
-    items = () if test is None else test.items
-    return [_record(item, test, len(item.candidates)) for item in items if test]
+    return [] if test is None else [_record(i, test, len(i.candidates)) for i in test.items]
 
 
 def rejected_of(sources: Sources, first: int = 0) -> list[RejectedRow]:

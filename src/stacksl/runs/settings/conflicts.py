@@ -68,13 +68,11 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
 def _without_owner(settings: Settings, explicit: set[str], people: bool) -> Iterator[str]:
     """A sentence for each group that was given without what it belongs to."""
     kind = settings.labeler_kind
-    server = kind == OPENAI
     updates = settings.adapts or settings.scorer.name == "sgd"
+    by_file = people, "people who answer by file", "--labeler file"
     owners = {
-        "annotators": (people, "people who answer by file", "--labeler file"),
-        "second_look": (people, "people who answer by file", "--labeler file"),
-        "sheets": (people, "people who answer by file", "--labeler file"),
-        "server": (server, "a model on a server that answers", "--labeler openai:MODEL"),
+        **dict.fromkeys(("annotators", "second_look", "sheets"), by_file),
+        "server": (kind == OPENAI, "a model on a server that answers", "--labeler openai:MODEL"),
         "lm": (settings.adapts, "a language model", "--model NAME_OR_DIR"),
         "update": (updates, "the scorer 'sgd' (or to a language model)", "--scorer sgd"),
     }

@@ -144,8 +144,7 @@ def stated(
     `p` counts open rows against a fall, so that its level holds however they are settled, and
     `p_least` for one. If people gave either audit no second look, first answers alone count.
     """
-    comparable = path and now and not now.waits and now.counted()[1]
-    if not comparable or path is None or now is None:
+    if path is None or now is None or now.waits or not now.counted()[1]:
         return None
     if (earlier := random_audit(RunFolder(path))) is None:
         return None
@@ -382,7 +381,7 @@ class Record:
         if answerer is not None:
             facts["labeler"] = answerer
         record = cls(spec.folder, facts, earlier)
-        cut = earlier["state"] in ("interrupted", "stopped", "failed", "running")
+        cut = earlier["state"] in ("running", "stopped", "failed")
         if "created" in earlier and cut and not earlier.get("reopened"):
             was = "interrupted" if earlier["state"] == "running" else earlier["state"]
             interruption = f"resumed {now()} after it was {was}"
