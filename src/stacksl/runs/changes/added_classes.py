@@ -84,7 +84,6 @@ def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
 
 def added_classes(spec: RunSpec) -> dict[str, int]:
     """The `normal` names of the added classes, with their indices."""
-    first_classes, classes = spec.sources.began, spec.dataset.classes or ()
-    if first_classes is None:
-        return {}
-    return {normal(name): n for n, name in enumerate(classes) if n >= len(first_classes)}
+    classes = spec.dataset.classes or ()
+    first_count = len(spec.sources.began or classes)
+    return {normal(name): n for n, name in enumerate(classes) if n >= first_count}

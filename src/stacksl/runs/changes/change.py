@@ -275,11 +275,10 @@ def _with_file(spec: RunSpec, kind: Kind, path: str) -> RunSpec:
             warning = f"{rows} have the text of an item of the run (each stays its own item)"
             dataset = replace(dataset, warnings=(*dataset.warnings, warning))
         sources = sources.with_items(dataset, path)
+        if settings.labeler != FILE and "labeler" not in spec.folder.read_state():
+            check_labeler(settings, sources)
     elif (owned := load_owned(path, sources.pool, settings)) is not None:
         sources = sources.with_owned(owned, path)
-    by_settings = settings.labeler != FILE and "labeler" not in spec.folder.read_state()
-    if kind == "pool" and by_settings:
-        check_labeler(settings, sources)
     return replace(spec, sources=sources)
 
 

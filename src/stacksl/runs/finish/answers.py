@@ -14,7 +14,6 @@ from stacksl.ledger.purchases import Purpose, Word
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.metrics import agreement_of
 from stacksl.report.quality import Asking, Cost, RunChange
-from stacksl.runs.loop.game import Examples
 from stacksl.runs.spec import RunSpec
 
 EVERY: tuple[Purpose, ...] = get_args(Purpose)
@@ -44,11 +43,6 @@ def answers_by_item(
                 words[:] = [word for word in words if word != "none"]
             words.append(state.word)
     return answers
-
-
-def owned_labels(examples: Examples) -> int:
-    """How many labels were owned before the run."""
-    return sum(choice < 0 for _, _, choice in examples.bought)
 
 
 def asking_of(ledger: Ledger, *, priced: bool) -> Asking:

@@ -266,7 +266,6 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
     doubt, labels = linear_trainer(game).doubt, spec.sources.model_labels
     names = spec.dataset.classes or ()
     assert doubt is not None
-    trained = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
     audited_words: dict[int, list[list[Word]]] = {index: [] for index in range(len(names))}
     answers, items = game.ledger.audited_by_all(), game.ledger.bought("audit")
     for item in items[len(items) - size :]:
@@ -284,7 +283,7 @@ def column_facts(spec: RunSpec, game: Game, tested: Tested, disputed: Set[str]) 
         labeled=sum(label >= 0 for label in spec.sources.model_labels),
         unasked=len(unasked_rows),
         flagged=int(doubt.flagged[unasked_rows].sum()),
-        asked=len(trained),
+        asked=sum(choice >= 0 for _, _, choice in game.examples.bought),
         changed=len(changed),
         audit=audit_fact(audited),
         classes=tuple(

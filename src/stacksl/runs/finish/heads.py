@@ -24,7 +24,6 @@ from stacksl.models.metrics import largest
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import plural
-from stacksl.runs.finish.answers import owned_labels
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.batch_selection import surest
@@ -172,8 +171,8 @@ class HeadEnding:
                 " than two classes, so the online state is the final model.",
                 False,
             )
-        owned, model_note = owned_labels(trainer.examples), _model_labels(trainer)
-        bought = len(trainer.examples.bought) - owned
+        owned = sum(choice < 0 for _, _, choice in trainer.examples.bought)
+        bought, model_note = len(trainer.examples.bought) - owned, _model_labels(trainer)
         basis = f"all {bought:,} labels bought"
         if trainer.column is not None:
             basis = f"the column of labels{f' and, where people answered, {basis}' * bool(bought)}"
