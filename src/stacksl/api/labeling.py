@@ -49,8 +49,6 @@ class Labeled:
     """A table with labels.
 
     Attributes:
-        columns: the names of its columns.
-        rows: the values of each row by column.
         left_out: purchases left out because they measure a model that is not finished.
         blank: how many rows of a file have no label, by their source, such as `human: none`;
             `unusable` are those that were set aside.

@@ -30,9 +30,7 @@ SHORT = 20  # over the rounds: the pace of a run of fewer than 100
 class StreamCoverage:
     """The statistics of a stream, a function of its rounds and labels and of the head.
 
-    Args:
-        examples: with the rows that were seen and bought.
-        names: rows of the class names, (K, d).
+    The `names` are rows of the class names, (K, d).
     """
 
     def __init__(self, examples: Examples, names: NDArray[np.floating]) -> None:

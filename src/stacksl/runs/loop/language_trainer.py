@@ -45,9 +45,7 @@ class LanguageTrainer:
     """Refits a run's language model, and begins the epochs of its features; see `Trainer`.
 
     Args:
-        examples: the features of the items, and the labels learned so far.
         learner: with the online scorer, which is rebuilt in each epoch.
-        ledger: has a row of each refit and of each epoch.
         model: the language model; None for a replay, which trains nothing.
 
     Attributes:

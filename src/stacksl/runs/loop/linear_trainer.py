@@ -60,9 +60,7 @@ class LinearTrainer:
     """Refits the head of a linear model; see `loop.game.Trainer`.
 
     Attributes:
-        examples: what it is fitted on.
         learner: with the online scorer, which makes the head.
-        ledger: has a row of each refit.
         names: rows of the class names, (K, d), as soft examples; None where they take no part.
             Those of classes added later follow.
         seed: draws the folds.

@@ -42,12 +42,7 @@ class SheetAnswers(NamedTuple):
 
 
 class SheetLabeler:
-    """The labeler of annotators who fill in spreadsheets: each request becomes a row of a sheet.
-
-    Args:
-        spec: the run.
-        ledger: records which row is assigned to whom, and who is away and gets no new rows.
-    """
+    """The labeler of annotators who fill in spreadsheets: each request becomes a row of a sheet."""
 
     name = FILE
     repeatable = False
