@@ -31,11 +31,10 @@ def accounts() -> Accounts:
     return accounts
 
 
-@pytest.mark.parametrize("price", [-1, 0.5])
-def test_a_reservation_has_a_price(price) -> None:
+def test_a_reservation_has_a_price() -> None:
     accounts = Accounts(budget=5, money=100, price=10)
-    with pytest.raises(LedgerCorrupt, match=f"its price is {price}, not 0 micro-units or more"):
-        accounts.apply(entry("reserved", price=price))
+    with pytest.raises(LedgerCorrupt, match="its price is -1, not 0 micro-units or more"):
+        accounts.apply(entry("reserved", price=-1))
     assert (accounts.spent, accounts.spent_money) == (0, 0)
 
 
@@ -43,7 +42,6 @@ def test_a_reservation_has_a_price(price) -> None:
     ("price", "payload", "words"),
     [
         (-10, {"index": 0}, "its price is -10"),
-        (2.5, {"index": 0}, "its price is 2.5"),
         (11, {"index": 0}, "it cost more than was reserved"),
         (5, {"index": 0.9}, "its index is 0.9, not a whole number"),
         (5, {}, "its index is None, not a whole number"),

@@ -161,8 +161,8 @@ def test_an_id_that_comes_twice_is_refused(path, records):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("event = 'gift' WHERE seq = 10", "got 'gift'"),
-        ("purpose = 'gift' WHERE event = 'reserved'", "train, audit, owned; got another"),
+        ("event = 'gift' WHERE seq = 10", "event 'gift' .*: there is no such event"),
+        ("purpose = 'gift' WHERE event = 'reserved'", "there is no such event or purpose"),
     ],
 )
 def test_an_unknown_event_or_purpose_is_damage(kept, path, change, words):

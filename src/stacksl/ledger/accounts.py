@@ -17,7 +17,7 @@ Key = tuple[str, int]
 """A purchase: the item's surrogate and the slot."""
 
 _OF_PURCHASES: Final = {
-    "reserved": ("released",),
+    "reserved": ("released",),  # or none before
     "released": ("open",),
     "answered": ("open", "released"),
     "late": ("released", "answered"),
@@ -185,14 +185,8 @@ class Accounts:
 
     def apply(self, entry: Entry) -> None:
         """Count one more row; see `count`."""
-        if entry.event not in EVENTS:
-            raise LedgerCorrupt(
-                f"the ledger of a run has the events {', '.join(EVENTS)}; got '{entry.event}'"
-            )
-        if entry.purpose not in (None, *PURPOSES):
-            raise LedgerCorrupt(
-                f"the ledger of a run has the purposes {', '.join(PURPOSES)}; got another"
-            )
+        if entry.event not in EVENTS or entry.purpose not in (None, *PURPOSES):
+            raise impossible(entry, "there is no such event or purpose")
         if entry.event in _OF_PURCHASES:
             if entry.surrogate is None or entry.slot is None or entry.token is None:
                 raise impossible(entry, "it names no purchase")
@@ -246,16 +240,17 @@ class Accounts:
 
     def _apply_to(self, key: Key, entry: Entry) -> None:
         state = self.purchases.get(key)
-        if entry.event == "reserved":
-            self._apply_lease(key, state, entry)
-            return
-        stages = _OF_PURCHASES[entry.event]
-        if state is None or state.stage not in stages:
-            stage_text = "was never made" if state is None else f"is {state.stage}"
-            raise impossible(entry, f"its purchase {stage_text}")
+        if state is None and entry.event == "reserved":
+            purpose, added = entry.purpose or "train", self.classes_added
+            state = State("released", 0, None, purpose, 0, classes_added=added)
+        if state is None or state.stage not in _OF_PURCHASES[entry.event]:
+            stage = "was never made" if state is None else f"is {state.stage}"
+            raise impossible(entry, f"its purchase {stage}")
         if entry.purpose is not None and entry.purpose != state.purpose:
             raise impossible(entry, f"its purchase is for '{state.purpose}'")
         match entry.event:
+            case "reserved":
+                new_state = self._leased(key, state, entry)
             case "released":
                 self._close(key, state)
                 dropped = entry.payload.get("reason") == DROPPED
@@ -285,26 +280,23 @@ class Accounts:
                 self.learned_labels[key[0]] = state.index
         self.purchases[key] = new_state
 
-    def _apply_lease(self, key: Key, state: State | None, entry: Entry) -> None:
-        if state is not None and state.stage != "released":
-            raise impossible(entry, f"its purchase is {state.stage}")
-        if entry.token != (state.token if state else 0) + 1:
+    def _leased(self, key: Key, state: State, entry: Entry) -> State:
+        """Promise a label; the purchase after it."""
+        if entry.token != state.token + 1:
             raise impossible(entry, "its token does not follow the last one")
-        price = price_of(entry, entry.price or 0)
+        price, token = price_of(entry), state.token + 1
         self._expect_payable(entry, price)
-        lease = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
-        origin = lease if state is None else state
-        classes_added = self.classes_added if state is None else state.classes_added
-        asked_again = origin.again or (classes_added > 0 and "again" in entry.payload)
-        lease = replace(lease, words=origin.words, classes_added=classes_added, again=asked_again)
-        self.purchases[key] = lease
+        again = state.again or (state.classes_added > 0 and "again" in entry.payload)
+        lease = State("open", token, entry.round, state.purpose, price, state.words)
+        lease = replace(lease, classes_added=state.classes_added, again=again)
         self.open[key] = None
-        self.doubled += state is None and key[1] == 1 and lease.purpose == "train"
+        self.doubled += token == 1 and key[1] == 1 and state.purpose == "train"
         self._promise(lease, 1)
+        return lease
 
     def _answered(self, key: Key, state: State, entry: Entry) -> State:
         """Pay for an answer; the purchase after it."""
-        paid, word = price_of(entry, entry.price or 0), word_of(entry)
+        paid, word = price_of(entry), word_of(entry)
         if paid > state.price:
             raise impossible(entry, "it cost more than was reserved")
         if state.stage == "open":
@@ -344,9 +336,8 @@ class Accounts:
         That of the answer that was learned first, else of the first slot that can be learned.
         """
         slots = [state for _, state in self.slots(item) if self.is_learnable(state)]
-        learned = next((state for state in slots if state.learned_at is not None), None)
-        state = learned or next(iter(slots), None)
-        return None if state is None else state.index
+        slots.sort(key=lambda state: state.learned_at is None)
+        return slots[0].index if slots else None
 
     def slots(self, item: str) -> list[tuple[Key, State]]:
         """The purchases of an item, by its surrogate, in the order of their slots."""
@@ -366,14 +357,15 @@ class Accounts:
         return state.stage == "answered" and self.standing.get(state.labeler or "") == "set_aside"
 
 
-def price_of(entry: Entry, price: object) -> int:
-    """The `price` of a row, in micro-units.
+def price_of(entry: Entry) -> int:
+    """The price of a row, in micro-units; 0 where it has none.
 
     Raises:
-        LedgerCorrupt: it is negative, or no whole number.
+        LedgerCorrupt: it is negative.
     """
-    if type(price) is not int or price < 0:
-        raise impossible(entry, f"its price is {price!r}, not 0 micro-units or more")
+    price = entry.price or 0
+    if price < 0:
+        raise impossible(entry, f"its price is {price}, not 0 micro-units or more")
     return price
 
 
