@@ -97,7 +97,7 @@ def test_the_first_digest_is_in_the_hash_that_row_1_follows(ledger, path) -> Non
     edit(path, "UPDATE terms SET settings = hex(randomblob(32))")
     with Ledger.open(path, readonly=True) as edited:
         assert edited.terms.genesis != genesis
-        with pytest.raises(LedgerCorrupt, match="row 1 of the ledger should follow the hash"):
+        with pytest.raises(LedgerCorrupt, match="row 1 of the ledger should have the hash"):
             edited.verify()
 
 

@@ -144,13 +144,6 @@ class Row(Entry):
         return Label(int(self.payload["index"]))
 
 
-def parsed(rows: list[Row]) -> list[Row]:
-    """The same rows, with their payloads parsed; see `Entry.payload`."""
-    for row in rows:
-        _ = row.payload
-    return rows
-
-
 def erased_name(surrogate: str) -> str:
     """What replaces the id of an erased item; it reveals nothing of the item."""
     return f"forgotten-{surrogate}"
@@ -273,25 +266,15 @@ def walk(genesis: str, pages: Iterable[list[Row]]) -> Iterator[list[Row]]:
     head = Head(0, genesis)
     for page in pages:
         for row in page:
-            _check(head, row)
+            if row.seq != head.count + 1:
+                raise LedgerCorrupt(
+                    f"row {head.count + 1} of the ledger is missing, got row {row.seq} instead: "
+                    "a row was removed, restore the file from a copy"
+                )
+            if (row.previous, row.hash) != (head.hash, link_hash(row.seq, row, head.hash)):
+                raise LedgerCorrupt(
+                    f"row {row.seq} of the ledger should have the hash of its content and of the"
+                    " row before, but has another: it was edited, restore the file from a copy"
+                )
             head = Head(row.seq, row.hash)
         yield page
-
-
-def _check(head: Head, row: Row) -> None:
-    if row.seq != head.count + 1:
-        raise LedgerCorrupt(
-            f"row {head.count + 1} of the ledger is missing, got row {row.seq} instead: "
-            "a row was removed, restore the file from a copy"
-        )
-    if row.previous != head.hash:
-        raise LedgerCorrupt(
-            f"row {row.seq} of the ledger should follow the hash {head.hash[:12]}, but has "
-            f"{row.previous[:12]}: it was edited, restore the file from a copy"
-        )
-    expected = link_hash(row.seq, row, row.previous)
-    if row.hash != expected:
-        raise LedgerCorrupt(
-            f"row {row.seq} of the ledger should have the hash {expected[:12]}, but has "
-            f"{row.hash[:12]}: it was edited, restore the file from a copy"
-        )
