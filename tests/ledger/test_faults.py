@@ -72,7 +72,7 @@ def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):
         lambda: ledger.hand_out(handed),
         lambda: ledger.own([("q9", 1)], long),
         lambda: ledger.set_budget(12, None, {"why": long}),
-        lambda: ledger.add_items([ItemRecord(long, "")]),
+        lambda: ledger.add_items([ItemRecord(long, "", 2)]),
     ):
         with pytest.raises(LedgerError, match="disk is full"):
             attempt()
@@ -119,7 +119,7 @@ def test_a_ledger_opened_for_reading_writes_nothing(book, decision, path):
             lambda: reader.reserve(["q5"]),
             lambda: reader.own([("q5", 0)], "old"),
             lambda: reader.set_budget(9, None, {}),
-            lambda: reader.add_items([ItemRecord("new", "")]),
+            lambda: reader.add_items([ItemRecord("new", "", 2)]),
             lambda: reader.add_class("more", 5),
             lambda: reader.change_settings({"seed": Setting(1)}),
             lambda: reader.write_state("waiting", {}),

@@ -43,9 +43,9 @@ def test_it_is_charged_once_and_never_learned(book, decision, path, said):
     ("changes", "words"),
     [
         ({"said": "maybe"}, "one of label, none, ambiguous, broken, got another"),
-        ({"index": 1}, "the index .* should be None, since it says 'none'"),
+        ({"index": 1}, "the index .* belongs only to said='label'"),
         ({"said": "label"}, "the index .* should be a whole number, got None"),
-        ({"said": "broken"}, "the right text .* belongs only to said='none'"),
+        ({"said": "broken"}, "the right text only to said='none', got 'broken'"),
         ({"text": 5}, "the text .* should be a text or None, got a int"),
         ({"note": b"x"}, "the note .* should be a text or None, got a bytes"),
     ],

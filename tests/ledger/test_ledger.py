@@ -256,7 +256,7 @@ def test_an_item_is_bought_once(book, decision):
 
 
 def test_what_waits_is_bounded(path, decision, records):
-    many = [ItemRecord(f"q{i}", "") for i in range(3000)]
+    many = [ItemRecord(f"q{i}", "", 2) for i in range(3000)]
     ledger = Ledger.create(path, run="r", budget=0, items=many)
     for round in range(1, 3001):
         ledger.post([decision(round, "skipped")])

@@ -51,7 +51,7 @@ def test_a_label_is_corrected_from_and_to_every_kind(ledger: Ledger) -> None:
         ledger.correct("q0", 3, "anna")
         assert labels(ledger)["q0"] == ledger.label_of("q0") == 3
     assert (ledger.accounts.spent, len(ledger.accounts.learned_labels)) == (5, 3)
-    with pytest.raises(LabelerError, match="names no candidate"):
+    with pytest.raises(LabelerError, match="belongs only to said='label'"):
         ledger.correct("q0", 1, "anna", said="none")
 
 

@@ -323,8 +323,8 @@ class Ledger(Journal):
 
     def _record_learned(self, key: Key) -> bool:
         """Record `learned` if the accepted answer is the first of its item to learn from."""
-        accounts, state = self.accounts, self.accounts.purchases.get(key)
-        if state is None or key[0] in accounts.learned_labels or not accounts.is_learnable(state):
+        accounts, state = self.accounts, self.accounts.purchases[key]
+        if key[0] in accounts.learned_labels or not accounts.is_learnable(state):
             return False
         self._record_of(key, state, "learned", {"index": state.word}, code=state.labeler)
         return True
@@ -348,16 +348,14 @@ class Ledger(Journal):
     def _expect_candidate(self, surrogate: str, index: int) -> None:
         """Check that an answer names one of its item's K candidates, added classes included."""
         size = self._size(surrogate)
-        if index < 0 or (size is not None and index >= size):
-            count = "its candidates" if size is None else f"its {size} candidates"
+        if not 0 <= index < size:
             raise LabelerError(
                 f"the answer to item '{self.items.identities[surrogate].id}' should be the index of"
-                f" one of {count}, got {index}"
+                f" one of its {size} candidates, got {index}"
             )
 
-    def _size(self, surrogate: str) -> int | None:
-        classes = self.accounts.classes
-        return self.items.identities[surrogate].size if classes is None else classes
+    def _size(self, surrogate: str) -> int:
+        return self.accounts.classes or self.items.identities[surrogate].size or 0
 
     def remarks(self, row: Row) -> tuple[str, ...]:
         """The free texts of one row: the right text of an answer, the note of that or of a skip."""
@@ -382,13 +380,12 @@ class Ledger(Journal):
             for item, index in labels:
                 surrogate = self.items.surrogates[item]
                 key, size = (surrogate, 0), self._size(surrogate)
-                candidates = index + 1 if size is None else size
                 self._reserve(key, None, "owned")
                 state = self.accounts.purchases[key]
-                data = {"index": index, "size": candidates}
+                data = {"index": index, "size": size}
                 self._record_of(key, state, "answered", data, code=code, price=0)
                 self._record_learned(key)
-                learned.append((owned_decision(item, candidates), Label(index)))
+                learned.append((owned_decision(item, size), Label(index)))
         return learned
 
     def correct(

@@ -29,8 +29,7 @@ class ItemRecord:
     Attributes:
         id: the item's id, unique within the run.
         prompt: its text.
-        size: K, the number of candidates, or None where it is not known; an answer outside
-            [0, K) is refused.
+        size: K, the number of candidates; an answer outside [0, K) is refused.
         candidates: their texts; None for the run's classes.
         answer: the file's own, an index of the candidates, where it has one.
         unknown: an answer of the file that is none of the candidates.
@@ -40,7 +39,7 @@ class ItemRecord:
 
     id: str
     prompt: str
-    size: int | None = None
+    size: int
     candidates: Sequence[str] | None = None
     answer: int | None = None
     unknown: str | None = None
@@ -200,19 +199,13 @@ def whole_answer(answer: Answer) -> Answer:
             f"the kind {whose} should be one of {', '.join(get_args(AnswerKind))}, got another: "
             "use one of these"
         )
-    index = None
-    if answer.said == "label":
-        index = whole(answer.index, f"the index {whose}")
-    elif answer.index is not None:
-        raise LabelerError(
-            f"the index {whose} should be None, since it says '{answer.said}' and names no "
-            "candidate: leave one of them out"
-        )
+    is_label = answer.said == "label"
+    index = whole(answer.index, f"the index {whose}") if is_label else None
     text, note = (_free(getattr(answer, name), f"the {name} {whose}") for name in ("text", "note"))
-    if text is not None and answer.said != "none":
+    if index != answer.index or (text is not None and answer.said != "none"):
         raise LabelerError(
-            f"the right text {whose} belongs only to said='none', got '{answer.said}': "
-            "leave it out, or put it in the note"
+            f"the index {whose} belongs only to said='label' and the right text only to"
+            f" said='none', got '{answer.said}': leave them out, or put the text in the note"
         )
     if price < 0:
         raise LabelerError(

@@ -93,7 +93,7 @@ def _read(
     salt: str | None,
     id: str,
     prompt: str | None,
-    size: int | None,
+    size: int,
     candidates_json: str | None,
     *remaining: Any,
 ) -> ItemRecord:
