@@ -86,16 +86,10 @@ def stem(path: Path) -> str:
     return f"{folder}-{name}" if name.lower() in _GENERIC and folder else name
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
+def _open(path: Path) -> IO[bytes]:
     with path.open("rb") as raw:
-        magic = raw.read(2)
-        raw.seek(0)
-        if magic != b"\x1f\x8b":
-            yield raw
-            return
-        with gzip.GzipFile(fileobj=raw) as stream:
-            yield cast("IO[bytes]", stream)
+        is_packed = raw.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path)) if is_packed else path.open("rb")
 
 
 def head_of(path: Path, formats: str = _KNOWN) -> bytes:

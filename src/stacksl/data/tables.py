@@ -70,27 +70,23 @@ def open_table(
     if container == "parquet":
         with reading(path), _open_parquet(path) as table:
             yield table
-    elif container == "xlsx":
-        columns, rows = _named_rows(
-            path, _rectangle(table_of_sheet(path, layout.worksheet)), layout, known_columns
-        )
-        yield table_from(container, columns, rows)
-    elif container in ("csv", "tsv"):
-        with open_text(path) as stream:
+        return
+    if container == "xlsx":
+        records = _rectangle(table_of_sheet(path, layout.worksheet))
+        yield table_from(container, *_named_rows(path, records, layout, known_columns))
+        return
+    with open_text(path) as stream:
+        if container in ("csv", "tsv"):
             delimiter = delimiter_of(path, head, "\t" if container == "tsv" else ",")
-            records = ((n, record) for n, record in csv_records(path, stream, delimiter) if record)
-            columns, rows = _named_rows(path, records, layout, known_columns)
-            yield table_from(container, columns, rows)
-    elif container == "lines":
-        with open_text(path) as stream:
-            texts = (line.strip() for line in stream if line.strip())
-            yield table_from(
-                container, ["text"], (Row(n, {"text": t}) for n, t in enumerate(texts, 1))
-            )
-    else:
-        with open_text(path) as stream:
-            rows = _json_rows(path, stream) if container == "json" else _jsonl_rows(stream)
-            yield table_from(container, None, rows)
+            records = (pair for pair in csv_records(path, stream, delimiter) if pair[1])
+            yield table_from(container, *_named_rows(path, records, layout, known_columns))
+        elif container == "lines":
+            texts = filter(None, map(str.strip, stream))
+            rows = (Row(number, {"text": text}) for number, text in enumerate(texts, 1))
+            yield table_from(container, ["text"], rows)
+        else:
+            json_rows = _json_rows(path, stream) if container == "json" else _jsonl_rows(stream)
+            yield table_from(container, None, json_rows)
 
 
 def _rectangle(rows: Sequence[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
