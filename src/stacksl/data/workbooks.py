@@ -165,20 +165,17 @@ def _text(cell: Any) -> str:
         return ""
     if cell.data_type == "f":
         text = value if isinstance(value, str) else getattr(value, "text", None)
-        return _cell(text or "=", cell)
-    if isinstance(value, bool):
-        return _cell(str(value).upper(), cell)
-    if isinstance(value, float):
-        return _cell(f"{value:.15g}", cell)
-    if isinstance(value, int) and abs(value) < 10**15:  # a workbook rounds longer ones
-        return _cell(str(value), cell)
-    if isinstance(value, datetime | date | time):
-        return _cell(value.isoformat().removesuffix("T00:00:00"), cell)
-    return _ESCAPE.sub(lambda match: "_" if match[1] == "005F" else "", str(value))
-
-
-def _cell(text: str, cell: Any) -> Cell:
-    copy = Cell(text)
-    copy.value, copy.style = cell.value, cell.number_format
+        copy = Cell(text or "=")
+    elif isinstance(value, bool):
+        copy = Cell(str(value).upper())
+    elif isinstance(value, float):
+        copy = Cell(f"{value:.15g}")
+    elif isinstance(value, int) and abs(value) < 10**15:  # a workbook rounds longer ones
+        copy = Cell(value)
+    elif isinstance(value, datetime | date | time):
+        copy = Cell(value.isoformat().removesuffix("T00:00:00"))
+    else:
+        return _ESCAPE.sub(lambda match: "_" if match[1] == "005F" else "", str(value))
+    copy.value, copy.style = value, cell.number_format
     copy.place = (cell.row, cell.column) if cell.data_type == "f" else None
     return copy

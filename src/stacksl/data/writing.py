@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +69,12 @@ def write_table(
         ) from None
 
 
-def _delimited(delimiter: str) -> Callable[[Sequence[str], Sequence[Mapping[str, Any]]], bytes]:
-    def packed(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
-        stream = io.StringIO()
-        writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
-        return stream.getvalue().encode(errors="replace")
-
-    return packed
+def _delimited(delimiter: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+    stream = io.StringIO()
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+    return stream.getvalue().encode(errors="replace")
 
 
 def _cell(value: Any) -> str:
@@ -154,8 +152,8 @@ def _parquet(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes
 
 
 TABLES: dict[str, Callable[[Sequence[str], Sequence[Mapping[str, Any]]], bytes]] = {
-    "csv": _delimited(","),
-    "tsv": _delimited("\t"),
+    "csv": partial(_delimited, ","),
+    "tsv": partial(_delimited, "\t"),
     "jsonl": lambda _, rows: "".join(f"{_as_json(row)}\n" for row in rows).encode(errors="replace"),
     "json": lambda _, rows: _as_json(list(rows)).encode(errors="replace"),
     "xlsx": _workbook,
