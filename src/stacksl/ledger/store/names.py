@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.database import Store
-from stacksl.ledger.store.rows import salted
+from stacksl.ledger.store.rows import list_in, salted
 from stacksl.ledger.store.schema import HANDED, ITEMS, NAMES, TEXTS
 from stacksl.ledger.store.stored import Digests, insert_stored
 
 _IDENTITY: Final = ("surrogate", "id", "size", "salt")
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class Identity(NamedTuple):
@@ -36,14 +33,14 @@ class Identity(NamedTuple):
 NOBODY: Final = Identity(None, None, None)
 
 
-class Lookup(dict[K, V]):
+class Lookup(dict[Any, Any]):
     """A dict that asks `find` for a key which it does not hold, and keeps the answer."""
 
-    def __init__(self, find: Callable[[K], V]) -> None:
+    def __init__(self, find: Callable[[Any], Any]) -> None:
         super().__init__()
         self._find = find
 
-    def __missing__(self, key: K) -> V:
+    def __missing__(self, key: Any) -> Any:
         value = self[key] = self._find(key)
         return value
 
@@ -62,8 +59,8 @@ class Items:
 
     def read(self) -> None:
         """Forget what was read, so that it is read from disk again."""
-        self.identities: Lookup[str | None, Identity] = Lookup(self._identity)
-        self.surrogates: Lookup[str, str] = Lookup(self._surrogate)
+        self.identities: dict[str | None, Identity] = Lookup(self._identity)
+        self.surrogates: dict[str, str] = Lookup(self._surrogate)
         self._named = False
 
     def know(self, items: Iterable[str]) -> list[str]:
@@ -186,7 +183,7 @@ class PrivateTables:
         handed = []
         for _, _, key, surrogate, slot, token, person, sheet, order_json in rows:
             item = str(self._items.identities[surrogate].id)
-            annotator, order = self.names.get(person, person), _order(key, order_json)
+            annotator, order = self.names.get(person, person), tuple(list_in(order_json))
             handed.append(Handed(key, item, slot, token, annotator, sheet, order))
         return handed
 
@@ -204,16 +201,3 @@ class PrivateTables:
                 f"row {seq} of the ledger holds the hash {digest[:12]} of an answer's texts, but "
                 "the table of texts holds others: they were edited, restore the file from a copy"
             )
-
-
-def _order(key: str, order_json: str) -> tuple[int, ...]:
-    try:
-        order = json.loads(order_json)
-    except ValueError:
-        order = None
-    if not isinstance(order, list) or not all(type(index) is int for index in order):
-        raise LedgerCorrupt(
-            f"the row '{key}' that was handed out should hold the order of its candidates, but "
-            "does not: the ledger is damaged, restore the file from a copy"
-        )
-    return tuple(order)

@@ -35,7 +35,8 @@ CLEARED: Final = ", ".join(
 )
 """SQL that erases a row: it gets a name in place of its id, and what is left reveals nothing."""
 _DAMAGED: Final = (
-    "a row of the items or the test was edited or damaged: restore the run's database from a copy"
+    "a row of the items, the test or the sheets was edited or damaged: restore the run's database"
+    " from a copy"
 )
 
 
@@ -99,11 +100,16 @@ def _read(
 ) -> ItemRecord:
     if prompt is None and salt is not None:
         raise LedgerCorrupt(_DAMAGED)
-    candidates = None if candidates_json is None else _list_in(candidates_json)
+    candidates = None if candidates_json is None else list_in(candidates_json)
     return ItemRecord(id, prompt or "", size, candidates, *remaining)
 
 
-def _list_in(text: str) -> list[Any]:
+def list_in(text: str) -> list[Any]:
+    """The list in a column of JSON.
+
+    Raises:
+        LedgerCorrupt: there is none.
+    """
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
