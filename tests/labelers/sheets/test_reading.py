@@ -110,8 +110,8 @@ def test_two_answers_for_one_key_are_faults_of_both_rows(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("key", "says"),
     [
-        ("", "key is missing"),
-        ("vessel one", "the cell (9 characters) is no key"),
+        ("", "the cell holds no key"),
+        ("vessel one", "the cell holds no key"),
         ("{mistyped}", "was not given out by this run: copy it again"),
         ("{foreign}", "was not given out by this run"),
     ],

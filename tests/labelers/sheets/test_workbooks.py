@@ -190,7 +190,7 @@ def test_merged_cells_answer_their_first_row_and_a_row_without_a_key_is_a_senten
     read = book.read(book.saved(change))
     assert [reply.row for reply in read.replies] == [2, 4]
     assert [(f.row, f.column) for f in read.faults] == [(5, "key")]
-    assert "the answer's key is missing" in read.faults[0].sentence
+    assert "the cell holds no key" in read.faults[0].sentence
     assert read.empty == 1
 
 

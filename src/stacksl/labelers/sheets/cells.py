@@ -173,7 +173,7 @@ def question_cells(row: SheetRow, list_name: str | None, *, guard: bool) -> tupl
 def class_cells(classes: Classes, *, guard: bool) -> list[tuple[str, str, str]]:
     """The classes as a table with a header: `number, name, description`; `guard` as above."""
     pairs = zip(classes.names, classes.descriptions, strict=True)
-    rows = [(str(number), name, text or "") for number, (name, text) in enumerate(pairs, 1)]
+    rows = [(str(number), name, text) for number, (name, text) in enumerate(pairs, 1)]
     if guard:
         rows = [(n, guarded(visible(name)), guarded(visible(text))) for n, name, text in rows]
     return [("number", "name", "description"), *rows]

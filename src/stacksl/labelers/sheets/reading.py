@@ -89,12 +89,8 @@ def _misplaced(
 
 
 def _why_unknown(key: str) -> str:
-    if not key:
-        return "the answer's key is missing: copy it from the file that was given out"
     if not has_form(key):
-        return (
-            f"the cell ({len(key)} characters) is no key: copy it from the file that was given out"
-        )
+        return "the cell holds no key: copy the key from the file that was given out"
     return (
         f"the key '{key}' was not given out by this run: copy it again if it was typed, or take the"
         " file of this run"
