@@ -14,13 +14,7 @@ from typing import Any, NamedTuple
 
 from stacksl.data.columns import names_columns
 from stacksl.data.dataset import AS_USUAL, Layout
-from stacksl.data.files import (
-    DELIMITERS,
-    csv_records,
-    encoding_of,
-    open_text,
-    reading,
-)
+from stacksl.data.files import DELIMITERS, csv_records, encoding_of, open_text, reading
 from stacksl.data.values import is_long, is_utf8, named
 from stacksl.data.workbooks import table_of_sheet
 from stacksl.errors import DataError, HeaderInDoubt

@@ -17,12 +17,7 @@ from stacksl.ledger.accounts import Terms
 from stacksl.ledger.events import STORED, Entry, canonical, chain
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.queries import LedgerReader
-from stacksl.ledger.store.database import (
-    Store,
-    opened,
-    place_file,
-    remove_file,
-)
+from stacksl.ledger.store.database import Store, opened, place_file, remove_file
 from stacksl.ledger.store.rows import (
     ROWS,
     RejectedRow,
@@ -353,8 +348,7 @@ class Journal(LedgerReader):
     def close(self) -> None:
         """Flush, and close the database."""
         try:
-            if not self._store.readonly:
-                self.flush()
+            self.flush()
         finally:
             self._store.close()
 

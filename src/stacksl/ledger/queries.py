@@ -13,27 +13,13 @@ from typing import cast, get_args
 from stacksl.errors import LedgerCorrupt, RunError
 from stacksl.ledger.accounts import Accounts, Key, State, Terms
 from stacksl.ledger.events import STORED, Entry, Row, read_decision, values_of, walk
-from stacksl.ledger.purchases import (
-    Answer,
-    AnswerKind,
-    Head,
-    Purchase,
-    Purpose,
-    Word,
-    counted,
-)
+from stacksl.ledger.purchases import Answer, AnswerKind, Head, Purchase, Purpose, Word, counted
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.names import Items, PrivateTables
 from stacksl.ledger.store.rows import check_rows
 from stacksl.ledger.store.schema import ARRAYS, EVENTS, TERMS
 from stacksl.ledger.store.settings import expect_digest, read_state
-from stacksl.ledger.store.stored import (
-    Digests,
-    Saved,
-    edited,
-    expect_stored,
-    read_arrays,
-)
+from stacksl.ledger.store.stored import Digests, Saved, edited, expect_stored, read_arrays
 from stacksl.types import Decision
 
 _COMPUTED = ("round", "refit", "refreshed")  # events of what a run decides or computes

@@ -311,13 +311,11 @@ def _open_readonly(path: Path) -> sqlite3.Connection:
 _SENTENCES: Final = (
     ("is full", LedgerError, "cannot be written, its disk is full: free some space and resume"),
     ("readonly", LedgerError, "cannot be written, it is read-only: make it writable"),
-    ("read-only", LedgerError, "cannot be written, it is read-only: make it writable"),
     ("locked", LedgerError, "is held by another process: wait for it to end, or stop it"),
     ("not a database", LedgerError, "should be an SQLite file, got something else"),
     ("decode to UTF-8", LedgerCorrupt, "is damaged (a text in it is none): restore a copy"),
     ("malformed", LedgerCorrupt, "is damaged (its file was cut or overwritten): restore a copy"),
     ("unable to open", LedgerError, "cannot be opened: check its folder and permissions"),
-    ("no such table", LedgerError, "should be a ledger, got a database without its tables"),
     ("disk I/O", LedgerError, "cannot be read or written, the disk reports an error"),
 )
 
