@@ -223,42 +223,38 @@ class ChatLabeler:
             question = self._without_refused(by_way[way])
             planned_call = PlannedCall(request.item, request.slot, question, max_cost)
             [call] = self._calls.record_sent([planned_call])
+            payload, tokens = b"", None
             try:
                 reply = self._endpoint.send(f"POST {COMPLETIONS}", encoded(question.body))
+                status, payload = reply.status, reply.payload
+                if status >= 500 and status not in (503, *UNSUPPORTED):
+                    raise Lost(f"HTTP {status}")
+                if status == 200:
+                    tokens = tokens_of(completion(payload))
             except NotSent as fault:
                 self._calls.record_end(call, 0, str(fault))
                 wait_time += self._wait(tries, wait_time, str(fault), 0.0, connected=False)
                 tries += 1
                 continue
-            except Lost as fault:
-                wait_time += self._lost(call, max_cost, str(fault), b"", tries, wait_time)
+            except (Lost, ValueError) as fault:
+                why = str(fault) if isinstance(fault, Lost) else "no chat completion"
+                wait_time += self._lost(call, max_cost, why, payload, tries, wait_time)
                 tries += 1
                 continue
-            if reply.status in (429, 503):
-                self._calls.record_end(call, 0, f"HTTP {reply.status}", reply.payload)
-                wait_time += self._wait(tries, wait_time, f"HTTP {reply.status}", reply.retry_after)
+            if status in (429, 503):
+                self._calls.record_end(call, 0, f"HTTP {status}", payload)
+                wait_time += self._wait(tries, wait_time, f"HTTP {status}", reply.retry_after)
                 tries += 1
-            elif reply.status == 200:
-                try:
-                    tokens = tokens_of(completion(reply.payload))
-                except ValueError:
-                    why = "no chat completion"
-                    wait_time += self._lost(call, max_cost, why, reply.payload, tries, wait_time)
-                    tries += 1
-                    continue
+            elif status == 200:
                 self._in_a_row = 0
                 cost = max_cost if tokens is None else self._questions.rates.cost(*tokens)
-                self._calls.record_end(call, cost, None, reply.payload)
+                self._calls.record_end(call, cost, None, payload)
                 received = self._calls.received(request.item, request.slot, ())
                 assert received is not None
                 if (answer := self._answer(request, received, limit)) is not None:
                     return answer
-            elif reply.status >= 500 and reply.status not in UNSUPPORTED:
-                why = f"HTTP {reply.status}"
-                wait_time += self._lost(call, max_cost, why, reply.payload, tries, wait_time)
-                tries += 1
-            elif reply.status in UNSUPPORTED and self._does_without(question, reply.payload):
-                self._calls.record_end(call, 0, f"HTTP {reply.status}", reply.payload)
+            elif status in UNSUPPORTED and self._does_without(question, payload):
+                self._calls.record_end(call, 0, f"HTTP {status}", payload)
             elif answer := self._refused(request, call, reply, way, refused):
                 return answer
         return None
