@@ -128,13 +128,10 @@ def text_of(reply: Mapping[str, Any]) -> str:
 
 
 def place_in(text: str, options: Sequence[str], *, letters: bool, cut: bool = False) -> int | None:
-    """The place among the options `options` that a text names; None where it names none.
+    """The place among `options`, as the model saw them, that a text names; None where it has none.
 
-    Args:
-        text: the reply, without thoughts.
-        options: the options in the order in which the model saw them.
-        letters: whether they were shown with letters.
-        cut: whether a limit ended the text, which then names an option only in a JSON object.
+    The text is without thoughts, and `letters` says whether options had some. A text that was `cut`
+    by a limit names an option only in a JSON object.
     """
     text = text.strip()
     names = [_plain(option) for option in options]

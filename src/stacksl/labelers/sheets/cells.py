@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import SettingsError
 from stacksl.labelers.sheets.rows import SheetRow
@@ -75,6 +75,8 @@ _CORRECTED = {"©": "C", "®": "R", "€": "E"}  # what programs make of (c), (r
 _UNSEEN = "\u200b\u200e\u200f\u2060\ufeff"  # found in copied text
 _EDGES = re.compile(rf"^[\s{_UNSEEN}]+|[\s{_UNSEEN}]+$")
 _NOTHING = dict.fromkeys(map(ord, _UNSEEN), "")
+
+_Positions = Mapping[Any, list[int]]
 
 
 # Texts and cells -------------------------------------------------------------------------------
@@ -154,12 +156,9 @@ def spaced(text: str) -> str:
 
 
 def question_cells(row: SheetRow, list_name: str | None, *, guard: bool) -> tuple[str, str, str]:
-    """The cells `key`, `prompt` and `options`.
+    """The cells `key`, `prompt` and `options`; the `list_name` has the options of long rows.
 
-    Args:
-        row: the question.
-        list_name: what lists the options of rows that have many; None for nothing.
-        guard: whether a spreadsheet could run or rewrite the cells, as those of CSV.
+    They get a `guard` where a spreadsheet could run or rewrite them, as cells of CSV.
     """
     if list_name is not None and len(row.options) > LETTERED:
         options = pointed(row.options, list_name)
@@ -222,15 +221,6 @@ class Meaning:
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    """The positions of a row's options by exact text, by text in any case, and by value."""
-
-    exact: Mapping[str, list[int]]
-    loose: Mapping[str, list[int]]
-    values: Mapping[Decimal, list[int]]
-
-
 def understood(
     cell: str, options: tuple[str, ...], first: int | None = None, classes: bool = False
 ) -> Meaning:
@@ -257,9 +247,9 @@ def understood(
 def _meaning(cell: str, options: tuple[str, ...], classes: bool) -> Meaning:
     cell = visible(cell).strip()
     bare = _EDGES.sub("", plain(cell))
-    texts = _texts(options)
+    exact, loose, _ = _texts(options)
     for form in dict.fromkeys((cell, plain(cell))):
-        matches = texts.exact.get(spaced(form), [])
+        matches = exact.get(spaced(form), [])
         if len(matches) > 1:
             raise Misread(
                 f"{len(matches)} options have this text: answer with the letter or the number, "
@@ -276,7 +266,7 @@ def _meaning(cell: str, options: tuple[str, ...], classes: bool) -> Meaning:
             f"write {sign(0, options)}) for the first option, or [none], [ambiguous], [broken]"
         )
     right_text = meanings[0].text
-    if right_text is not None and (positions := texts.loose.get(_loose(right_text))):
+    if right_text is not None and (positions := loose.get(_loose(right_text))):
         raise Misread(
             f"none of these was answered with the text of option {positions[0] + 1} as the right"
             f" one: answer {positions[0] + 1}, or none alone"
@@ -310,23 +300,17 @@ def quoted(cell: str) -> str:
 
 def _readings(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
     """All that a cell may mean which is not an option's exact text."""
-    if cell.startswith("["):
-        word_meanings = list(_words(cell))
-        if word_meanings:
-            yield from word_meanings
-            return
-    yield from _words(cell)
+    words = [*_words(cell)]
+    yield from words
+    if words and cell.startswith("["):
+        return
     yield from _signs(cell, options)
-    texts = _texts(options)
+    _, loose, values = _texts(options)
     if line := _LINE.fullmatch(cell):  # copied whole: `B) its text`
         position = _position(line[1], options)
-        if position in texts.loose.get(_loose(plain(line[2])), []):
+        if position in loose.get(_loose(plain(line[2])), []):
             yield Meaning("label", position)
-    value = _value(cell)
-    positions = [
-        *texts.loose.get(_loose(cell), []),
-        *([] if value is None else texts.values.get(value, [])),
-    ]
+    positions = [*loose.get(_loose(cell), []), *values.get(_value(cell), [])]
     yield from (Meaning("label", position) for position in positions)
 
 
@@ -359,14 +343,15 @@ def _position(mark: str, options: tuple[str, ...]) -> int | None:
 
 
 @lru_cache(maxsize=64)
-def _texts(options: tuple[str, ...]) -> _Texts:
+def _texts(options: tuple[str, ...]) -> tuple[_Positions, _Positions, _Positions]:
+    """The positions of a row's options by exact text, by text in any case, and by value."""
     exact, loose, values = defaultdict(list), defaultdict(list), defaultdict(list)
     for position, text in enumerate(options):
         exact[spaced(text)].append(position)
         loose[_loose(text)].append(position)
         if (value := _value(text)) is not None:
             values[value].append(position)
-    return _Texts(dict(exact), dict(loose), dict(values))
+    return dict(exact), dict(loose), dict(values)
 
 
 def _loose(text: str) -> str:

@@ -31,12 +31,8 @@ def read_sheet(
     """Read a file of answers: a workbook, or CSV with columns in any order.
 
     Rows may be missing, moved or repeated, and answers may be missing. A key that has two
-    different answers in the file has none: each of its rows is a fault.
-
-    Args:
-        path: the file.
-        questions: what was shown with each key that may be returned.
-        ids: the keys of the answers to each item, for sheets with ids in place of keys.
+    different answers in the file has none: each of its rows is a fault. The `questions` are what
+    was shown with each key; `ids` are the keys of each item, for sheets with ids in their place.
 
     Raises:
         DataError: the file as a whole cannot be read (a missing column, damage, ...).
@@ -102,10 +98,8 @@ def _reply(row: int, key: str, cells: Mapping[str, str], question: SheetRow) -> 
         meaning = understood(cells["answer"], question.options, question.first, question.classes)
     except Misread as fault:
         return Fault(row, "answer", str(fault))
-    note = cells.get("note", "")
-    remark = plain(visible(note)).strip() if note else ""
-    answer = (meaning.said, meaning.position, meaning.text)
-    return Reply(row, key, *answer, remark or None)
+    remark = plain(visible(cells.get("note", ""))).strip() or None
+    return Reply(row, key, meaning.said, meaning.position, meaning.text, remark)
 
 
 def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:

@@ -101,11 +101,11 @@ def write_sheet(
     list_name = None if classes is None else f"sheet {CLASSES}" if book else f"file {listed_in}"
     lines = [question_cells(row, list_name, guard=not book) for row in rows]
     if book:
-        cells_and_options = [(*cells, row.options) for cells, row in zip(lines, rows, strict=True)]
-        has_long_row = any(len(row.options) > LETTERED for row in rows)
-        needs_table = classes is not None and (has_long_row or any(classes.descriptions))
-        table = class_cells(classes, guard=False) if classes is not None and needs_table else []
-        write_file(path, workbook(cells_and_options, table), mode)
+        options, table = [row.options for row in rows], list[tuple[str, str, str]]()
+        is_long = any(len(texts) > LETTERED for texts in options)
+        if classes is not None and (is_long or any(classes.descriptions)):
+            table = class_cells(classes, guard=False)
+        write_file(path, workbook(lines, options, table), mode)
         return
     if classes is not None and len(classes.names) > LETTERED:
         class_table = _table(class_cells(classes, guard=True))
@@ -165,35 +165,33 @@ _LONG = 200  # characters from which a choice is the option's letter or number a
 _TEXT = "@"  # the number format of a text: what is typed is neither a number nor a date
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
-Cells = tuple[str, str, str, tuple[str, ...]]  # key, prompt, options as shown, options
 
-
-def workbook(rows: Sequence[Cells], classes: Sequence[Sequence[str]]) -> bytes:
+def workbook(
+    rows: Sequence[tuple[str, str, str]],
+    options: Sequence[tuple[str, ...]],
+    classes: Sequence[Sequence[str]],
+) -> bytes:
     """The workbook of the questions; the same bytes for the same rows.
 
     The first sheet has a row for each question: `key, prompt, options, answer, note`, the last two
     empty. Its header is frozen; a choice list in `answer` offers the options and the words, and
     anything else may be typed. The cells of `key` cannot be typed over, yet all rows can be sorted
-    and filtered, which a protected sheet would not let.
-
-    Args:
-        rows: of each question the key, the prompt and the options as the cells show them, and
-            the options.
-        classes: a table of the classes, if the rows refer to them, else empty.
+    and filtered, which a protected sheet would not let. A table of `classes` that is not empty gets
+    a sheet of its own.
     """
     from openpyxl import Workbook
 
     book = Workbook()
     sheet = book.worksheets[0]
     sheet.title = QUESTIONS
-    fill(sheet, [COLUMNS, *((*row[:3], "", "") for row in rows)], _WIDTHS)
+    fill(sheet, [COLUMNS, *((*row, "", "") for row in rows)], _WIDTHS)
     _mark(sheet, len(rows) + 1)
     if classes:
         fill(book.create_sheet(CLASSES), classes, (10, 40, 70))
     fill(
         book.create_sheet(ANSWERING), [(line,) for line in HOWTO.splitlines()], (100,), header=False
     )
-    _choices(book, sheet, [row[3] for row in rows])
+    _choices(book, sheet, options)
     return packed(book)
 
 
