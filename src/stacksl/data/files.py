@@ -203,11 +203,8 @@ def csv_records(
 ) -> Iterator[tuple[int, list[str]]]:
     """The records of a CSV text, each with the number of the line on which it begins.
 
-    Args:
-        path: the file, for messages.
-        lines: its text with the line ends.
-        delimiter: one character.
-        strict: whether a quote that closes before the end of its cell is a fault.
+    The `lines` have their ends. A quote that closes before the end of its cell is a fault if
+    `strict`.
 
     Raises:
         DataError: a quote never closes, or the text is no CSV.

@@ -73,8 +73,7 @@ def read(
     not_ids: set[str] = set()
     while True:  # again where a column that was guessed from the first rows is no id after all
         known_columns = [*user_roles.values(), *usual.values()]
-        name, context = _opened(path, container, layout, known_columns)
-        with context as table:
+        with _opened(path, container, layout, known_columns) as table:
             table = replace(table, columns=tuple(c for c in table.columns if c != without))
             roles = {**usual_columns(usual, table.columns), **user_roles}
             id = roles.get("id") or guess_id(table.columns, table.head, [*not_ids, *roles.values()])
@@ -94,7 +93,7 @@ def read(
         usual.pop("id", None)
     read_columns = (*shape.columns.values(), *shape.also_read)
     dataset = Dataset(
-        name=name,
+        name="items" if isinstance(path, Table) else stem(Path(path)),
         format=f"{table.container}:{shape.name}",
         items=tuple(reader.items),
         answers=reader.answers,
@@ -126,7 +125,7 @@ def _no_id(column: str, rows: Sequence[int]) -> DataError:
 
 
 def _expect_enough(dataset: Dataset, subject: str) -> None:
-    """Check that enough rows of `what` could be used."""
+    """Check that enough rows of `subject` could be used."""
     bad_count, total = len(dataset.rejected), dataset.total
     if not total:
         raise DataError(f"{subject} has a header but no rows: items were expected")
@@ -181,8 +180,7 @@ def rows_of(
     left_out = {rejected.row for rejected in dataset.rejected}
     items = iter(dataset.items)
     container, columns = dataset.format.partition(":")[0], [*dataset.columns.values()]
-    _, context = _opened(path, container, dataset.layout, columns)
-    with context as table:
+    with _opened(path, container, dataset.layout, columns) as table:
         rows = [(row.values, None if row.number in left_out else next(items)) for row in table.rows]
     names = dict.fromkeys([*table.columns, *(name for values, _ in rows for name in values)])
     return tuple(names), rows
@@ -203,14 +201,14 @@ def _format(format: str | None) -> tuple[str | None, str | None]:
 
 def _opened(
     path: str | Path | Table, container: str | None, layout: Layout, columns: Sequence[str] = ()
-) -> tuple[str, AbstractContextManager[Table]]:
-    """The name of a file or dataset, and its table while a context lasts."""
+) -> AbstractContextManager[Table]:
+    """The table of a file or dataset, while the context lasts."""
     if isinstance(path, Table):
-        return "items", nullcontext(path)
+        return nullcontext(path)
     path = Path(path)
     head = head_of(path)
     container = container or container_of(path, head, columns)
-    return stem(path), open_table(path, container, head, layout, columns)
+    return open_table(path, container, head, layout, columns)
 
 
 # --- rows into items ---------------------------------------------------------------------------
@@ -247,10 +245,8 @@ class _Items:
     def read(self, rows: Iterable[Row], classes: tuple[str, ...] | None, *, guessed: bool) -> None:
         """Turn rows into items; what cannot be used is set aside with its reason.
 
-        Args:
-            rows: the rows of a table.
-            classes: a label set known before, to which labels are mapped.
-            guessed: whether the label's column was guessed, so that it has to look like one.
+        Labels are mapped to `classes` that are known; a column that was `guessed` has to look like
+        one of labels.
 
         Raises:
             DataError: a label column that does not look like one.

@@ -55,14 +55,9 @@ def shape_of(
     classes: tuple[str, ...] | None,
     id: str | None,
 ) -> Shape:
-    """The shape of a table, decided on its columns and first rows.
+    """The shape of a table: the one that is named, else decided on its columns and first rows.
 
-    Args:
-        table: the open file.
-        shape_name: a name of `SHAPES`, or None to find out.
-        roles: role to column, as the user says.
-        classes: a label set that is known already, so that no label column is needed.
-        id: the column of the ids, if there is one.
+    The user gave the `roles` their columns. No label is needed where the `classes` are known.
 
     Raises:
         DataError: the file has no such columns, or is of a kind that cannot be read.

@@ -49,14 +49,9 @@ def open_table(
     layout: Layout = AS_USUAL,
     known_columns: Collection[str] = (),
 ) -> Iterator[Table]:
-    """The file at `path` as a `Table` while the context lasts.
+    """The file at `path` as a `Table` while the context lasts; `head` are its first bytes.
 
-    Args:
-        path: the file.
-        container: `csv`, `tsv`, `jsonl`, `json`, `parquet`, `xlsx` or `lines`.
-        head: the first bytes of the file, decompressed.
-        layout: where the rows are.
-        known_columns: names of columns; a first row that has one of them is a header.
+    A first row that has one of the `known_columns` is a header.
 
     Raises:
         DataError: the file as a whole cannot be parsed.
@@ -207,11 +202,9 @@ def _jsonl_rows(stream: Any) -> Iterator[Row]:
     lines = (line for line in stream if line.strip())
     for number, line in enumerate(lines, 1):
         try:
-            value = json.loads(line)
+            yield _json_row(number, json.loads(line))
         except (ValueError, RecursionError) as error:
             yield Row(number, {}, f"bad JSON: {error}".replace("\n", " "))
-            continue
-        yield _json_row(number, value)
 
 
 def _json_rows(path: Path, stream: Any) -> Iterator[Row]:
