@@ -213,8 +213,7 @@ class Accounts:
             case "budget":
                 self.reached = None if self.reached is None else False  # more is to be bought
                 labels, money = whole_of(entry, "budget"), entry.payload.get("money")
-                if money is not None and not isinstance(money, int):
-                    raise impossible(entry, f"its money is {money!r}, not a whole number")
+                money = None if money is None else whole_of(entry, "money")
                 if labels < self.spent or (money is not None and money < self.spent_money):
                     raise impossible(entry, "it is below what is spent")
                 self.budget, self.money = labels, money
@@ -388,9 +387,8 @@ def word_of(entry: Entry) -> tuple[int, Word, str | None]:
         LedgerCorrupt: the row holds no valid answer.
     """
     data = entry.payload
-    token, texts = data.get("given", entry.token), data.get("words")
-    if type(token) is not int:
-        raise impossible(entry, f"its given is {token!r}, not a whole number")
+    token = whole_of(entry, "given") if "given" in data else entry.token or 0
+    texts = data.get("words")
     word: Any = data.get("index", data.get("said"))
     if type(word) is int or word in get_args(AnswerKind)[1:]:
         return token, word, texts if isinstance(texts, str) else None

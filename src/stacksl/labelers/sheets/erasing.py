@@ -29,7 +29,7 @@ def erase_rows(folder: Path, keys: Collection[str]) -> list[str]:
             continue
         try:
             payload = _without_rows(path, keys) if kind == ".xlsx" else _without_lines(path, keys)
-        except DataError:
+        except (DataError, csv.Error):
             unread_names.append(path.name)
         else:
             if payload is not None:
@@ -48,13 +48,10 @@ def _without_lines(path: Path, keys: Collection[str]) -> bytes | None:
     lines_left: list[str] = []
     start = 0
     reader = csv.reader(lines, delimiter=max(",;\t", key=head.count))
-    try:
-        for row in reader:
-            if not any(cell.strip(' "\r\n').lower() in keys for cell in row):
-                lines_left += lines[start : reader.line_num]
-            start = reader.line_num
-    except csv.Error as fault:
-        raise DataError(f"'{path}' has an open quotation ({fault})") from None
+    for row in reader:
+        if not any(cell.strip(' "\r\n').lower() in keys for cell in row):
+            lines_left += lines[start : reader.line_num]
+        start = reader.line_num
     if any(line.lstrip(' "').lower().startswith(tuple(keys)) for line in lines_left):
         raise DataError(f"'{path}' has an open quotation")  # it runs over a row with a key
     return None if lines_left == lines else "".join(lines_left).encode(encoding, "surrogatepass")
