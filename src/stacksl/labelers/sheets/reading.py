@@ -41,8 +41,9 @@ def read_sheet(
     faults: list[Fault] = []
     empty_keys: set[str] = set()
     answered_keys: set[str] = set()
-    owners = _owners(questions)
-    for row, cells, unusable in _lines(path):
+    owners, head = _owners(questions), head_of(path, ".xlsx or CSV")
+    lines = _of_workbook(path) if head.startswith(WORKBOOK) else _of_csv(path, head)
+    for row, cells, unusable in lines:
         cell = cells.get("answer", "")
         keys: Sequence[str] = [clean_key(cells.get("key", ""))]
         if "key" not in cells:
@@ -170,20 +171,12 @@ def _digest(prompt: str) -> str:
 # --- files to rows of cells ------------------------------------------------------------------
 
 
-def _lines(path: Path) -> Iterator[_Line]:
+def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
     """The rows below the header with their cells by the column's name, in small letters.
 
     A row's number counts as spreadsheets do: the header is row 1 and line breaks in cells do not
     count. Rows without any text are left out, but counted.
     """
-    head = head_of(path, ".xlsx or CSV")
-    if head.startswith(WORKBOOK):
-        yield from _of_workbook(path)
-    else:
-        yield from _of_csv(path, head)
-
-
-def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
     with open_text(path, mixed=False) as stream:
         records = csv_records(path, stream, delimiter_of(path, head, ","), strict=True)
         rows = enumerate((cells for _, cells in records), 1)

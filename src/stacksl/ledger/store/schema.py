@@ -34,11 +34,6 @@ class Table:
     columns: dict[str, str]
     key: str
 
-    def sql(self) -> str:
-        """The statement that makes it."""
-        columns = ", ".join(f"{name} {KINDS[kind][0]}" for name, kind in self.columns.items())
-        return f"CREATE TABLE {self.name} ({columns}, PRIMARY KEY ({self.key}))"
-
 
 TERMS: Final = Table(
     "terms",
@@ -169,7 +164,8 @@ _ONCE: Final = (
 def make_tables(connection: sqlite3.Connection) -> None:
     """Create the tables, in the open transaction of `connection`."""
     for table in _TABLES:
-        connection.execute(table.sql())
+        columns = ", ".join(f"{name} {KINDS[kind][0]}" for name, kind in table.columns.items())
+        connection.execute(f"CREATE TABLE {table.name} ({columns}, PRIMARY KEY ({table.key}))")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
