@@ -160,6 +160,13 @@ def test_what_fits_a_sliding_window_is_packed(
         assert not packs(model)
 
 
+def test_a_model_with_a_recurrent_state_is_not_packed(make_model: Any) -> None:
+    model = make_model("gpt2")  # names no types of layers, as Jamba in transformers 5.0
+    assert packs(model)
+    model._is_stateful = True
+    assert not packs(model)
+
+
 def test_a_path_is_checked_on_few_options_and_once(make_model: Any) -> None:
     def passes(likelihood: Likelihood, item: TokenItem) -> int:
         seen = []

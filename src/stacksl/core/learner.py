@@ -170,10 +170,9 @@ class Learner:
             skip_state=self.gate_state,
             status="wanted",
         )
-        no_bounds: dict[str, Any] = (
-            {} if scores is None else dict.fromkeys(("lower", "upper", "gate_score"), math.nan)
-        )
-        return replace(record, **no_bounds)
+        if scores is None:
+            return record
+        return replace(record, lower=math.nan, upper=math.nan, gate_score=math.nan)
 
     def _record(self, item: str, view: Bounds, **verdict: Any) -> Decision:
         """The numbers of the choice, and the reason."""

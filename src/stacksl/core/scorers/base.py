@@ -20,7 +20,6 @@ from stacksl.errors import SettingsError
 from stacksl.types import Label
 
 Reference = Literal["frozen", "previous"]
-Action = Literal["greedy", "ucb"]
 
 LEAST_RIDGE = 1e-6
 """The least λ: below it the rounding of near-duplicate rows shows in the inverse of V.
@@ -65,7 +64,7 @@ class ScorerSettings:
     clip_level: float | None = None
     track: Literal["labeled", "all"] = "labeled"
     radius_counts: Literal["learned", "rounds"] = "learned"
-    action: Action = "greedy"
+    action: Literal["greedy", "ucb"] = "greedy"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

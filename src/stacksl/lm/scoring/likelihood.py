@@ -247,7 +247,7 @@ def packs(model: Any) -> bool:
     """Whether the model's configuration allows packed rows under a mask of ours."""
     layers = {*(getattr(model.config.get_text_config(), "layer_types", None) or ())}
     return (
-        not getattr(model, "_is_stateful", False)
+        not getattr(model, "_is_stateful", False)  # old Jambas name no types of layers
         and layers <= {"full_attention", "sliding_attention"}
         and not ("sliding_attention" in layers and _window(model) is None)
         and attention(model) in MASKED
