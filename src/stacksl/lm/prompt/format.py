@@ -71,8 +71,8 @@ class PromptFormat:
         chat_arguments: what the chat template takes besides, such as `enable_thinking`.
 
     Raises:
-        SettingsError: the template lacks a field or has an unknown one, the answer format is
-            unknown, or the tokenizer has no chat template.
+        SettingsError: the template lacks a field or has an unknown one, settings of the chat form
+            are given without it, or the tokenizer has no chat template.
     """
 
     template: str = TEMPLATES["answer"]
