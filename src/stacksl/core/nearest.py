@@ -8,8 +8,6 @@ up in float64, which takes 1.3 times as long, and its import takes a second.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -65,18 +63,12 @@ def _exact(vectors: Vectors, pool: Vectors, count: int) -> Places:
                 scores = scores[:, columns]
             best = np.hstack([best, scores])
             index = np.hstack([index, np.broadcast_to(columns + np.int32(start), scores.shape)])
-            keep = _largest(best, count)
-            best = np.take_along_axis(best, keep, axis=1)
-            index = np.take_along_axis(index, keep, axis=1)
+            if best.shape[1] > count:
+                keep = np.argpartition(best, -count, axis=1)[:, -count:]
+                best = np.take_along_axis(best, keep, axis=1)
+                index = np.take_along_axis(index, keep, axis=1)
         out[offset : offset + len(block)] = index
     return out
-
-
-def _largest(scores: NDArray[Any], count: int) -> NDArray[Any]:
-    """The columns of the `count` largest scores of each row, in no order."""
-    if scores.shape[1] <= count:
-        return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
-    return np.argpartition(scores, -count, axis=1)[:, -count:]
 
 
 def _ranked(vectors: Vectors, pool: Vectors, rows: Places) -> tuple[Places, Array]:
