@@ -197,7 +197,10 @@ def _change_people(run: Run, changes: dict[str, Any], *, json: bool, quiet: bool
     elif changes["dry_run"]:
         print(f"{freed_rows} would be freed")
     else:
-        print("\n\n".join([f"{freed_rows} freed"] * bool(freed) + [shown_run(run)]))
+        standing = {"back": "gets rows again", "set_aside": "is set aside", "keep": "counts again"}
+        effects = [f"{name} {does}" for key, does in standing.items() for name in changes[key]]
+        effects += [f"{freed_rows} freed"] if freed else []
+        print("\n\n".join(["\n".join(effects)] * bool(effects) + [shown_run(run)]))
 
 
 def _with_descriptions(names: list[str], descriptions: list[str]) -> dict[str, str]:

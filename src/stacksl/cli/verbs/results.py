@@ -135,7 +135,7 @@ def _compared(result: dict[str, Any]) -> str:
         likeness = (
             "no difference is shown so far; what follows is of this one look, and can be chance"
         )
-    surety = "not compared: it needs 50 held-out rows, and features other than hashing"
+    surety = "not compared: it needs 50 rows held out in the run"
     if result["held_out"] >= 50:
         surety = (
             "not compared: hashing features are made from the run's own rows, not from new ones"
