@@ -8,7 +8,7 @@ import numpy as np
 from stacksl.core import SCORERS, Scorer
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.gradient import Blocks
-from stacksl.core.scorers.rows import add_rows, pick, restored
+from stacksl.core.scorers.rows import add_rows, pick
 
 
 class Perceptron(Scorer):
@@ -43,7 +43,7 @@ class Perceptron(Scorer):
         return {"theta": self.theta.copy(), "counts": counts, **self.tracker.state()}
 
     def restore(self, state):
-        self.theta = restored(state, "theta", self.theta)
+        self.theta = np.array(state["theta"])
         self.learned, self.rounds = (int(count) for count in state["counts"])
         self.tracker.restore(state)
 
