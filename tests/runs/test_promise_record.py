@@ -21,7 +21,7 @@ def test_a_first_look_and_a_promise_take_what_is_named_in_most_benchmarks() -> N
     enough = [sum(share <= end for share in shares) for end in RANGE]
     assert enough == [20, 75], "fewer than half, and more than nine of ten"
     assert len(shares) == 78
-    assert max(shares) < 3.35
+    assert max(shares) < 3.25
 
 
 def test_errors_that_no_doubt_shows_break_a_promise_on_a_column_as_rarely_as_the_level() -> None:
@@ -63,5 +63,5 @@ def test_the_page_has_the_table_of_the_benchmark() -> None:
     assert broken == 0
     rows = record("promised_columns")["rows"]
     assert module.columns_table(rows) in page
-    assert module.summary(rows).startswith("0 of 26,737 promises broken")
-    assert "Of 26,737 promises none was broken" in " ".join(page.split())
+    assert module.summary(rows).startswith("0 of 26,715 promises broken")
+    assert "Of 26,715 promises none was broken" in " ".join(page.split())
