@@ -114,6 +114,8 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         "m.Run = S(open=lambda p: run);"
         "sys.modules['stacksl.api'] = m; p = ModuleType('p'); p.label_parts = None;"
         "p.in_parts = lambda file: False; sys.modules['stacksl.api.parts'] = p;"
+        "p.TO_PERSON = p.label_file = p.threshold_of = None;"
+        "sys.modules['stacksl.api.labeling'] = p;"
         "from stacksl.cli import main; main()"
     )
     words = [sys.executable, "-c", script, "predict", "runs/first", "new.csv"]
