@@ -162,10 +162,10 @@ class Source:
     def spread_labels(
         self, rows: Rows, gold: Rows, without: Rows | None = None, *, final: bool = True
     ) -> Soft:
-        """What the labels `gold` of `rows` say of the items never asked, those in `without` aside.
+        """Soft labels of the items never asked, those in `without` aside, from `gold` of `rows`.
 
-        With labels of a model it is taken for surer in a `final` fit than in one that ranks a pool.
-
+        Each item has the shares of the labels that reach it over the graph of neighbors. With
+        labels of a model these are taken for surer in a `final` fit than in one that ranks a pool.
         The graph is made at the first call, and again for rows that it does not have.
         """
         graph, members = self.holding(rows)
@@ -176,7 +176,7 @@ class Source:
         if model_seeds is not None and final:
             power, weight = MODEL_SHARPER, MODEL_WEIGHT
         shares = spread(graph, seeds, gold, self.block.classes, unasked, model_seeds)
-        if model_seeds is None:  # else every class has seeds
+        if model_seeds is None:  # else a class with many labels would reach most items
             counts = np.bincount(gold, minlength=self.block.classes)
             shares /= ((counts + NAME_SEED) ** LEVELED).astype(np.float32)
         reached = shares.any(axis=1)

@@ -149,14 +149,18 @@ def features_again(spec: RunSpec) -> Block:
 def _stored(
     spec: RunSpec, features: FeatureMap, folder: Path, span: slice, report: Report
 ) -> Block:
+    """The features of the items in `span`, read from `folder`, or made and kept there.
+
+    The map is fitted once, on the first span: the items that the run began with.
+    """
     items = spec.dataset.items[span]
     ids = [item.id for item in items]
     map_file = spec.folder.path / MAP
     if has_block(folder):
         features.restore(arrays.load(map_file))
         return load_block(folder, features.fingerprint, ids)
-    fitted = map_file.exists()  # on all texts, also those that were erased since
-    if fitted:
+    map_is_kept = map_file.exists()  # it saw texts that were erased since: it is not fitted again
+    if map_is_kept:
         features.restore(arrays.load(map_file))
     else:
         features.fit(items)
@@ -164,7 +168,7 @@ def _stored(
         features, items, lambda done, total: report(Progress("features", done, total))
     )
     make_private(folder)  # the folder of all features may have been deleted
-    if not fitted:
+    if not map_is_kept:
         arrays.save(map_file, features.state())
     save_block(folder, block, features.fingerprint, ids)
     report(Progress("features", len(items), len(items)))
