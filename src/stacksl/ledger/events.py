@@ -144,6 +144,13 @@ class Row(Entry):
         return Label(int(self.payload["index"]))
 
 
+def parsed(rows: list[Row]) -> list[Row]:
+    """The same rows, with their payloads parsed; see `Entry.payload`."""
+    for row in rows:
+        _ = row.payload
+    return rows
+
+
 def erased_name(surrogate: str) -> str:
     """What replaces the id of an erased item; it reveals nothing of the item."""
     return f"forgotten-{surrogate}"

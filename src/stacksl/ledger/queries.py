@@ -12,7 +12,7 @@ from typing import cast, get_args
 
 from stacksl.errors import LedgerCorrupt, RunError
 from stacksl.ledger.accounts import Accounts, Key, State, Terms
-from stacksl.ledger.events import STORED, Entry, Row, read_decision, values_of, walk
+from stacksl.ledger.events import STORED, Entry, Row, parsed, read_decision, values_of, walk
 from stacksl.ledger.purchases import Answer, AnswerKind, Head, Purchase, Purpose, Word, counted
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.names import Items, PrivateTables
@@ -136,7 +136,7 @@ class LedgerReader:
             items = [self.items.identities[row.surrogate].id for row in rows]
             names = [self._name(row.code) for row in rows]
             triples = zip(rows, items, names, strict=True)
-            yield [replace(row, item=item, labeler=name) for row, item, name in triples]
+            yield parsed([replace(row, item=item, labeler=name) for row, item, name in triples])
 
     def _name(self, code: str | None) -> str | None:
         """The name for a code of the chain; a labeler without a code has its name there."""
@@ -202,13 +202,14 @@ class LedgerReader:
         """
         rows: list[dict[str, object]] = []
         for (surrogate, slot), state in self.accounts.purchases.items():
+            index = state.word if isinstance(state.word, int) else None
             rows.append(
                 {
                     "item": self.items.identities[surrogate].id,
                     "slot": slot,
                     "state": "late" if state.stage == "released" and state.words else state.stage,
-                    "answer": state.index,
-                    "said": state.word if state.index is None else "label",
+                    "answer": index,
+                    "said": state.word if index is None else "label",
                     "learned_at": None if state.learned_at is None else state.learned_at / 1e6,
                     "price": 0 if state.stage == "released" else state.price,
                     "labeler": self._name(state.labeler),
@@ -394,7 +395,7 @@ class LedgerReader:
         stored: Digests = {}
         with self._store.reading():
             for rows in walk(self.terms.genesis, pages):
-                for row in rows:
+                for row in parsed(rows):
                     digest = row.payload.get("words")
                     if digest is not None and row.surrogate is not None:
                         self.private.check(row.surrogate, str(digest), row.seq)

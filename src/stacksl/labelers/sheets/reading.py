@@ -99,8 +99,9 @@ def _reply(row: int, key: str, cells: Mapping[str, str], question: SheetRow) -> 
         meaning = understood(cells["answer"], question.options, question.first, question.classes)
     except Misread as fault:
         return Fault(row, "answer", str(fault))
-    remark = plain(visible(cells.get("note", ""))).strip() or None
-    return Reply(row, key, meaning.said, meaning.position, meaning.text, remark)
+    note = cells.get("note")
+    remark = plain(visible(note)).strip() if note else None
+    return Reply(row, key, meaning.said, meaning.position, meaning.text, remark or None)
 
 
 def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:

@@ -15,7 +15,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.database import Store
-from stacksl.ledger.store.rows import list_in, salted
+from stacksl.ledger.store.rows import salted
 from stacksl.ledger.store.schema import HANDED, ITEMS, NAMES, TEXTS
 from stacksl.ledger.store.stored import Digests, insert_stored
 
@@ -183,7 +183,7 @@ class PrivateTables:
         handed = []
         for _, _, key, surrogate, slot, token, person, sheet, order_json in rows:
             item = str(self._items.identities[surrogate].id)
-            annotator, order = self.names.get(person, person), tuple(list_in(order_json))
+            annotator, order = self.names.get(person, person), _order(key, order_json)
             handed.append(Handed(key, item, slot, token, annotator, sheet, order))
         return handed
 
@@ -201,3 +201,16 @@ class PrivateTables:
                 f"row {seq} of the ledger holds the hash {digest[:12]} of an answer's texts, but "
                 "the table of texts holds others: they were edited, restore the file from a copy"
             )
+
+
+def _order(key: str, order_json: str) -> tuple[int, ...]:
+    try:
+        order = json.loads(order_json)
+    except ValueError:
+        order = None
+    if not isinstance(order, list) or not all(type(index) is int for index in order):
+        raise LedgerCorrupt(
+            f"the row '{key}' that was handed out should hold the order of its candidates, but "
+            "does not: the ledger is damaged, restore the file from a copy"
+        )
+    return tuple(order)
