@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +19,9 @@ from stacksl.cli.verbs.run import begin, with_header, word
 from stacksl.engine import on_ray
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, excerpt, percent, plural
+
+if TYPE_CHECKING:
+    from stacksl.api.labeling import Labeled
 
 PredictOut = Annotated[
     str | None,
@@ -219,12 +223,8 @@ def predict(
     if in_parts(file):
         if out in (None, "-") or Path(out).suffix[1:].lower() in TABLES:
             raise SettingsError(f"expected --out FOLDER for the files of '{file}', got {out}")
-        opened, columns = options.open_run(run), options.reading(context)
-        try:
-            for row in label_parts(opened, file, out, columns, right):
-                print(as_json(row) if json else _part(row), flush=True)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("stopped; the same command labels the other parts") from None
+        opened = options.open_run(run)
+        _print_parts(label_parts(opened, file, out, options.reading(context), right), json=json)
         return
     opened = options.open_run(run)
     if out is not None and out != "-":  # before the work
@@ -241,10 +241,7 @@ def predict(
             threshold = None if right is None else threshold_of(opened, right)
             table = label_file(opened.model, path, dataset, encoding(show), threshold)
     if out == "-":
-        kind = dataset.format.partition(":")[0].replace("lines", "csv")
-        payload = TABLES[kind if kind in TABLES else "jsonl"](table.columns, table.rows)
-        sys.stdout.flush()
-        sys.stdout.buffer.write(payload)
+        _print_table(table, dataset.format)
         return
     write_table(out, table.columns, table.rows)
     n, blank = len(table.rows), table.blank.get(TO_PERSON, 0)
@@ -252,6 +249,25 @@ def predict(
     blank_words = f", {count(blank)} of them blank, {TO_PERSON}" * bool(blank)
     as_line = as_json({**result, "columns": table.columns})
     print(as_line if json else f"{plural(n, 'row')} with labels in {out}{blank_words}")
+
+
+def _print_table(table: Labeled, read_format: str) -> None:
+    """Write a table to standard output, in the format that its rows were read in."""
+    from stacksl.data import TABLES
+
+    kind = read_format.partition(":")[0].replace("lines", "csv")
+    payload = TABLES[kind if kind in TABLES else "jsonl"](table.columns, table.rows)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(payload)
+
+
+def _print_parts(parts: Iterator[dict[str, Any]], *, json: bool) -> None:
+    """Print a line for each part as it is labeled."""
+    try:
+        for row in parts:
+            print(as_json(row) if json else _part(row), flush=True)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; the same command labels the other parts") from None
 
 
 def _part(row: dict[str, Any]) -> str:

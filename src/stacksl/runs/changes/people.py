@@ -111,25 +111,10 @@ def free_rows(
     all_names = [*away, *back, *set_aside, *keep, *([free] if isinstance(free, str) else [])]
     with folder.locked(), Ledger.open(folder.database) as ledger:
         if free is True and not (all_names or keys) and folder.resolved().get("labeler") != FILE:
-            if not (leases := ledger.open_purchases()):
-                raise RunError(
-                    f"no question of the run {folder.path} is open: nothing is to be freed"
-                )
-            if not dry_run:
-                ledger.free(leases, leases if drop else ())
-            return len(leases)
+            return _free_questions(folder, ledger, drop, dry_run=dry_run)
         settings, table = expect_people(folder), folder.resolved()
         annotators, away_before = settings.people, ledger.away
-        if unknown := [name for name in all_names if name not in annotators]:
-            raise RunError(
-                f"'{unknown[0]}' is no annotator of this run: known are {', '.join(annotators)}"
-            )
-        if present := [name for name in back if name not in away_before]:
-            raise RunError(
-                f"expected --back with an annotator who is away, got '{present[0]}':"
-                f" {', '.join(sorted(away_before)) or 'nobody'}"
-                f" {'are' if len(away_before) > 1 else 'is'} away"
-            )
+        _expect_annotators(all_names, annotators, back, away_before)
         if drop and not (away or set_aside or free or keys):
             raise RunError(
                 "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
@@ -164,6 +149,30 @@ def free_rows(
             dropped = leases if drop else _second(ledger, leases) if away or set_aside else []
             ledger.free(leases, dropped)
     return len(leases)
+
+
+def _free_questions(folder: RunFolder, ledger: Ledger, drop: bool, *, dry_run: bool) -> int:
+    """Free the open questions of a run that a program answers; how many there are."""
+    if not (leases := ledger.open_purchases()):
+        raise RunError(f"no question of the run {folder.path} is open: nothing is to be freed")
+    if not dry_run:
+        ledger.free(leases, leases if drop else ())
+    return len(leases)
+
+
+def _expect_annotators(
+    names: Sequence[str], annotators: Sequence[str], back: Sequence[str], away: Set[str]
+) -> None:
+    """Check that all `names` are annotators, and that who is called `back` is `away`."""
+    if unknown := [name for name in names if name not in annotators]:
+        raise RunError(
+            f"'{unknown[0]}' is no annotator of this run: known are {', '.join(annotators)}"
+        )
+    if present := [name for name in back if name not in away]:
+        raise RunError(
+            f"expected --back with an annotator who is away, got '{present[0]}':"
+            f" {', '.join(sorted(away)) or 'nobody'} {'are' if len(away) > 1 else 'is'} away"
+        )
 
 
 def _warn_of_few(folder: RunFolder, settings: Settings, people_left: int, looks: bool) -> None:
