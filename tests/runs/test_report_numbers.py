@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import random
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_owned_labels_added_rows_a_larger_budget_and_forgotten_items(tmp_path: P
     owned = labeled(tmp_path / "owned.csv", ids=True, first=900, count=15)
     done = play(begin(tmp_path, owned=str(owned), audit=6))
     table, _ = expect_counts(done)
-    assert (table.people, table.model) == (24 + 15, 60 - 24)
+    assert (table.people, table.model) == (24, 60 - 24), "files of owned labels are not in it"
     assert ("with a label owned before", "15") in [
         (row.name, row.value) for row in expect_agreement(done).data.roles
     ]
@@ -94,7 +95,7 @@ def test_owned_labels_added_rows_a_larger_budget_and_forgotten_items(tmp_path: P
     assert expect_agreement(done).budget.labels == 28
     table, words = expect_counts(done)
     added = sum(int(str(row["item"])[1:]) >= 500 for row in bought(done, purpose="train"))
-    assert table.people + table.model == 95 - (20 - added)
+    assert table.people + table.model == 80 - (20 - added)
     assert "by the model, without its labels of rows added later) an" in words
     forget(done.path, audits(done)[0])
     assert expect_counts(done.resume())[0].people == table.people - 1
@@ -103,6 +104,25 @@ def test_owned_labels_added_rows_a_larger_budget_and_forgotten_items(tmp_path: P
     done = play(done.resume())
     facts = expect_agreement(done)
     assert ("erased", "2") in [(row.name, row.value) for row in facts.data.roles]
+
+
+def test_rows_with_the_text_of_an_owned_label_have_that_label_in_the_table(tmp_path: Path) -> None:
+    done = play(begin(tmp_path, audit=6))
+    row = next(row for row in done.table().rows if row["source"] == "model")
+    other = next(name for name in CLASSES if name != row["label"])
+    for label in (row["label"], other):  # the last one given counts
+        owned = tmp_path / f"owned-{label}.csv"
+        with owned.open("w", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), (row["text"], label)])
+        done.change(owned=str(owned), later=True)
+    before = facts_of(done).table
+    done = play(done.resume())
+    table, _ = expect_counts(done)
+    assert before is not None
+    assert (table.people, table.model) == (before.people + 1, before.model - 1)
+    rows = {row["id"]: row for row in done.table().rows}
+    assert len(rows) == 60
+    assert (rows[row["id"]]["label"], rows[row["id"]]["source"]) == (other, "human")
 
 
 @POOL

@@ -17,7 +17,7 @@ from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.features.given import GIVEN
 from stacksl.ledger.purchases import counted
 from stacksl.report.wording import MICRO
-from stacksl.runs.finish.answers import EVERY, answers_by_item
+from stacksl.runs.finish.answers import table_answers
 from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
@@ -218,14 +218,16 @@ def _numbers(spec: RunSpec, bought: Sequence[Mapping[str, Any]]) -> dict[str, st
 def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     """The columns of all files of a run, and their rows with the run's items.
 
-    Only ids and prompts of items that are from no file, of files with owned labels, of which some
-    rows were left out, and of files that were changed, moved or deleted since.
+    Only ids and prompts of items that are from no file, and of files that were changed, moved or
+    deleted since. Files of owned labels are no part of the table.
     """
     usable, stamps = spec.sources.usable, spec.folder.resolved().get("files", {})
     columns: dict[str, None] = {}
     sourced: list[Sourced] = []
     for at, (path, part) in enumerate(zip(spec.files, spec.sources.parts, strict=True)):
-        if part.kind == "pool" and path in stamps and not differing({path: stamps[path]}):
+        if part.kind == "owned":
+            continue
+        if path in stamps and not differing({path: stamps[path]}):
             layout = layout_of(spec.settings, first=not at)
             names, rows = rows_of(path, replace(part.data, layout=layout))
         else:
@@ -237,7 +239,7 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
 
 
 def human_labels(run: Run, spec: RunSpec, *, now: bool = True) -> dict[str, dict[str, Any]]:
-    """What people said of each item that was bought or owned, but those who are set aside.
+    """What people said of each row of the table, or is owned of it, but those who are set aside.
 
     Of several answers it is what two people said, else the first. If not `now`, only questions
     count that were asked before the last report.
@@ -245,7 +247,7 @@ def human_labels(run: Run, spec: RunSpec, *, now: bool = True) -> dict[str, dict
     items, labels = spec.sources.usable, {}
     with run.ledger as ledger:
         until = None if now else ledger.place(anchors(run.folder)[FACTS])
-        answers = answers_by_item(spec, ledger, EVERY, until)
+        answers = table_answers(spec, ledger, until)
     for id, words in answers.items():
         word = counted(words)
         label = items[id].candidates[word] if isinstance(word, int) else None

@@ -15,6 +15,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.models.metrics import agreement_of
 from stacksl.report.quality import Asking, Cost, RunChange
 from stacksl.runs.spec import RunSpec
+from stacksl.types import Item
 
 EVERY: tuple[Purpose, ...] = get_args(Purpose)
 
@@ -43,6 +44,27 @@ def answers_by_item(
                 words[:] = [word for word in words if word != "none"]
             words.append(state.word)
     return answers
+
+
+def table_answers(
+    spec: RunSpec, ledger: LedgerReader, until: int | None = None
+) -> dict[str, list[Word]]:
+    """The answers to each row of the exported table, as `answers_by_item` has them.
+
+    A row that nobody was asked about has the label that is owned of its text, the last one given.
+    The items of a file of owned labels are no rows of the table.
+    """
+    answers, sources = answers_by_item(spec, ledger, EVERY, until), spec.sources
+    owned_ids = [id for id in sources.owned if id in answers]
+    texts = {_text_of(sources.usable[id]): answers.pop(id) for id in owned_ids}
+    for id, item in sources.usable.items() if texts else ():
+        if id not in sources.owned and (words := texts.get(_text_of(item))):
+            answers.setdefault(id, words)
+    return answers
+
+
+def _text_of(item: Item) -> tuple[str, tuple[str, ...]]:
+    return item.prompt, item.candidates
 
 
 def asking_of(ledger: Ledger, *, priced: bool) -> Asking:

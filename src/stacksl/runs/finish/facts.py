@@ -30,7 +30,7 @@ from stacksl.report.quality import (
 )
 from stacksl.runs.changes.added_classes import answered_none
 from stacksl.runs.finish.adapters import AdapterEnding
-from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of
+from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of, table_answers
 from stacksl.runs.finish.heads import HeadEnding, unasked, words_on_threshold
 from stacksl.runs.finish.own_items import more_labels, own_items, roles, uses
 from stacksl.runs.loop.game import Examples, Game
@@ -232,10 +232,11 @@ def table_fact(
     spec: RunSpec, game: Game, audit: AuditResult, tested: Tested, column: ColumnFacts | None
 ) -> TableRight | None:
     """How many labels of the exported table are right; see `Facts.table`."""
-    sources, answers = spec.sources, answers_by_item(spec, game.ledger, EVERY)
+    sources, answers = spec.sources, table_answers(spec, game.ledger)
     ids, classes_added = game.corpus.ids, audit.classes_after
     pool = [ids[row] for rows in sources.segments for row in rows]
-    by_model = len(sources.usable.keys() - answers - {*pool[len(pool) - audit.rows_after :]})
+    rows_judged = pool[: len(pool) - audit.rows_after]
+    by_model = len(sources.usable.keys() & rows_judged - answers.keys())
     stated_elsewhere = spec.settings.promised_share is not None  # the promise says it
     if column is not None:
         stated_elsewhere |= column.audit is None or column.unasked != by_model
