@@ -6,17 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 
-from stacksl.core.blocks import Array, PairBlock, SharedBlock
+from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.core.heads import logistic as refits
 from stacksl.core.heads import spreading
-from stacksl.core.heads.abstaining import FEWEST, auroc, best_threshold, stands_for
 from stacksl.core.heads.linear import FLOOR, mixture_weights, refit, tempered
 from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength
 from stacksl.core.heads.spreading import neighbor_graph, smoothed, spread
@@ -368,82 +365,3 @@ def test_where_no_held_out_label_can_be_judged_the_default_strength_is_kept() ->
     found = choose_strength(rng.normal(size=(60, 8)), np.arange(60), 3)
     assert found.value == DEFAULT
     assert found.tried == (0.0,) * len(CHOICES)
-
-
-# The threshold for abstaining: against a search by hand, its area against scikit-learn's --------
-
-
-SHARES = st.lists(st.integers(0, 12).map(lambda n: n / 12), min_size=FEWEST, max_size=40)
-
-
-def alike(*kinds: Array) -> tuple[Array, ...]:
-    """The probabilities of both kinds of items, each with a weight of 1."""
-    return (*kinds, *map(np.ones_like, kinds))
-
-
-def balanced(labeled: Array, none: Array, cut: float) -> float:
-    return float(((labeled >= cut).mean() + (none < cut).mean()) / 2)
-
-
-@given(SHARES, SHARES)
-def test_the_area_is_that_of_scikit_learn(labeled: list[float], none: list[float]) -> None:
-    from sklearn.metrics import roc_auc_score
-
-    truth = [1] * len(labeled) + [0] * len(none)
-    expected = roc_auc_score(truth, labeled + none)
-    assert auroc(*alike(np.array(labeled), np.array(none))) == pytest.approx(expected, abs=1e-12)
-
-
-@given(SHARES, SHARES)
-def test_no_other_cut_keeps_and_leaves_out_more(labeled: list[float], none: list[float]) -> None:
-    kept, left = np.array(labeled), np.array(none)
-    found = best_threshold(*alike(kept, left))
-    cuts = np.arange(-1, 27) / 24  # below, between, at and above all values there are
-    if found is None:
-        assert auroc(*alike(kept, left)) < 0.85  # 10 of either must be this far apart to be told so
-        return
-    assert found.balanced_accuracy == pytest.approx(balanced(kept, left, found.value))
-    assert found.balanced_accuracy >= max(balanced(kept, left, cut) for cut in cuts) - 1e-12
-    assert (found.labels, found.none) == (len(labeled), len(none))
-
-
-def test_of_equal_cuts_the_lowest_is_taken() -> None:
-    labeled = np.array([0.3, 0.7] * 10)  # cuts at 0.25 and 0.6 lose a half of one kind each
-    none = np.array([0.2, 0.5] * 10)
-    found = best_threshold(*alike(labeled, none))
-    assert found.value == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize(("labels", "none"), [(FEWEST - 1, 50), (50, FEWEST - 1), (0, 0)])
-def test_a_few_items_make_no_threshold(labels: int, none: int) -> None:
-    assert best_threshold(*alike(np.full(labels, 0.9), np.full(none, 0.1))) is None
-
-
-def test_there_is_none_where_the_probability_says_nothing() -> None:
-    rng = np.random.default_rng(0)
-    draws = [best_threshold(*alike(rng.random(30), rng.random(30))) for _ in range(200)]
-    found = sum(each is not None for each in draws)
-    assert found / 200 < 0.06  # two standard errors on one side: 2.3% of pure chance
-    assert best_threshold(*alike(np.full(20, 0.5), np.full(20, 0.5))) is None
-
-
-@given(SHARES, SHARES)
-def test_a_weight_is_as_many_items(labeled: list[float], none: list[float]) -> None:
-    kept, left = np.array(labeled), np.array(none)
-    weights = np.arange(len(kept)) % 3 + 1.0
-    again = np.repeat(kept, weights.astype(int))
-    weighted, repeated = (kept, left, weights, np.ones_like(left)), alike(again, left)
-    assert auroc(*weighted) == pytest.approx(auroc(*repeated))
-    found, twin = best_threshold(*weighted), best_threshold(*repeated)
-    if found is not None and twin is not None:
-        assert found.balanced_accuracy == pytest.approx(twin.balanced_accuracy)
-
-
-@given(SHARES, SHARES, SHARES)
-def test_what_the_bought_stand_for_is_all_there_is(
-    labeled: list[float], none: list[float], rest: list[float]
-) -> None:
-    weights = stands_for(np.array(labeled), np.array(none), np.array(rest), 2.5)
-    total = len(labeled) + len(none) + 2.5 * len(rest)
-    assert sum(each.sum() for each in weights) <= total + 1e-9
-    assert min(each.min() for each in weights) >= 1.0

@@ -28,7 +28,7 @@ try:
 finally:
     sys.path.remove(str(ROOT / "scripts"))
 
-SOMETIMES = {"Warning", "Abstains on", "Accuracy on other rows"}  # not printed of every model
+SOMETIMES = {"Warning"}  # not printed of every model
 SOMETIMES |= {"Labels learned", "Accuracy now", "Rests on"}  # a forecast: not of so few items
 SOMETIMES |= {"Training labels", "N"}  # its table
 SOMETIMES |= {"N rows"}  # classes that a run proposes

@@ -159,7 +159,7 @@ def test_as_many_tokens_are_read_as_by_the_encoder(model, monkeypatch) -> None:
     assert seen == [(minilm.PARTS, minilm.LONGEST)]
 
 
-def test_use_has_forty_lines_of_code(mixed) -> None:
+def test_use_has_forty_lines_of_code_at_most(mixed) -> None:
     """Without blank lines and docstrings; whoever gets the folder opens this file first."""
     _, out = mixed
     text = (out / "use.py").read_text(encoding="utf-8")
@@ -167,7 +167,7 @@ def test_use_has_forty_lines_of_code(mixed) -> None:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             written -= {*range(node.lineno, node.end_lineno + 1)}
-    assert len(written) == 40
+    assert len(written) <= 40
 
 
 def test_both_doors_take_the_same_texts_and_refuse_what_is_none(model) -> None:
@@ -230,19 +230,14 @@ def test_mlflow_loads_the_folder(mixed, model) -> None:
     assert use["_load_pyfunc"](str(out)).predict(frame) == model.predict(["owl", "salt"])
 
 
-def test_the_threshold_of_abstention_goes_along_into_an_empty_folder(mixed, tmp_path) -> None:
-    from stacksl.core.heads.abstaining import Threshold
-
+def test_the_threshold_of_a_share_goes_along_into_an_empty_folder(mixed, tmp_path) -> None:
     run, out = mixed
-    model = replace(run.model, abstaining=Threshold(0.99, 0.8, 0.8, 20, 20))
     (tmp_path / "out").mkdir()
-    write_folder(tmp_path / "out", model, read_facts(run.folder), {0.9: 0.75})
+    write_folder(tmp_path / "out", run.model, read_facts(run.folder), {0.9: 0.75})
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {*files_of(out)}
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     sure = "At least 90% of its labels with a probability of 0.750000 or more are right; each such"
     assert f"{sure} threshold holds with 95% confidence" in card
-    (row,) = stacksl.load(tmp_path / "out").predict(["nothing that is known: zzz"])
-    assert row["abstain"] is True
 
 
 def test_what_cannot_be_handed_over_is_refused(
@@ -314,7 +309,7 @@ def test_what_is_no_such_folder_is_refused(mixed, tmp_path) -> None:
             stacksl.load(out)
     newer = formats.to_json({**formats.verified(about), formats.FORMAT: 99})
     (out / "stacksl.json").write_text(newer, encoding="utf-8")
-    with pytest.raises(RunError, match="should have the format number 2"):
+    with pytest.raises(RunError, match="should have the format number 3"):
         stacksl.load(out)
 
 

@@ -65,10 +65,9 @@ def label_file(
 ) -> Labeled:
     """The rows of the file `path`, read as `dataset`, each with what the `model` says of it.
 
-    To its columns are added `label`, `confidence` (the label's probability), `source` (`model`),
-    and `abstain` where the model says that; names that the file has get the prefix `predicted_`.
-    A row that was set aside has none of them, and no label one that is left to a person, as all
-    below the probability `least` are.
+    To its columns are added `label`, `confidence` (the label's probability) and `source` (`model`);
+    names that the file has get the prefix `predicted_`. A row that was set aside has none of them,
+    and no label one that is left to a person, as all below the probability `least` are.
     """
     columns, rows = rows_of(path, dataset)
     items = [item for _, item in rows if item is not None]
@@ -338,17 +337,15 @@ def left_to_people(rows: Iterable[dict[str, Any]], least: float) -> Iterator[dic
 
 def answer_cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """What the model says of an item, by the names of columns, of a row of its predictions."""
-    abstain = {"abstain": row["abstain"]} if "abstain" in row else {}
     label, probability = row["choice"], round(row["probability"], 6)
     fields = {"label": label, "confidence": None if label is None else probability}
-    return fields | {"source": row.get("source", "model")} | abstain
+    return fields | {"source": row.get("source", "model")}
 
 
 def _labeled(
     columns: Sequence[str], rows: Sequence[Sourced], labels: Mapping[str, Mapping[str, Any]]
 ) -> Labeled:
-    optional = ("abstain", "doubtful")
-    added = [*ADDED, *(name for name in optional if any(name in row for row in labels.values()))]
+    added = [*ADDED, *["doubtful"][: any("doubtful" in row for row in labels.values())]]
     prefix = _prefix(added, columns, PREFIX)
     names = {name: prefix + name for name in added}
     labeled_rows = []

@@ -15,9 +15,9 @@ from typing import Any
 
 from stacksl.errors import RunError
 
-MODEL = 7  # of a linear model's folder, in its `model.json`
+MODEL = 8  # of a linear model's folder, in its `model.json`
 LANGUAGE_MODEL = 6  # of an adapted language model's folder, in its `lm.json`
-PORTABLE = 2  # of a model that is handed over, in its `stacksl.json`
+PORTABLE = 3  # of a model that is handed over, in its `stacksl.json`
 
 DIGEST = "sha256"
 FORMAT = "format_number"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
-from stacksl.core.heads.abstaining import Threshold
 from stacksl.data import Dataset, expect_classes
 from stacksl.errors import DataError
 from stacksl.models.audit import Audited
@@ -31,9 +30,8 @@ class Evaluation:
 
     `gold`, `predicted`, `confidence` are of the `scored` rows, those that could be read, in file
     order; the gold of a class that the model does not know is −1, which nothing matches. Macro-F1
-    and calibration cover the scored rows, accuracy all `n`. `threshold` is the confidence below
-    which the model abstains, None where it never does. `top` is the share of all `n` whose gold is
-    among the best 5 and 10 candidates, where items have more.
+    and calibration cover the scored rows, accuracy all `n`. `top` is the share of all `n` whose
+    gold is among the best 5 and 10 candidates, where items have more.
     """
 
     n: int
@@ -44,7 +42,6 @@ class Evaluation:
     gold: NDArray[np.int64]
     predicted: NDArray[np.int64]
     confidence: Array
-    threshold: float | None = None
     top: Mapping[int, float] = field(default_factory=dict)
 
     @property
@@ -75,18 +72,6 @@ class Evaluation:
             "unknown_classes": self.unknown,
             "calibration_error": calibration_error(self.confidence, self.gold == self.predicted),
             **{f"top_{count}": share for count, share in self.top.items()},
-            **self._abstained(),
-        }
-
-    def _abstained(self) -> dict[str, Any]:
-        """The share of the scored rows that the model abstains on, and its accuracy on the rest."""
-        if self.threshold is None:
-            return {}
-        certain = self.confidence >= self.threshold
-        right = (self.gold == self.predicted)[certain]
-        return {
-            "abstained": 1.0 - float(certain.mean()) if self.scored else None,
-            "accuracy_kept": float(right.mean()) if len(right) else None,
         }
 
 
@@ -95,8 +80,8 @@ class Tested:
     """A run's results on its test set: the final model, and models of fewer labels.
 
     `audited` is the audit of the final model, `audited_now` with corrections since, `column` that
-    of labels the data had, `left` that of its rows that stand for the labels which nobody was asked
-    about, and `threshold` the confidence below which the model abstains.
+    of labels the data had, and `left` that of its rows that stand for the labels which nobody was
+    asked about.
     """
 
     __test__ = False
@@ -107,7 +92,6 @@ class Tested:
     audited_now: Audited | None = None
     column: Audited | None = None
     left: Audited | None = None
-    threshold: Threshold | None = None
 
 
 def point(labels: int, result: Evaluation | Audited) -> CurvePoint:
@@ -137,9 +121,7 @@ def evaluate(
             f" {dataset.unlabeled} of {dataset.total} have none: label them, leave them"
             " out, use `stacksl predict`, or give rows without any to compare them with the run"
         )
-    limit = getattr(model, "abstaining", None)
-    evaluation = judge(model.policies(dataset.items, progress), dataset)
-    return evaluation if limit is None else replace(evaluation, threshold=limit.value)
+    return judge(model.policies(dataset.items, progress), dataset)
 
 
 def judge(policies: list[Array], dataset: Dataset) -> Evaluation:

@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stacksl.core.blocks import Array, Block
-from stacksl.core.heads.abstaining import Threshold
 from stacksl.core.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
 from stacksl.errors import DataError, FeatureError, RunError
 from stacksl.features import FeatureMap, GivenFeatures, make_features
@@ -32,7 +31,7 @@ class Model:
     """A trained scorer with the feature map that it reads text through.
 
     `classes` is the fixed label set, None where items have their own options; `columns` says how
-    a file of items is read. With `abstaining` it marks items that may have no right candidate.
+    a file of items is read.
     """
 
     features: FeatureMap
@@ -40,7 +39,6 @@ class Model:
     head: Head | None
     classes: tuple[str, ...] | None
     columns: Mapping[str, str]
-    abstaining: Threshold | None = None
 
     def probabilities(self, block: Block) -> list[Array]:
         """The policy over each item's full list of candidates: a (K,) array an item."""
@@ -90,18 +88,16 @@ class Model:
             for index, policy in enumerate(self.probabilities(block)):
                 item = chunk[index]
                 view = self.scorer.bounds(block[index], tuple(range(len(item.candidates))))
-                choice, limit = int(np.argmax(policy)), self.abstaining
-                probability = float(policy[choice])
+                choice = int(np.argmax(policy))
                 yield {
                     "id": item.id,
                     "choice": item.candidates[choice],
                     "index": choice,
-                    "probability": probability,
+                    "probability": float(policy[choice]),
                     "online_choice": item.candidates[view.presented[view.choice]],
                     "score": float(view.scores[view.choice]),
                     "lower": _finite(view.lower[view.choice]),
                     "upper": _finite(view.upper[view.choice]),
-                    **({} if limit is None else {"abstain": probability < limit.value}),
                 }
 
     def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
@@ -125,7 +121,6 @@ class Model:
             "head": self.head is not None,
             "classes": None if self.classes is None else list(self.classes),
             "columns": dict(self.columns),
-            "abstain": None if self.abstaining is None else asdict(self.abstaining),
         }
         write_atomic(folder / ABOUT, formats.to_json(description))
 
@@ -152,8 +147,7 @@ class Model:
         )
         scorer.restore(load("online"))
         head = restore_head(load("head")) if description["head"] else None
-        abstaining = None if description["abstain"] is None else Threshold(**description["abstain"])
-        return cls(features, scorer, head, classes, description["columns"], abstaining)
+        return cls(features, scorer, head, classes, description["columns"])
 
 
 def with_classes(items: Sequence[Item], classes: tuple[str, ...] | None) -> Sequence[Item]:

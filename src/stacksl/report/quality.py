@@ -410,7 +410,6 @@ class Asking:
         disputed: rows of any purpose on which no two people agree; see `open_rows`.
         costs: in order of the labelers' names.
         changes: what changed on the way, in its order.
-        abstaining: a sentence on what the none-of-these trained; empty where there were none.
         differing: annotators who answer in another way than the others.
     """
 
@@ -424,7 +423,6 @@ class Asking:
     disputed: int = 0
     costs: tuple[Cost, ...] = ()
     changes: tuple[RunChange, ...] = ()
-    abstaining: str = ""
     differing: tuple[Differing, ...] = ()
 
     @property

@@ -113,8 +113,6 @@ def _shown(result: dict[str, Any]) -> str:
             ("Accuracy", f"{share(result['accuracy'])} (95% interval {low:.3f} to {high:.3f})"),
             ("Macro F1", share(result.get("macro_f1"))),
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
-            ("Abstains on", share(result.get("abstained"))),
-            ("Accuracy on other rows", share(result.get("accuracy_kept"))),
             ("New rows", (result["stated"] or {}).get("sentence")),
             ("Items", count(result["n"])),
             ("Rows of the run", _shared(result, ". The model may have learned them" + EASIER)),

@@ -1,1 +1,1 @@
-"""Final models fitted to convergence, with soft examples, label spreading and abstention."""
+"""Final models fitted to convergence, with soft examples and label spreading."""

@@ -64,7 +64,6 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
             formats.FORMAT: formats.PORTABLE,
             "features": model.features.spec,
             "classes": model.classes,
-            "abstain_below": model.abstaining and model.abstaining.value,
             "right": {str(share): threshold for share, threshold in right.items()},
             "audit": facts.audit and asdict(facts.audit),
             "files": {file.name: file_hash(file) for file in written_files},
@@ -75,9 +74,9 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
 def load(folder: str | Path) -> Any:
     """The model that `stacksl export RUN --model FOLDER` wrote; no run is needed.
 
-    Its `predict(texts)` gives a row per text, `choice, index, probability`, and `abstain` where the
-    model may; `probabilities(texts)` is (n, K), its columns in the order of `classes`. The folder's
-    own `use.py` is never run: the same file of this package is.
+    Its `predict(texts)` gives a row per text, `choice, index, probability`; `probabilities(texts)`
+    is (n, K), its columns in the order of `classes`. The folder's own `use.py` is never run: the
+    same file of this package is.
 
     Raises:
         RunError: there is no model, it is damaged, or another version of stacksl wrote it.

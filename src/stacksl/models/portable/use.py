@@ -39,12 +39,11 @@ class Model:
             probabilities[batch] = self.session.run(None, fed | {"text": [n for n, _ in rows]})[0]
         return probabilities
 
-    def predict(self, data: object) -> list[dict[str, str | int | float | bool]]:
+    def predict(self, data: object) -> list[dict[str, str | int | float]]:
         """The best class of each text: of one, of a list, or of the column `text` of a frame."""
-        probs, limit = self.probabilities(data), self.about["abstain_below"]
+        probs = self.probabilities(data)
         best = zip(probs.argmax(axis=1).tolist(), probs.max(axis=1).tolist(), strict=True)
-        rows = [{"choice": self.about["classes"][k], "index": k, "probability": p} for k, p in best]
-        return [r if limit is None else {**r, "abstain": r["probability"] < limit} for r in rows]
+        return [{"choice": self.about["classes"][k], "index": k, "probability": p} for k, p in best]
 
 
 _load_pyfunc = Model  # the name that MLflow calls

@@ -31,7 +31,7 @@ from stacksl.report.quality import (
 from stacksl.runs.changes.added_classes import answered_none
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.answers import EVERY, answers_by_item, asking_of, table_answers
-from stacksl.runs.finish.heads import HeadEnding, unasked, words_on_threshold
+from stacksl.runs.finish.heads import HeadEnding, unasked
 from stacksl.runs.finish.own_items import more_labels, own_items, roles, uses
 from stacksl.runs.loop.game import Examples, Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
@@ -80,11 +80,6 @@ def facts_of(
             asking_of(game.ledger, priced=spec.budget.money is not None),
             disputed=len(disputed),
             differing=tuple(Differing(**annotator) for annotator in state.get("differing", ())),
-            abstaining=words_on_threshold(
-                game.ledger,
-                tested.threshold,
-                possible=language is None and game.trainer.head is not None,
-            ),
         ),
         curve=tested.curve,
         own=None if language is not None else own_items(spec, game, tested, ending.policies),

@@ -10,13 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block
-from stacksl.core.heads.abstaining import FEWEST, Threshold, best_threshold, stands_for
 from stacksl.core.heads.linear import MixedHead
-from stacksl.core.heads.logistic import folds_of
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head
 from stacksl.features import FeatureMap
-from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audit, Audited, judge_audit, stand_for_left
 from stacksl.models.evaluation import Evaluation, Tested, judge, point
 from stacksl.models.linear import Model
@@ -26,18 +23,15 @@ from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import plural
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
-from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game, Progress, Report
 from stacksl.runs.loop.head_fitting import of_labels
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
-from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 
 CURVE = (0.1, 0.25, 0.5)  # shares of the labels at which the curve is drawn, besides all of them
 HELD_OUT = 20  # items that a curve is measured on at least
-FOLDS = 3  # of the labels, for the threshold
-SAMPLE = 20_000  # items never asked that are scored for it at most
+SAMPLE = 20_000  # items never asked whose answers are compared with the audit at most
 CHUNK = 4096  # items scored at a time
 
 
@@ -56,10 +50,9 @@ class HeadEnding:
     def test(self) -> Tested:
         """The final model and models of fewer labels on the test file, if there is one."""
         trainer, test = linear_trainer(self.game), self.spec.test
-        threshold = train_threshold(trainer, self.spec.settings)
         self.report(Progress("refit", 1, 1))
         if test is None:
-            return Tested(threshold=threshold)
+            return Tested()
         block = self.features.transform(
             test.items, lambda done, total: self.report(Progress("test", done, total))
         )
@@ -67,7 +60,7 @@ class HeadEnding:
         bought = len(trainer.examples.bought)
         points = self._curve(bought, block, lambda policies: judge(policies, test))
         curve = (*points, point(bought, evaluation))
-        return Tested(evaluation, curve, threshold=threshold)
+        return Tested(evaluation, curve)
 
     def policies(self, rows: Sequence[int]) -> list[Array]:
         """The final model's (K,) probabilities of the items in `rows`."""
@@ -110,7 +103,7 @@ class HeadEnding:
             left = trainer.doubt.held_out[rows]
         else:
             ids = [self.game.corpus.ids[row] for row in audit.rows]
-            drawn, _ = _unasked(trainer, generator(trainer.seed, "left"))
+            drawn = _unasked(trainer)
             audited = dict(zip(ids, self._answers(audit.rows), strict=True))
             left = np.array([answer.max() for answer in self._answers(drawn.tolist())])
         if not len(left):
@@ -195,24 +188,22 @@ class HeadEnding:
 
     def save(self, tested: Tested, facts: Facts, audit: Audit | None) -> None:
         """Write the final model; where the `facts` say so, trained on the `audit` as well."""
-        head, threshold = self.game.trainer.head, tested.threshold
+        head = self.game.trainer.head
         if audit is not None and facts.audit is not None and facts.audit.trained_on:
-            head, threshold = self._trained_on(audit)
-        model = self._model(head, threshold)
-        model.save(self.spec.folder.model, asdict(scorer_settings(self.spec.settings)))
+            head = self._trained_on(audit)
+        self._model(head).save(self.spec.folder.model, asdict(scorer_settings(self.spec.settings)))
 
-    def _trained_on(self, audit: Audit) -> tuple[Head | None, Threshold | None]:
-        """The final head fitted on the labels of the audit as well, and its threshold."""
+    def _trained_on(self, audit: Audit) -> Head | None:
+        """The final head fitted on the labels of the audit as well."""
         game, trainer = self.game, linear_trainer(self.game)
         audited = ((row, index, index) for row, index in audit.labels(game.corpus.ids))
         bought = [*game.examples.bought, *audited]
         wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
-        wider.head = wider.as_if(len(bought), game.learner.scorer)
-        return wider.head, train_threshold(wider, self.spec.settings)
+        return wider.as_if(len(bought), game.learner.scorer)
 
-    def _model(self, head: Head | None, abstaining: Threshold | None = None) -> Model:
+    def _model(self, head: Head | None) -> Model:
         data, scorer = self.spec.dataset, self.game.learner.scorer
-        return Model(self.features, scorer, head, data.classes, data.columns, abstaining)
+        return Model(self.features, scorer, head, data.classes, data.columns)
 
     def _curve(
         self, upto: int, block: Block, measure: Callable[[list[Array]], Evaluation | Audited]
@@ -265,89 +256,11 @@ def _model_labels(trainer: LinearTrainer) -> str:
     return f"{sentence}."
 
 
-# The threshold below which the model abstains --------------------------------------------------
-
-
-def unnamed(ledger: LedgerReader) -> list[str]:
-    """Training items with an answer of none of these and no answer that names a candidate.
-
-    Answers that are set aside do not count.
-    """
-    answered = ledger.accepted("train")
-    labeled_items = {row["item"] for row in answered if row["said"] == "label"}
-    answered_none = dict.fromkeys(str(row["item"]) for row in answered if row["said"] == "none")
-    return [item for item in answered_none if item not in labeled_items]
-
-
-def train_threshold(trainer: LinearTrainer, settings: Settings) -> Threshold | None:
-    """The threshold for the final model of `trainer`; None with too few labels or none-of-these.
-
-    Every probability is from a model that was not fitted on the item: the bought labels are held
-    out in three folds, and each other item is scored by one of the three models. Those have two
-    thirds of the labels, so their probabilities are slightly lower than the final model's. The
-    probabilities of items never asked give the weights of the bought ones (`stands_for`).
-    """
-    examples = trainer.examples
-    rows = [examples.corpus.row[item] for item in unnamed(trainer.ledger)]
-    none = np.array(rows, dtype=np.int64)
-    none = none[examples.corpus.usable[none]]
-    bought = np.array([row for row, _, _ in examples.bought], dtype=np.int64)
-    if trainer.column is not None or trainer.head is None or min(len(none), len(bought)) < FEWEST:
-        return None
-    rng, untouched = generator(trainer.seed, "abstain"), fresh_scorer(settings, examples.block)
-    sample, represented = _unasked(trainer, rng)
-    fold_of = [rng.permutation(len(rows)) % FOLDS for rows in (none, sample)]
-    held_out = list[list[Array]]()
-    for number, (_, held_rows) in enumerate(folds_of(len(bought), trainer.seed)):
-        sample_part = sample[fold_of[1] == number]
-        head = trainer.without(held_rows, sample_part, untouched)
-        if head is None:
-            return None
-        kinds = bought[held_rows], none[fold_of[0] == number], sample_part
-        held_out.append([surest(head, examples.block, rows.tolist(), CHUNK) for rows in kinds])
-    labeled, none_of_these, unasked = map(np.concatenate, zip(*held_out, strict=True))
-    weights = stands_for(labeled, none_of_these, unasked, represented)
-    return best_threshold(labeled, none_of_these, *weights)
-
-
-def _unasked(trainer: LinearTrainer, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
-    """A uniform sample of the rows never asked, and the number of rows that each represents."""
+def _unasked(trainer: LinearTrainer) -> NDArray[np.int64]:
+    """A uniform sample of the rows never asked."""
     corpus = trainer.examples.corpus
     asked_rows = {corpus.row[item] for item in trainer.ledger.bought()}
     left_out = np.array(sorted(asked_rows | corpus.outside_pool()), dtype=np.int64)
     unasked = np.setdiff1d(np.arange(len(corpus.ids)), left_out)
-    drawn = unasked if len(unasked) <= SAMPLE else np.sort(rng.permutation(unasked)[:SAMPLE])
-    return drawn, len(unasked) / max(1, len(drawn))
-
-
-def words_on_threshold(
-    ledger: LedgerReader, threshold: Threshold | None, *, possible: bool = False
-) -> str:
-    """The report's sentence on abstention; empty where no answer was none of these.
-
-    It is `possible` where the final model is a head that can be refitted on a part of its labels.
-    """
-    if not (none := len(unnamed(ledger))):
-        return ""
-    if threshold is not None:
-        return (
-            f"The model abstains if its largest probability is below {threshold.value:.3f}. The"
-            f" threshold was chosen by {threshold.none} answers of none of these and"
-            f" {threshold.labels} labels, each judged by a model that had not seen it. The labeled"
-            f" item has the larger probability in {threshold.auroc:.0%} of their pairs, and the"
-            " mean of the share of labels that the model keeps and of none-of-these on which it"
-            f" abstains is {threshold.balanced_accuracy:.0%}. Each bought item has the weight of"
-            " all items with a similar probability."
-        )
-    if not possible:
-        return "The model never abstains: this kind of final model has no threshold for it."
-    if none < FEWEST:
-        return (
-            f"The model never abstains: {plural(none, 'item was', 'items were')}"
-            " answered with none of these, and a"
-            f" threshold needs {FEWEST}, and as many labels."
-        )
-    return (
-        f"The model never abstains: its probability does not separate the {none} items answered"
-        " with none of these from those with a label, or there are too few labels."
-    )
+    order = generator(trainer.seed, "left").permutation(unasked)
+    return unasked if len(unasked) <= SAMPLE else np.sort(order[:SAMPLE])

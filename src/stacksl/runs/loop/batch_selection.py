@@ -47,11 +47,11 @@ def margins(
     return statistics, None if isinstance(block, PairBlock) else predicted_classes
 
 
-def surest(head: Head, block: Block, rows: Sequence[int], at_once: int = _AT_ONCE) -> Array:
+def surest(head: Head, block: Block, rows: Sequence[int]) -> Array:
     """The probability of the head's choice for each item, (n,)."""
     largest = [np.zeros(0)]
-    for start in range(0, len(rows), at_once):
-        policies = head.probabilities(block.take(rows[start : start + at_once]))
+    for start in range(0, len(rows), _AT_ONCE):
+        policies = head.probabilities(block.take(rows[start : start + _AT_ONCE]))
         if isinstance(policies, np.ndarray):
             largest.append(policies.max(axis=1))
         else:

@@ -29,7 +29,6 @@ from stacksl.runs.loop.covering import EVERY, SHARE, StreamCoverage
 from stacksl.runs.loop.game import ATTENDED, Background, Examples, Game, Progress, Report, silent
 from stacksl.runs.loop.head_fitting import (
     FEWEST,
-    GRAPHED,
     KINDS,
     Component,
     Doubt,
@@ -206,25 +205,6 @@ class LinearTrainer:
         if self.names is None or not bought:
             return self._fitted(untouched, bought, tune=True)
         return make_final(self._final_source(), *_split(bought), self.mixture)[0]
-
-    def without(
-        self, positions: NDArray[np.int64], other_rows: NDArray[np.int64], untouched: Scorer
-    ) -> Head | None:
-        """The final model fitted without the bought labels at `positions`, as the last one was.
-
-        It is made from a scorer in its initial state, and fitted neither on the items at
-        `positions` nor on the `other_rows`.
-        """
-        bought, excluded = self.examples.bought, set(positions.tolist())
-        remaining_labels = [example for n, example in enumerate(bought) if n not in excluded]
-        if self.names is None or not remaining_labels:
-            return self._fitted(untouched, remaining_labels, tune=True)
-        first_use, source = self._source is None, self._final_source()
-        if first_use and any(part.kind == GRAPHED for part in self.mixture):
-            source.holding(_split(bought)[0])  # one graph for every fold
-        rows, _ = _split([bought[n] for n in positions.tolist()])
-        left_out = np.concatenate([rows, other_rows])
-        return make_final(source, *_split(remaining_labels), self.mixture, left_out)[0]
 
     def _of_column(self, bought: Bought) -> NDArray[np.int64]:
         """People's labels, the column's where nobody answered, (n,); −1 where none is learned."""
