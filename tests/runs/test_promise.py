@@ -120,7 +120,6 @@ def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promise
     assert (again["after"], again["rows"], again["of"]) == (100, rows, 400)
     assert said.startswith("That 90.0% of the 400 rows are right cannot be promised")
     assert "are left, with 100 rows counted as wrong, since rows or classes were added" in said
-    assert "What limits the share most: the addition of rows or classes after it." in said
     shown = made.status()["audit"]["sentence"]
     assert shown.endswith(" 100 of 400 rows added after it was drawn."), "no audit is offered"
     made.change(budget=300)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +11,6 @@ from scipy.stats import hypergeom
 from stacksl.models.promise import (
     LOOKS,
     MODEL,
-    PEOPLE,
     Doubled,
     Stage,
     allowed_wrong,
@@ -27,7 +23,6 @@ from stacksl.models.promise import (
     planned,
     step_of,
 )
-from stacksl.runs.finish.promise_sentences import _limit
 
 
 @given(rows=st.integers(40, 120), share=st.floats(0.0, 0.4), n=st.integers(10, 40))
@@ -177,38 +172,3 @@ def test_a_look_waits_while_labels_remove_more_errors_than_they_cost() -> None:
     assert look_now(flat[:2], 1_000, 2_000, 90, 2_000) is None
     of_people = look_now(flat, 1_100, 1_900, 90, 2_000, errors=0.01)
     assert of_people.sample > 0
-
-
-# What limits a share ----------------------------------------------------------------------------
-
-
-FRAME = 180
-
-
-@pytest.mark.parametrize(
-    ("found", "unclear", "limit"),
-    [
-        # at most 54 of the other 609 rows are wrong, where 3 of 111 expect 16 of them
-        ((3, 111, 720, 7, 180), 0, "the size of the look"),
-        ((3, 111, 720, 0, 0), 0, "the size of the look"),
-        # a larger look would show the same errors, and a better model would have fewer
-        ((60, 200, 720, 0, 0), 0, "the errors of the model"),
-        ((1, 400, 500, 20, 100), 0, "people's errors and unclear rows"),
-        ((1, 400, 500, 0, 0), 80, "people's errors and unclear rows"),
-    ],
-)
-def test_what_limits_a_share_most_is_named(
-    found: tuple[int, ...], unclear: int, limit: str
-) -> None:
-    """Without it the fewest rows would be left wrong."""
-    wrong, audit, rows, differ, sample = found
-    of_people = left_wrong(differ, sample, FRAME, PEOPLE) if sample else 0
-    left = left_wrong(wrong, audit, rows, MODEL) + of_people + unclear
-    names = ("wrong", "audit", "rows", "differ", "sample", "drawn", "left", "of")
-    look = dict(zip(names, (*found, 1, left, 900), strict=True)) | {"after": 0}
-    drawn = SimpleNamespace(payload={"look": [audit, sample, FRAME]})
-    ledger: Any = SimpleNamespace(rows=lambda only: [drawn])
-    said = _limit(ledger, look, "the model")
-    assert said.startswith(f"What limits the share most: {limit}. Without it the share would be ")
-    if found == (3, 111, 720, 0, 0):
-        assert said.endswith(" about 98.2%."), "16.5 of 900 rows"

@@ -7,16 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from stacksl.api import prepare, run
-from stacksl.cli.app import app
 from stacksl.cli.verbs.dry_run import print_plan
-from stacksl.cli.verbs.run import shown_run
 from stacksl.labelers.protocol import Request
 from stacksl.models.promise import RANGE, audit_size, expected_look, first_look
 from stacksl.runs.finish.promise_sentences import expected_promise
-from stacksl.runs.storage import status
 
 from ..ledgers import bought
 from .people_cases import (
@@ -93,21 +89,9 @@ def test_the_warning_goes_when_the_budget_is_raised(tmp_path: Path) -> None:
     assert told.startswith("a budget of 80 labels may end before a look")
     made.change(budget=100, later=True)
     assert [said[:23] for said in made.status()["warnings"]] == ["a budget of 100 labels "]
-    assert made.status()["rest"].startswith("60 of 100 labels are left, probably too few: the prom")
     made.change(budget=300)
     answer_all(made)
     assert made.status()["warnings"] == []
-    rest, least = made.status()["rest"], first_look(0.85, 200, several=True)
-    assert rest == (
-        "220 of 300 labels are left, perhaps too few: the promise probably takes"
-        f" {least} to 400 in all, so {least - 80} to 320 more"
-    )
-    assert f"Rest        {rest}\n" in CliRunner().invoke(app, ["status", str(made.path)]).stdout
-    made.change(budget=400)
-    assert made.status()["rest"].startswith("320 of 400 labels are left, probably enough: ")
-    assert f"Rest        {made.status()['rest']}\n" in shown_run(made)
-    late = {"left": 50, "spent": 500, "budget": 550, "money": {"price": 0.5}}
-    assert str(status._rest(late, 300, 800)).endswith("so up to 300 more for up to $150.00")
 
 
 def test_a_dry_run_names_the_audit_and_its_price() -> None:
@@ -139,7 +123,6 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
     made = play(begin(tmp_path, **given), erring(rate))
     said = made.status()["stopped"]
     assert not looks(made)
-    assert made.status()["rest"] is None
     assert means in said
     command = re.search(r"--budget (\d+)(?: --stop-when (right=\d+%))?`", said)
     assert bool(command) == ("--budget" in said)

@@ -107,7 +107,6 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("Last report", result["last_report"]),
         *((title, result[name]["sentence"]) for name, title in names.items() if result[name]),
         ("Stop rule", result["stopped"] or (result["stop_when"] and result["stop_when"] + idle)),
-        ("Rest", result["rest"]),
     ]
 
 

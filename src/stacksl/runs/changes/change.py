@@ -24,7 +24,7 @@ from stacksl.report.wording import plural
 from stacksl.runs.changes.added_classes import added_classes, answered_none, answers_that_name
 from stacksl.runs.finish.forecasting import expect_stop_rule
 from stacksl.runs.finish.promise_sentences import before_a_look, looks_left
-from stacksl.runs.finish.promising import expected_labels, last_drawn, open_look
+from stacksl.runs.finish.promising import last_drawn, open_look
 from stacksl.runs.items.reading import load_owned, read_like
 from stacksl.runs.items.roles import (
     audit_rows,
@@ -52,7 +52,7 @@ from stacksl.runs.settings.terms import (
 )
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET, RunFolder, class_setting
-from stacksl.runs.storage.status import EXPECTED, SHORT, expect_begun, reopen
+from stacksl.runs.storage.status import SHORT, expect_begun, reopen
 
 TRAINING = {
     "lm.batch_size", "lm.batch_tokens", "lm.epochs", "lm.gradient_checkpointing",
@@ -163,10 +163,8 @@ def change_run(
                 further = (lease for lease in leases if lease.slot)
                 repeats = {x for x in further if x.purpose == "train" or x.item in audited}
                 ledger.free(leases, () if change.labeler == FILE else repeats)
-            # a run that has ended named a budget by what it learned
-            ended = folder.read_state()["state"] == "finished"
-            promise = {SHORT: outcome.short, EXPECTED: [] if ended else expected_labels(target)}
-            reopen(folder, ledger, other_labeler=change.labeler is not None, **promise)
+            short = {SHORT: outcome.short}
+            reopen(folder, ledger, other_labeler=change.labeler is not None, **short)
     return outcome
 
 

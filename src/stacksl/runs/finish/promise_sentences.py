@@ -16,7 +16,6 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.models.promise import (
     LOOKS,
     MODEL,
-    PEOPLE,
     WORTH,
     Look,
     allowed_wrong,
@@ -282,7 +281,7 @@ def _budget(spec: RunSpec, accounts: Accounts, labels: int) -> str:
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
-    """What the last look found, and what limits it, after the sentence on one that waits."""
+    """What the last look found, after the sentence on one that waits."""
     labeler = "the column" if spec.settings.column else "the model"
     waiting, past_looks = _begun(spec, ledger, labeler), looks(ledger)
     if not past_looks:
@@ -296,7 +295,7 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         f"Look {look['drawn']} of {LOOKS} showed that at least {_shown_by(look)[6:]} of the"
         f" {plural(look['of'], 'row')} are right: {wrong_rows} were wrong or unclear, so at most"
         f" {count(model_wrong)} errors of {labeler} and {count(people_wrong)} of people (or"
-        f" unclear) are left{_added(look)}. {_limit(ledger, look, labeler)}"
+        f" unclear) are left{_added(look)}."
         f"{_by_people(spec, ledger, look['of'])}"
     )
 
@@ -347,29 +346,6 @@ def _by_people(spec: RunSpec, ledger: LedgerReader, rows: int) -> str:
         f" {plural(spent, 'label')} were spent, and one answer to each row takes {count(rows)}:"
         f" {errors}. That is no promise; `export --table` writes the present table without one."
     )
-
-
-def _limit(ledger: LedgerReader, look: Mapping[str, Any], labeler: str) -> str:
-    """The sentence on the limit of a look without which the fewest rows would be left wrong."""
-    drawn = [row.payload for row in ledger.rows(only=("settings",)) if "look" in row.payload]
-    names = ("wrong", "audit", "rows", "differ", "sample", "left")
-    wrong, n, rows, differ, sample, most_wrong = (look[name] for name in names)
-    added = look["after"]
-    frame = drawn[look["drawn"] - 1]["look"][2] if sample else 0
-    model_wrong, without_wrong = (left_wrong(bad, n, rows, MODEL) for bad in (wrong, 0))
-    people_wrong, without_differ = (left_wrong(bad, sample, frame, PEOPLE) for bad in (differ, 0))
-    expected = wrong * (rows - n) / n + differ * (frame - sample) / max(1, sample)
-    limits = [
-        # as many of the others are wrong as of those drawn
-        (most_wrong - model_wrong - people_wrong + expected, "the size of the look"),
-        (most_wrong - model_wrong + without_wrong, f"the errors of {labeler}"),
-        (model_wrong + without_differ + added, "people's errors and unclear rows"),
-    ]
-    if added:
-        limits.append((most_wrong - added, "the addition of rows or classes after it"))
-    fewest_wrong, limit = min(limits)
-    share = percent(1 - fewest_wrong / max(1, look["of"]))
-    return f"What limits the share most: {limit}. Without it the share would be about {share}."
 
 
 def _shown_by(look: Mapping[str, Any]) -> str:

@@ -200,14 +200,6 @@ def first_budgets(spec: RunSpec, share: float, rows: int, accounts: Accounts | N
     return [min(largest, spent + round(factor * expected)) for factor in RANGE]
 
 
-def expected_labels(spec: RunSpec) -> list[int]:
-    """The ends of the labels that the promise of a run probably takes in all; or none."""
-    if (share := spec.settings.promised_share) is None:
-        return []
-    label_range = first_budgets(spec, share, len(spec.sources.pool.items), None)
-    return [spec.budget.audits[0] + labels for labels in label_range]
-
-
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
     """How many rows of people with one answer are wrong at a `rate` of errors."""
     return rate * sum(len(answers) == 1 for answers in answers_by_item(spec, game.ledger).values())

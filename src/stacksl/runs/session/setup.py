@@ -33,7 +33,6 @@ from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.lm.model import LanguageModel
 from stacksl.runs.finish.forecasting import LOOKS
 from stacksl.runs.finish.promise_sentences import before_a_look
-from stacksl.runs.finish.promising import expected_labels
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import records_of, records_of_test, rejected_of
 from stacksl.runs.loop.class_names import class_name_rows
@@ -58,7 +57,7 @@ from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import MAP, SECRET, class_setting
-from stacksl.runs.storage.status import EXPECTED, SHORT, name_of
+from stacksl.runs.storage.status import SHORT, name_of
 
 
 def limits_of(spec: RunSpec, ledger: LedgerReader) -> PurchaseLimits:
@@ -198,7 +197,7 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
         run_settings[CLASSES] = class_setting(classes)
     # said by a run that is cut early
     sentences = [sentence for sentence in dict.fromkeys(warnings) if sentence != short]
-    facts: dict[str, Any] = {"warnings": sentences, SHORT: short, EXPECTED: expected_labels(spec)}
+    facts: dict[str, Any] = {"warnings": sentences, SHORT: short}
     if labeler is not None:
         facts["labeler"] = name_of(labeler)
     Ledger.create(

@@ -23,7 +23,7 @@ from stacksl.report import sentences
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult, TestResult
 from stacksl.report.sentences import column_words, compared, in_counts, in_table, settled_by
-from stacksl.report.wording import MICRO, count, money, of_run, plural
+from stacksl.report.wording import MICRO, of_run, plural
 from stacksl.runs.items.stored import differing
 from stacksl.runs.settings.budget import stop_rule
 from stacksl.runs.spec import RunSpec, versions
@@ -40,7 +40,6 @@ from stacksl.runs.storage.folder import (
 
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 SHORT = "short"  # a warning of the terms of now: the budget may end before a look at the table
-EXPECTED = "expected"  # the ends of the labels that a promise probably takes in all
 UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # items without a candidate from which it is said
 
 AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second",
@@ -112,7 +111,6 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "stop_when": table.get("stop_when"),
         "stopped": stopped and of_run(stopped, run),
         "unspent": (final and sentences.unspent(final, run)) or None,
-        "rest": None if final or stopped else _rest(labels, *state.get(EXPECTED, [])),
         "sheets": sheets,
         "differing": state.get("differing", []),
         "proposed": state.get("proposed", []),
@@ -215,23 +213,6 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None)
         "left": left,
         "money": money,
     }
-
-
-def _rest(labels: Mapping[str, Any], least: int = 0, most: int = 0) -> str | None:
-    """Whether what is left of the `labels` is enough for a promise that takes `least` to `most`."""
-    left, low, high = labels["left"], *(max(0, end - labels["spent"]) for end in (least, most))
-    if not high:
-        return None
-    enough = "perhaps" if left >= low else "probably"
-    enough = "probably enough" if left >= high else f"{enough} too few"
-    further = f"{count(low)} to {count(high)} more" if low else f"up to {count(high)} more"
-    if labels["money"]:
-        low, high = (round(MICRO * labels["money"]["price"]) * end for end in (low, high))
-        further += f" for {money(low)} to {money(high)}" if low else f" for up to {money(high)}"
-    return (
-        f"{count(left)} of {plural(labels['budget'], 'label')} are left, {enough}: the promise"
-        f" probably takes {count(least)} to {count(most)} in all, so {further}"
-    )
 
 
 def present_warnings(state: Mapping[str, Any], ledger: LedgerReader) -> list[str]:
@@ -375,7 +356,7 @@ class Record:
         else:
             answerer = expect_labeler(spec.folder, labeler)
         facts: dict[str, Any] = {"created": now(), "interruptions": [], "warnings": []}
-        kept_names = [*facts, "over_names", "shown", "judged", SHORT, EXPECTED]
+        kept_names = [*facts, "over_names", "shown", "judged", SHORT]
         kept_names += ["finished"] * (earlier["state"] == "finished")  # made again as it was
         facts |= {name: earlier[name] for name in kept_names if name in earlier}
         if answerer is not None:
