@@ -124,12 +124,12 @@ def test_two_files_that_differ_in_a_row_correct_nothing(tmp_path: Path) -> None:
 def test_the_audit_is_measured_by_what_was_said_before_it_was_shown(tmp_path: Path) -> None:
     done = play(begin(tmp_path, audit=8))
     first = facts_of(done).audit
-    assert first.interval_now is None
+    assert first.revised == 0
     received = correct(done, all_rows(done, wrong, tmp_path / "again.csv", "audit"))
     assert (received.corrected, received.corrected_after_shown) == (8, 8)
     then = facts_of(done).audit
     assert (then.correct, then.accuracy, then.low) == (first.correct, first.accuracy, first.low)
-    assert then.accuracy_now < then.accuracy
+    assert then.revised == 8
     assert "after it was first shown" in (done.path / "report.html").read_text()
     assert done.status()["audit"]["accuracy"] == first.accuracy
     expect_sound(done)

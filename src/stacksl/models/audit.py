@@ -36,7 +36,7 @@ class Audit:
     """An audit of a run: the rows of its items in the order drawn, and the answers by item id.
 
     An item without an answer is unanswered; `now` has the corrections made since the audit was
-    shown, and `second_now` what a second look found with these. `second_left` is what it found of
+    shown, `revised` how many answers these changed. `second_left` is what a second look found of
     the rows that `stand_for_left` chooses. `number` counts the run's audits from 1; for
     `passed_over`, `second` and `waits` see `Audited`.
     """
@@ -46,15 +46,10 @@ class Audit:
     passed_over: float = 0.0
     number: int = 1
     now: Mapping[str, Word] = field(default_factory=dict)
+    revised: int = 0
     second: SecondLook | None = None
-    second_now: SecondLook | None = None
     second_left: SecondLook | None = None
     waits: bool = False
-
-    @property
-    def revised(self) -> int:
-        """How many answers were corrected or set aside since it was shown."""
-        return sum(self.now.get(item) != word for item, word in self.answers.items())
 
     def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """(row, candidate) of the items answered with a candidate; `ids` are those of all rows."""

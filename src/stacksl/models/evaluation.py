@@ -79,9 +79,8 @@ class Evaluation:
 class Tested:
     """A run's results on its test set: the final model, and models of fewer labels.
 
-    `audited` is the audit of the final model, `audited_now` with corrections since, `column` that
-    of labels the data had, and `left` that of its rows that stand for the labels which nobody was
-    asked about.
+    `audited` is the audit of the final model, `column` that of labels the data had, and `left` that
+    of its rows that stand for the labels which nobody was asked about.
     """
 
     __test__ = False
@@ -89,7 +88,6 @@ class Tested:
     evaluation: Evaluation | None = None
     curve: tuple[CurvePoint, ...] = ()
     audited: Audited | None = None
-    audited_now: Audited | None = None
     column: Audited | None = None
     left: Audited | None = None
 

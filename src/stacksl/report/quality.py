@@ -99,7 +99,6 @@ class AuditResult:
         classes_after: classes that were added after it was drawn, and that none of its answers
             names; `none_before`: its items answered with none of these before a class was added.
         revised: answers that were corrected or set aside after the audit was first shown.
-        accuracy_now, interval_now: accuracy and interval with these; None where there are none.
         reference: rows set aside whose probabilities made the accuracy and its interval closer
             (`models.metrics`); 0 without any.
         measures: the `accuracy`, or the `agreement with the annotators` (or one `annotator`).
@@ -130,8 +129,6 @@ class AuditResult:
     classes_after: int = 0
     none_before: int = 0
     revised: int = 0
-    accuracy_now: float | None = None
-    interval_now: tuple[float, float] | None = None
     reference: int = 0
     measures: str = "accuracy"
     waits: bool = False

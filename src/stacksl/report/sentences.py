@@ -415,12 +415,10 @@ def notes(facts: Facts) -> list[str]:
             " No new one was drawn since. The model was not trained on its answers. But if a run"
             " goes on until its audit looks good, that audit is a little too high."
         )
-    if audit.interval_now is not None:
-        changed = "not known" if audit.accuracy_now is None else percent(audit.accuracy_now, 2)
+    if audit.revised:
         sentences.append(
             f"{plural(audit.revised, 'answer')} of the audit corrected or set aside after it was"
-            " first shown: the accuracy above uses the earlier answers; with the new ones it is"
-            f" {changed} ({spread(*audit.interval_now, audit.look, 2)})."
+            " first shown: the accuracy above uses the earlier answers."
         )
     if audit.trained_on:
         sentences.append(

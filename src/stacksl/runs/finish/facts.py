@@ -48,7 +48,7 @@ def facts_of(
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
     spec, game = ending.spec, ending.game
     language = ending.language(tested, state)
-    audit = audit_fact(tested.audited, tested.audited_now)
+    audit = audit_fact(tested.audited)
     disputed = open_rows(answers_by_item(spec, game.ledger, EVERY), tested.column or tested.audited)
     if audit is not None and tested.audited is not None:
         leased = [r for r in game.ledger.rows(only=("reserved",)) if r.purpose == "audit"]
@@ -208,19 +208,12 @@ def tested_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResu
     )
 
 
-def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResult | None:
-    """The final model on the audit, and `now` with corrections made since it was shown."""
+def audit_fact(audited: Audited | None) -> AuditResult | None:
+    """The final model on the audit."""
     if audited is None:
         return None
     low, high = audited.interval
-    return copied(
-        AuditResult,
-        audited,
-        low=low,
-        high=high,
-        accuracy_now=None if now is None else now.accuracy,
-        interval_now=None if now is None else now.interval,
-    )
+    return copied(AuditResult, audited, low=low, high=high)
 
 
 def table_fact(

@@ -7,7 +7,7 @@ like any other.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from stacksl.core.rng import generator
 from stacksl.files.atomic import write_atomic
 from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Word
 from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.metrics import Powers, largest, z_of_look
 from stacksl.models.second_look import (
@@ -63,8 +62,8 @@ def finish(
     spec, game = ending.spec, ending.game
     tested, options = ending.test(), dict[str, Any]()
     if audit is not None:
-        judged, corrected = judged_audit(ending, audit, look)
-        tested = replace(tested, audited=judged, audited_now=corrected if audit.revised else None)
+        judged = judged_audit(ending, audit, look)
+        tested = replace(tested, audited=judged)
         options = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
         if audit.second is None or too_wide(audit.second):  # else the column's accuracy is known
             options |= {"measures": judged.measures}
@@ -98,10 +97,8 @@ def finish(
     )
 
 
-def judged_audit(
-    ending: HeadEnding | AdapterEnding, audit: Audit, look: int = 0
-) -> tuple[Audited, Audited]:
-    """The final model on an audit, by its answers and with those corrected since it was shown.
+def judged_audit(ending: HeadEnding | AdapterEnding, audit: Audit, look: int = 0) -> Audited:
+    """The final model on an audit, by the answers that were shown first.
 
     Where it is judged at a `look` of many, the number of that look, it has a lower bound alone.
     """
@@ -115,12 +112,8 @@ def judged_audit(
     options = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
     agreement = f"agreement with the annotator{'s' * (len(people) > 1)}"
     options |= {"measures": agreement} if unknown and people else {}
-    looks = (audit.second, audit.second_now) if judges_model else (None, None)
-    shown, corrected = (
-        judge_audit(policies, answers, reference, **options, second=second)
-        for answers, second in zip((audit.answers, audit.now), looks, strict=True)
-    )
-    return shown, corrected
+    second = audit.second if judges_model else None
+    return judge_audit(policies, audit.answers, reference, **options, second=second)
 
 
 def _continued(facts: Facts, shown: Mapping[str, Any], audit: Audit, game: Game) -> Facts:
@@ -213,7 +206,8 @@ def second_look(
     predicted, powers = _looked_at(ending, audit, every=every)
     ids = [*predicted]
     looked_at = audit.answers.keys() & predicted.keys()
-    answers, corrected = (_answers_to(looked_at, ledger, now=later) for later in (False, True))
+    by_all = ledger.audited_by_all().items()
+    answers = {i: [answer.word for answer in of_all] for i, of_all in by_all if i in looked_at}
     secret = int(spec.folder.resolved()[SECRET], 16)
     order = generator(secret, "second look", audit.number).permutation(len(ids))
     accounts = ledger.accounts
@@ -233,9 +227,8 @@ def second_look(
     left = 0 if accounts.reached else left  # what a look has found stands
     due = next_rows(rows, answers, free, left, awaited)
     first_words = {item: words[0] for item, words in answers.items()}
-    first_now = {item: words[0] for item, words in corrected.items()}
     if due or awaited:  # the first answers measure agreement until all are in
-        return due, replace(audit, answers=first_words, now=first_words, waits=True)
+        return due, replace(audit, answers=first_words, now=first_words, revised=0, waits=True)
     left *= spec.settings.promised_share is None  # what a promise has judged stands
     nobody = len(next_rows(rows, answers, dict.fromkeys(free, 1) | dropped, left))
     begins = any(len(of_all) > 1 for of_all in answers.values())
@@ -247,24 +240,13 @@ def second_look(
     askable = len(next_rows(rows, answers, free, 2 * len(ids)))
     second = looked(rows, predicted, answers, powers, z, judged)
     second = replace(second, askable=askable, nobody=nobody)
-    agreeing, sampled, differing = ([item for item in part if item in corrected] for part in rows)
-    later = looked((agreeing, sampled, differing), predicted, corrected, powers, z, judged)
     if not look and too_wide(second):
-        audit = replace(audit, answers=first_words, now=first_now)
+        audit = replace(audit, answers=first_words)
     of_left = None
     if isinstance(ending, HeadEnding) and not every:
         labels, reference = ending.left(audit)
         of_left = looked_at_some(labels, reference, rows, answers, z, judged)
-    return due, replace(audit, second=second, second_now=later, second_left=of_left)
-
-
-def _answers_to(items: Set[str], ledger: Ledger, *, now: bool) -> dict[str, list[Word]]:
-    """What each person said of each of the items; with `now` as corrected since it was shown."""
-    return {
-        item: [answer.word for answer in of_all]
-        for item, of_all in ledger.audited_by_all(now=now).items()
-        if item in items
-    }
+    return due, replace(audit, second=second, second_left=of_left)
 
 
 def _looked_at(

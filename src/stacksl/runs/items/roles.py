@@ -212,4 +212,6 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
         paid_items = [item for item in game.ledger.bought() if item not in owned]
         passed_over = len(set(paid_items[: paid_items.index(items[0])])) / spec.sources.available
     rows = tuple(game.corpus.row[item] for item in items)
-    return Audit(rows, answers(now=False), passed_over, number, answers(now=True))
+    shown, latest = answers(now=False), answers(now=True)
+    revised = sum(latest.get(item) != word for item, word in shown.items())
+    return Audit(rows, shown, passed_over, number, latest, revised)

@@ -294,7 +294,7 @@ class Session(Game):
 
         People's first answers alone give no bound of the accuracy.
         """
-        facts, _ = judged_audit(self._ending, audit, look)
+        facts = judged_audit(self._ending, audit, look)
         return facts.accuracy or 0.0, facts.interval[0] if facts.measures == "accuracy" else 0.0
 
     def _note_facts(self, open_count: int, *, ended: bool) -> None:
