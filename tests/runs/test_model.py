@@ -12,29 +12,22 @@ from stacksl.models.linear import Model
 
 from .conftest import class_items
 
-FIELDS = {
-    "id", "choice", "index", "probability", "online_choice", "score", "lower", "upper",
-}  # fmt: skip
+FIELDS = {"id", "choice", "index", "probability"}
 
 
 @pytest.mark.parametrize("which", ["classes", "pairs"])
-def test_a_prediction_has_the_refits_probability_and_the_online_bounds(request, which) -> None:
+def test_a_prediction_has_the_refits_probability(request, which) -> None:
     finished = request.getfixturevalue(which)
     model, items = finished.run.model, finished.test[0]
     block = model.features.transform(items)
-    for item, inputs, policy, row in zip(
-        items, block, model.head.probabilities(block), model.predict(items), strict=True
-    ):
+    policies = model.head.probabilities(block)
+    for item, policy, row in zip(items, policies, model.predict(items), strict=True):
         assert set(row) == FIELDS
         assert row["id"] == item.id
         assert row["index"] == int(np.argmax(policy))
         assert row["choice"] == item.candidates[row["index"]]
         assert row["probability"] == float(np.max(policy))
         assert 1 / len(item.candidates) <= row["probability"] <= 1
-        view = model.scorer.bounds(inputs, tuple(range(len(item.candidates))))
-        assert row["online_choice"] == item.candidates[view.choice]
-        assert row["lower"] <= row["score"] <= row["upper"]
-        assert row["upper"] - row["score"] == pytest.approx(view.radius * view.widths[view.choice])
 
 
 def test_predictions_do_not_depend_on_their_company(classes) -> None:

@@ -139,7 +139,7 @@ class Run:
         features: Any = None,
         right: float | str | None = None,
     ) -> Any:
-        """A row per item: `id, choice, index, probability, online_choice, score, lower, upper`.
+        """A row per item: `id, choice, index, probability`.
 
         The rows are an iterator. For a data frame or a series of pandas they are that frame, with
         the columns `label`, `confidence` and `source`. The last bits of an item's probabilities,

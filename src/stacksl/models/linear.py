@@ -1,7 +1,6 @@
 """The linear model that a run produces: feature map, final head and online state, in one folder.
 
-`probability` comes from the final head (D15), or from the online state where there was no refit;
-`online_choice`, `score`, `lower` and `upper` always come from the online state.
+`probability` comes from the final head (D15), or from the online state where there was no refit.
 """
 
 from __future__ import annotations
@@ -85,19 +84,13 @@ class Model:
             block = self.features.transform(chunk)
             if progress is not None:
                 progress(start + len(chunk), len(items))
-            for index, policy in enumerate(self.probabilities(block)):
-                item = chunk[index]
-                view = self.scorer.bounds(block[index], tuple(range(len(item.candidates))))
+            for item, policy in zip(chunk, self.probabilities(block), strict=True):
                 choice = int(np.argmax(policy))
                 yield {
                     "id": item.id,
                     "choice": item.candidates[choice],
                     "index": choice,
                     "probability": float(policy[choice]),
-                    "online_choice": item.candidates[view.presented[view.choice]],
-                    "score": float(view.scores[view.choice]),
-                    "lower": _finite(view.lower[view.choice]),
-                    "upper": _finite(view.upper[view.choice]),
                 }
 
     def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
@@ -186,7 +179,3 @@ def _remedy(folder: Path) -> str:
         f"restore the folder {folder} from a copy, or delete it and"
         f" `stacksl resume {folder.parent}` makes it again"
     )
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -195,9 +195,9 @@ def predict(
     """Label the items of a file.
 
     With --out the command writes the rows of the file with all their columns, and adds `label`,
-    `confidence` and `source` (model). Without --out it prints one JSON object per line, with the
-    bounds of the online state. Answers in the file are not needed and not used. Columns and format
-    are the same as in the run unless you give others.
+    `confidence` and `source` (model). Without --out it prints one JSON object per line. Answers in
+    the file are not needed and not used. Columns and format are the same as in the run unless you
+    give others.
 
     With --right 95% only rows above the report's threshold for that share get a label. The share
     holds for rows from the same source as the run's.
