@@ -18,6 +18,7 @@ from stacksl.runs.spec import RunSpec
 from ..ledgers import handed_rows, verify
 from ..runs.conftest import pair_items
 from ..runs.people_cases import expect_sound, facts_of, gold
+from ..runs.people_cases import play as answer_sheets
 from .conftest import CLASSES_SHOWN, Browser, Opened, Page, play, wait_for
 
 EVIL = "<script>alert(1)</script>\u202e"
@@ -96,8 +97,7 @@ def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
     left = [id for id in items if id not in bought]
     first = owner.http.get("/asked").text
     assert f"then {len(left)} that nobody was asked about" in first
-    assert f"<code>stacksl change {page.run.path} --owned FILE</code>" in first
-    found, rows = table_of(owner, -(-len(items) // 7))
+    _, rows = table_of(owner, -(-len(items) // 7))
     assert len(rows) == len(items)
     assert {row[0].split()[-1] for row in rows[: len(bought)]} == bought
     others = rows[len(bought) :]
@@ -105,14 +105,54 @@ def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
     said = {row["id"]: row for row in page.run.predict([items[id] for id in left])}
     for id, prompt, why, before, answers, now in others:
         assert prompt == items[id].prompt
-        assert (why, before, answers) == ("nobody was asked", "", "")
+        assert (why, before, answers) == ("nobody was asked", "", "Label it")
         assert now == f"{said[id]['choice']} {100 * said[id]['probability']:.0f}%"
-    assert "<button" not in found[-1].partition("<tbody")[2].partition("</tbody")[0]
     one = owner.http.get("/asked", params={"find": items[left[-1]].prompt.upper()}).text
     assert [row[0] for row in cells(one)] == [left[-1]]
     forget(page.run.path, left[-1])
     assert never_asked(page.run.folder, items[left[-1]].prompt, 0, 9) == (0, [])
     assert never_asked(page.run.folder, "", 0, 0)[0] == len(left) - 1
+
+
+def test_the_owner_labels_a_row_that_nobody_was_asked_about(opened: Opened) -> None:
+    page = played(opened, price="2")
+    owner = page.browser(OWNER)
+    with page.run.ledger as ledger:
+        bought = set(ledger.bought())
+    id, item = next(
+        (k, v) for k, v in RunSpec.open(page.run.folder).sources.usable.items() if k not in bought
+    )
+    before = facts_of(page.run)
+    for refused in (
+        {"name": id, "value": "rome"},
+        {"name": min(bought), "value": gold(item.prompt)},
+    ):
+        assert owner.act(act="own", **refused, agreed=True).status_code == 422
+    wrong = CLASSES_SHOWN[(CLASSES_SHOWN.index(gold(item.prompt)) + 1) % 3]
+    for label in (wrong, gold(item.prompt)):
+        assert owner.act(act="own", name=id, value=label, agreed=True).json()["state"] == "done"
+        (shown,) = cells(owner.http.get("/asked", params={"find": item.prompt}).text)
+        assert shown[2] == "nobody was asked; the label is yours"
+        assert label in shown[4]
+    assert owner.act(act="again").json()["state"] == "done"
+    wait_for(lambda: page.run.status()["state"] == "finished" and page.player.over.is_set())
+    after = facts_of(page.run)
+    assert after.budget == before.budget, "it is free"
+    assert [row.kind for row in after.asking.changes][-2:] == ["labeled", "corrected"]
+    rows = {row["id"]: row for row in page.run.table().rows}
+    assert (rows[id]["label"], rows[id]["source"]) == (gold(item.prompt), "human")
+    assert after.audit.correct == before.audit.correct
+    report = (page.run.path / "report.html").read_text()
+    assert "1 label given to rows that nobody was asked about" in report
+    expect_sound(page.run)
+    page.player.stop()
+    page.run.change(budget=57, later=True)
+    answer_sheets(page.run.resume())
+    asked = [row["item"] for row in page.run.ledger.export() if row["purpose"] != "owned"]
+    assert len(asked) == 57
+    assert id not in asked, "its label is there"
+    forget(page.run.path, id)
+    assert item.prompt not in (page.run.path / "run.db").read_bytes().decode("latin-1")
 
 
 def test_items_nobody_was_asked_about_have_their_own_options(tmp_path: Path) -> None:

@@ -286,9 +286,20 @@ def test_the_owner_of_a_finished_run_corrects_by_a_click(
     page.click("#correct li:visible button")
     wait_for(lambda: "Corrected" in page.inner_text("#said"))
     assert gold(prompt) in page.inner_text("tbody tr")
+    page.fill("#find", "")
+    page.press("#find", "Enter")
+    wait_for(lambda: page.locator("tbody tr").count() > 1)
+    free = page.locator("tr:has(button[data-item])").last
+    prompt = free.locator(".text").inner_text()
+    free.locator("button").click()
+    assert not page.is_visible("#unclear"), "a label alone is free"
+    page.click(f"#correct li:has-text('{gold(prompt)}') button")
+    wait_for(lambda: "has your label" in page.inner_text("#said"))
+    assert gold(prompt) in free.inner_text()
     page.click("#again")
     wait_for(lambda: page.is_visible(".doing") and "has finished" in page.inner_text(".doing"))
     page.context.close()
     assert served.thread.is_alive(), "the page stays open until its owner stops it"
     assert events_of(made).count("corrected") == 1
+    assert [row["purpose"] for row in made.ledger.export()].count("owned") == 1
     assert made.status()["state"] == "finished"

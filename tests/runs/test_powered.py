@@ -14,6 +14,7 @@ from stacksl.models.audit import judge_audit, powered
 from stacksl.models.metrics import Powers, moments, reference_size, rows_of, wilson
 from stacksl.models.second_look import looked
 from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.changes.people import own_label
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import corpus_of
 from stacksl.runs.session.session import Session
@@ -163,6 +164,24 @@ def test_a_second_audit_has_wilsons_interval_for_it_is_of_other_rows(done, tmp_p
     audit = json.loads((folder / "facts.json").read_text(encoding="utf-8"))["audit"]
     assert (audit["number"], audit["reference"]) == (2, 0)
     assert (audit["low"], audit["high"]) == pytest.approx(wilson(audit["correct"], audit["n"]))
+
+
+def test_none_is_left_for_it_after_the_owner_labeled_one_of_them(done, tmp_path) -> None:
+    """Whoever chooses the row may choose it for its answer."""
+    folder, (first, second) = shutil.copytree(done.path, tmp_path / "run"), set_aside(done)[:2]
+    labeled, items = Run.open(folder), RunSpec.open(done.folder).sources.usable
+    own_label(labeled.folder, first, items[first].candidates[0])
+    labeled.resume()
+    audit = json.loads((folder / "facts.json").read_text(encoding="utf-8"))["audit"]
+    assert audit["reference"] == 0
+    assert (audit["low"], audit["high"]) == pytest.approx(wilson(audit["correct"], audit["n"]))
+    rows = {row["id"]: row for row in labeled.table().rows}
+    assert (rows[first]["source"], rows[second]["source"]) == ("human", "model")
+    labeled.change(budget=120)
+    bought = [row["item"] for row in labeled.ledger.export() if row["purpose"] != "owned"]
+    assert len(bought) == 120
+    assert first not in bought
+    assert labeled.replay()["labels"] == 91, "50, 40 more, and the owner's"
 
 
 def test_a_budget_of_all_items_says_how_many_can_be_bought(done, tmp_path) -> None:

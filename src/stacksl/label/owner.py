@@ -16,7 +16,7 @@ from stacksl.errors import StackslError
 from stacksl.label.site import Refused, Site
 from stacksl.report.wording import money, plural
 from stacksl.runs.changes.change import Change, change_run
-from stacksl.runs.changes.people import corrections, free_rows
+from stacksl.runs.changes.people import corrections, free_rows, own_label
 
 T = TypeVar("T")
 
@@ -155,6 +155,12 @@ def _correct(site: Site, act: Act) -> dict[str, Any]:
     return {"state": "done", "sentence": f"Corrected: {sentence}"}
 
 
+def _own(site: Site, act: Act) -> dict[str, Any]:
+    player, item, label = site.player, act.name or "", act.value or ""
+    _outcome_of(player.do(lambda: own_label(player.folder, item, label), closes=True))
+    return {"state": "done", "sentence": "The row has your label."}
+
+
 def _play_again(site: Site, act: Act) -> dict[str, Any]:
     site.player.play_again()
     return {"state": "done", "sentence": "Model and report are made again."}
@@ -180,6 +186,7 @@ _ACTS: dict[str, Callable[[Site, Act], dict[str, Any]]] = {
     "annotator": _annotator,
     "class": _class,
     "correct": _correct,
+    "own": _own,
     "again": _play_again,
     "set_aside": _judge,
     "keep": _judge,

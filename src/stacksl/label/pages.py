@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ _WHY = {
     "order": "first batch, in the order of the items",
     "drawn": "drawn at random",
     "audit": "audit, drawn at random",
+    "owned": "nobody was asked; the label is yours",
 }
 _KIND = {"late": "not counted", "corrected": "correction"}
 
@@ -154,7 +155,7 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     rows = matches[start : start + PAGE]
     other_count, items = never_asked(folder, find, max(0, start - len(matches)), PAGE - len(rows))
     pages = max(1, -(-(len(matches) + other_count) // PAGE))
-    option_lists = {row["options"] for row in matches}
+    option_lists = {*(row["options"] for row in matches), *(item.candidates for item in items)}
     if number > pages:
         return page_of(folder, pages, find)
     labels, no_label = _now(folder, items), {"now": "", "sure": None}
@@ -190,6 +191,7 @@ def _row(item: Item, reason: str, decision: Decision | None = None) -> dict[str,
         "item": item.id,
         "prompt": item.prompt[:EXCERPT] + ("…" if cut else ""),
         "why": _WHY.get(reason, reason),
+        "free": reason in ("nobody was asked", "owned"),
         "before": "" if decision is None else item.candidates[decision.choice],
         "sure_before": None if decision is None else decision.probability,
         "words": [],
@@ -207,7 +209,7 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
     spec, run = RunSpec.open(folder), Run(folder.path)
     items = spec.sources.usable
     with run.ledger as ledger:
-        rows_by_id = _asked_rows(ledger, items)
+        rows_by_id = _asked_rows(ledger, items, spec.sources.owned)
     answers, table_labels = human_labels(run, spec), column_labels(run, spec)
     labels = _now(folder, [items[id] for id in rows_by_id])
     for number, (id, row) in enumerate(rows_by_id.items(), 1):
@@ -222,13 +224,18 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
     return sorted(rows_by_id.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
 
 
-def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str, Any]]:
-    """The items that were asked, in that order, each with what was said of it."""
+def _asked_rows(
+    ledger: Ledger, items: Mapping[str, Item], from_files: Container[str]
+) -> dict[str, dict[str, Any]]:
+    """The items that were asked or labeled by the owner, in that order, with what was said of each.
+
+    Owned items `from_files` are left out.
+    """
     keys = {(row.item, row.slot, row.annotator): row.key for row in ledger.private.handed()}
     rows_by_id: dict[str, dict[str, Any]] = {}
     for row in ledger.rows():
         id = str(row.item)
-        if row.item not in items or row.purpose == "owned":
+        if row.item not in items or row.item in from_files:
             continue
         item = items[id]
         if row.event == "round":

@@ -465,6 +465,7 @@ CHANGES = {
     "class": ("one class more: {}", "class"),
     "pool": ("{} to choose from added", "row"),
     "owned": ("{} that you have added", "label"),
+    "labeled": ("{} given to rows that nobody was asked about", "label"),
     "corrected": ("{} corrected", "answer"),
     "named": ("{} that named an added class, now learned", "answer"),
     "reopened": ("{} asked for on rows that had one", "answer"),

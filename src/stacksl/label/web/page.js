@@ -441,8 +441,9 @@ function rows() {
   }
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button");
-    if (button?.dataset.key) {
+    if (button?.dataset.key || button?.dataset.item) {
       row = button;
+      $("#unclear").hidden = !!row.dataset.item; // only a label can be given for free
       $("ol", box).replaceChildren(...JSON.parse(row.dataset.options ?? box.dataset.options).map(option));
       $("#of").textContent = $(".text", row.closest("tr")).textContent;
       filter.value = "";
@@ -450,7 +451,9 @@ function rows() {
     } else if (button?.dataset.value) {
       const value = button.dataset.value;
       box.close();
-      if (!await done({ act: "correct", name: row.dataset.key, value, agreed: true })) return;
+      const { key, item } = row.dataset;
+      if (!await done({ act: key ? "correct" : "own", name: key ?? item, value, agreed: true })) return;
+      if (!$("span", row.parentElement)) row.before(document.createElement("span"), " ");
       $("span", row.parentElement).textContent = button.textContent;
       $("#changed").hidden = false;
     } else if (button?.id === "again") { if (await done({ act: "again" })) location.href = "/"; }

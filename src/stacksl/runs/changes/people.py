@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stacksl.errors import RunError
+from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.sheets.cells import sign
 from stacksl.labelers.sheets.rows import clean_key, has_form
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Word, settled
 from stacksl.report.wording import unasked
+from stacksl.runs.finish.answers import OWNER
+from stacksl.runs.finish.promising import expect_promise
 from stacksl.runs.items.stored import how_read
 from stacksl.runs.loop.game import Report
 from stacksl.runs.session.assignment import (
@@ -26,7 +28,7 @@ from stacksl.runs.session.assignment import (
     SheetLabeler,
     open_rows,
 )
-from stacksl.runs.session.session import Session
+from stacksl.runs.session.session import Session, bring_arrays
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -350,6 +352,35 @@ def corrections(
                         slot=new.slot, said=new.said, text=new.text, note=new.note,
                     )  # fmt: skip
     return listed
+
+
+def own_label(folder: RunFolder, item: str, label: str) -> None:
+    """Give an item that nobody was asked about a label of the owner's, or another one, for free.
+
+    Raises:
+        RunError: somebody was asked about the item, or it is none of the run's.
+        SettingsError: the label is none of the item's options, or the run promises a share.
+    """
+    with folder.locked(), Ledger.open(folder.database) as ledger:
+        spec = RunSpec.open(folder)
+        owned = item in ledger.bought("owned")
+        if item not in spec.sources.usable or (item in ledger.bought() and not owned):
+            raise RunError(
+                "expected a row that nobody was asked about, got another one: answers are corrected"
+                " by the key of their row"
+            )
+        options = spec.sources.usable[item].candidates
+        if label not in options:
+            raise SettingsError("expected one of the options of the row as its label, got another")
+        if spec.settings.promised_share is not None:
+            expect_promise(spec.settings, owned=True)
+        bring_arrays(spec, ledger)
+        with ledger.together():
+            reopen(folder, ledger)
+            if owned:
+                ledger.correct(item, options.index(label), OWNER)
+            else:
+                ledger.own([(item, options.index(label))], OWNER)
 
 
 def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correction]:

@@ -18,6 +18,7 @@ from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
 
 EVERY: tuple[Purpose, ...] = get_args(Purpose)
+OWNER = "owner"  # whose the label is of a row that nobody was asked about
 
 
 def answers_by_item(
@@ -124,7 +125,9 @@ def _changed(ledger: Ledger, row: Row, rounds: int) -> list[RunChange]:
         values["joined"] = [names[code] for code in data.get("joined", ())]
         changed = [(kind, value) for kind, listed in values.items() for value in listed]
         return added + [RunChange(rounds, kind, who=value) for kind, value in changed]
+    own_label = row.purpose == "owned" and row.labeler == OWNER
     kind = {
+        "answered": "labeled" if own_label else "",
         "class_added": "class",
         "set_aside": "set_aside",
         "kept": "kept",
@@ -136,4 +139,5 @@ def _changed(ledger: Ledger, row: Row, rounds: int) -> list[RunChange]:
         "released": "dropped" if data.get("reason") == DROPPED else "",
     }.get(row.event)
     person = str(row.labeler) if row.event in ("set_aside", "kept", "away", "back") else ""
-    return [RunChange(rounds, kind, data.get("size", 1), who=person)] if kind else []
+    number = data["size"] if row.event == "class_added" else 1
+    return [RunChange(rounds, kind, number, who=person)] if kind else []

@@ -93,7 +93,8 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
 def give_roles(spec: RunSpec, corpus: Corpus, ledger: LedgerReader) -> None:
     """Give each item its role, as data and ledger are now."""
     corpus.assign(Role.DUPLICATE, spec.sources.excluded - corpus.outside_pool())
-    corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
+    owned = {corpus.row[item] for item in (*spec.sources.owned, *ledger.bought("owned"))}
+    corpus.assign(Role.OWNED, owned.difference(corpus.compared))
     corpus.assign(Role.AUDIT, audit_rows(corpus, ledger))
     if spec.settings.promised_share is not None:
         later_items = ledger.bought("audit")[len(corpus.drawn) :]
@@ -124,6 +125,7 @@ def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str,
 def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
     """The order without items that became owned before their round; seen items stay."""
     late = spec.sources.excluded - spec.sources.excluded_at_first - set(corpus.drawn)
+    late |= {corpus.row[item] for item in ledger.bought("owned")}
     return [row for row in corpus.order if row not in late or ledger.has_decision(corpus.ids[row])]
 
 
@@ -185,8 +187,13 @@ def _free(spec: RunSpec, ledger: Ledger, order: list[int]) -> list[int]:
 
 
 def compared(game: Game, audit: Audit) -> list[int]:
-    """The rows set aside for an audit's interval: a later audit is of other rows than these."""
-    return game.corpus.compared if audit.number == 1 else []
+    """The rows set aside for an audit's interval: a later audit is of other rows than these.
+
+    None where the owner labeled one of them since, as what is left is no random sample.
+    """
+    rows, owned_items = game.corpus.compared, set(game.ledger.bought("owned"))
+    chosen = any(game.corpus.ids[row] in owned_items for row in rows)
+    return rows if audit.number == 1 and not chosen else []
 
 
 def measured(spec: RunSpec, game: Game) -> Audit | None:
