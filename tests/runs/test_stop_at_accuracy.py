@@ -154,7 +154,21 @@ def test_an_audit_that_rarely_shows_the_mark_is_warned_of(audit: int, warned: bo
     given = {**PLAN, "audit": audit, "stop_when": "accuracy=0.8"}
     warnings = prepare(ITEMS, ANSWERS, settings=given).warnings
     said = "an audit of 40 items rarely shows an accuracy of 0.8"
-    assert any(said in each and "give --audit 45 or more" in each for each in warnings) == warned
+    assert any(said in each and "with --audit 45 or more" in each for each in warnings) == warned
+
+
+def test_a_change_to_a_mark_that_its_audit_rarely_shows_is_warned_of(
+    tmp_path: Path, early: Run, capsys: Any
+) -> None:
+    made = copy_of(early, tmp_path)
+    of_run = prepare(ITEMS, ANSWERS, settings={**PLAN, "stop_when": "accuracy=0.8"}).warnings
+    outcome = made.change(stop_when="accuracy=0.8", dry_run=True)
+    assert outcome.warnings == tuple(each for each in of_run if "rarely shows" in each)
+    assert made.change(stop_when="accuracy=0.6", dry_run=True).warnings == ()
+    assert made.change(budget=140, dry_run=True).warnings == ()
+    call = ["change", str(made.path), "--stop-when", "accuracy=0.8", "--later", "--yes"]
+    assert entry.call(call) == 0
+    assert capsys.readouterr().err.count("rarely shows an accuracy of 0.8") == 1
 
 
 ACCURACY, RIGHT = {"stop_when": "accuracy=0.9"}, {"stop_when": "right=90%", "audit": None}

@@ -22,7 +22,7 @@ from stacksl.ledger.store.settings import CLASSES, Setting
 from stacksl.models.promise import step_of
 from stacksl.report.wording import plural
 from stacksl.runs.changes.added_classes import added_classes, answered_none, answers_that_name
-from stacksl.runs.finish.forecasting import expect_stop_rule
+from stacksl.runs.finish.forecasting import expect_stop_rule, rarely_shown
 from stacksl.runs.finish.promise_sentences import before_a_look, looks_left
 from stacksl.runs.finish.promising import last_drawn, open_look
 from stacksl.runs.items.reading import load_owned, read_like
@@ -99,7 +99,7 @@ class Outcome:
         left: labels that can be bought to train on under the new budget.
         outdated: who has an open sheet without the added classes, and its path.
         dropped: open questions that are withdrawn for good.
-        warnings: on the files that were added, such as how many rows cannot be used.
+        warnings: on added files, such as how many rows cannot be used, and on the new stop rule.
     """
 
     labels: int
@@ -190,8 +190,7 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     looks = target.settings.accuracy_mark is not None
     if change.stop_when is not None or looks or (promised and change.owned):
         terms = target.terms
-        audit = next((size for size in reversed(terms.audits) if size), 0)
-        expect_stop_rule(target.settings, target.sources, audit, terms.further)
+        expect_stop_rule(target.settings, target.sources, terms.newest_audit, terms.further)
     if promised and last_drawn(ledger) is not None and open_look(ledger) is None:
         # a look that was judged keeps no labels for further answers
         target = replace(target, terms=replace(target.terms, further=ledger.accounts.further))
@@ -227,6 +226,7 @@ def _outcome(spec: RunSpec, target: RunSpec, ledger: Ledger, change: Change, poo
     unnamed = answered_none(target, ledger, adding=bool(change.classes))
     again_items = tuple(item for item in unnamed if item not in named_items)
     paid = None if old_terms.money is None else most_paid(target, ledger) - most_paid(spec, ledger)
+    rare = rarely_shown(target.settings, terms.newest_audit)
     sheets: dict[Path, list[Handed]] = {}
     if change.classes and spec.settings.labeler == FILE:
         labeler = SheetLabeler(spec, ledger)
@@ -248,10 +248,13 @@ def _outcome(spec: RunSpec, target: RunSpec, ledger: Ledger, change: Change, poo
         annotators=tuple(target.settings.people),
         outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),
         dropped=len(ledger.open_purchases()) * change.drop,
-        warnings=tuple(
-            f"{data.name}: {sentence}"
-            for _, data, _ in target.sources.parts[len(spec.sources.parts) :]
-            for sentence in data.warnings
+        warnings=(
+            *(
+                f"{data.name}: {sentence}"
+                for _, data, _ in target.sources.parts[len(spec.sources.parts) :]
+                for sentence in data.warnings
+            ),
+            *[rare] * bool(change.stop_when and rare),
         ),
     )
 

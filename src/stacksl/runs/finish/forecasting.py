@@ -261,8 +261,8 @@ def rarely_shown(settings: Settings, audit: int) -> str:
         return ""
     return (
         f"an audit of {audit} items rarely shows an accuracy of {mark:g}, even if the model is"
-        f" several points better, and the run then buys all its labels: give --audit {wanted} or"
-        " more"
+        f" several points better, and the run then buys all its labels: start one with --audit"
+        f" {wanted} or more"
     )
 
 

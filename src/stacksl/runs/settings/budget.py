@@ -40,6 +40,11 @@ class Budget:
         return self.labels - sum(self.audits) - self.further
 
     @property
+    def newest_audit(self) -> int:
+        """The labels of the newest audit that has any; 0 without one."""
+        return next((size for size in reversed(self.audits) if size), 0)
+
+    @property
     def as_setting(self) -> tuple[int, int | None, tuple[int, ...], int]:
         """The budget as the run's settings keep it, where its price has a name of its own."""
         return self.labels, self.money, self.audits, self.further
