@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.ledger import journal
+from stacksl.ledger.journal import make_indexes
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
@@ -56,6 +58,36 @@ def test_a_full_disk_changes_nothing_and_the_run_goes_on(book, decision, path):
     with Ledger.open(path) as again:
         again.verify()
         assert (again.accounts.spent, len(again.accounts.learned_labels)) == (3, 1)
+
+
+def test_a_full_disk_leaves_nothing_of_a_run_that_is_being_made(book, path, monkeypatch):
+    connect = sqlite3.connect
+
+    def small(*words, **options):
+        connection = connect(*words, **options)
+        connection.execute("PRAGMA max_page_count = 5")
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", small)
+        said = r"disk is full: free some space and start the run again"
+        with pytest.raises(LedgerError, match=said):
+            book()
+    assert list(path.parent.iterdir()) == []
+    book().verify()
+
+
+def test_a_run_that_is_being_made_has_no_log(book, path, monkeypatch):
+    """A log that a full disk keeps from the file would not be renamed with it."""
+    files: list[str] = []
+
+    def listed(connection):
+        files.extend(file.name for file in path.parent.iterdir())
+        make_indexes(connection)
+
+    monkeypatch.setattr(journal, "make_indexes", listed)
+    book()
+    assert files == ["run.db.new"]
 
 
 def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):

@@ -81,7 +81,7 @@ class Journal(LedgerReader):
         draft = path.with_name(path.name + ".new")
         remove_file(draft)  # left by a process that was killed here
         try:
-            with Store(draft) as store, store.writing():
+            with Store(draft, draft=True) as store, store.writing():
                 make_tables(store.connection)
                 write_settings(store, {**(settings or {}), SALT: new_salt()})
                 write_state(store, "running", facts or {})

@@ -30,13 +30,14 @@ class Store(AbstractContextManager["Store"]):
 
     Attributes:
         name: the file, for messages.
+        draft: whether it is the file of a run that is being made.
     """
 
-    def __init__(self, path: Path, *, readonly: bool = False) -> None:
-        self.readonly = readonly
+    def __init__(self, path: Path, *, readonly: bool = False, draft: bool = False) -> None:
+        self.readonly, self.draft = readonly, draft
         self.name = str(path)
         with self.sentences():
-            self.connection = (_open_readonly if readonly else _open)(path)
+            self.connection = _open_readonly(path) if readonly else _open(path, draft)
 
     @contextmanager
     def sentences(self) -> Iterator[None]:
@@ -49,7 +50,7 @@ class Store(AbstractContextManager["Store"]):
                 f"({error}): something was recorded twice, nothing was written"
             ) from error
         except sqlite3.Error as error:
-            raise _sentence(self.name, str(error)) from error
+            raise _sentence(self.name, str(error), self.draft) from error
         except UnicodeDecodeError as error:  # raised by the decoding of an error message
             raise _sentence(self.name, "malformed text") from error
 
@@ -283,12 +284,16 @@ def place_file(draft: Path, path: Path) -> None:
         ) from fault
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    """Open the file for writing; a missing one is created, and SQLite gives others its mode."""
+def _open(path: Path, draft: bool) -> sqlite3.Connection:
+    """Open the file for writing; a missing one is created, and SQLite gives others its mode.
+
+    A draft has no log: a full disk would leave in it what the renamed file then lacks.
+    """
     with suppress(OSError):  # which opening the file raises again, with a clear message
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+    journal = f"journal_mode={'MEMORY' if draft else 'WAL'}"
+    for pragma in (journal, "synchronous=FULL", "secure_delete=ON"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
 
@@ -309,20 +314,21 @@ def _open_readonly(path: Path) -> sqlite3.Connection:
 
 
 _SENTENCES: Final = (
-    ("is full", LedgerError, "cannot be written, its disk is full: free some space and resume"),
+    ("is full", LedgerError, "cannot be written, its disk is full: free some space and {}"),
     ("readonly", LedgerError, "cannot be written, it is read-only: make it writable"),
     ("locked", LedgerError, "is held by another process: wait for it to end, or stop it"),
     ("not a database", LedgerError, "should be an SQLite file, got something else"),
     ("decode to UTF-8", LedgerCorrupt, "is damaged (a text in it is none): restore a copy"),
     ("malformed", LedgerCorrupt, "is damaged (its file was cut or overwritten): restore a copy"),
     ("unable to open", LedgerError, "cannot be opened: check its folder and permissions"),
-    ("disk I/O", LedgerError, "cannot be read or written, the disk reports an error"),
+    ("disk I/O", LedgerError, "cannot be read or written, the disk reports an error or is full"),
 )
 
 
-def _sentence(name: str, fault: str) -> LedgerError:
+def _sentence(name: str, fault: str, draft: bool = False) -> LedgerError:
     fault = fault.partition(" with text ")[0]  # which may be anybody's, of several lines
     for pattern, kind, text in _SENTENCES:
         if pattern in fault:
+            text = text.format("start the run again" if draft else "resume")
             return kind(f"the ledger {name} {text} ({fault})")
     return LedgerError(f"the ledger {name} cannot be used: {fault}")
