@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from stacksl.api import run
+from stacksl.api import prepare, run
+from stacksl.errors import DataError
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import handed_rows
@@ -60,3 +62,16 @@ def test_a_run_whose_prompts_have_another_name_is_opened_again(
     made.resume()
     assert made.status()["answered"] == 14
     assert len(list(made.predict(more))) == 40
+
+
+@pytest.mark.parametrize("setting", ["classes", "owned"])
+def test_a_pipe_is_refused_by_the_name_it_was_given_by(setting: str) -> None:
+    """As shells give `<(command)`: the target of its link is no file."""
+    items, answers = class_items(40)
+    reader, writer = os.pipe()
+    try:
+        with pytest.raises(DataError, match=rf"'/dev/fd/{reader}' is a pipe .*save it as a file"):
+            prepare(items, answers, settings={"budget": "4", setting: f"/dev/fd/{reader}"})
+    finally:
+        os.close(reader)
+        os.close(writer)

@@ -75,6 +75,12 @@ def _near(path: Path) -> str:
     return f": did you mean '{matches[0]}'?" if matches else ""
 
 
+def absolute_path(path: Path) -> str:
+    """The absolute `path` without links, but of a pipe as it was given: it is no link's target."""
+    target = path.resolve()
+    return str(target if target.exists() or not path.exists() else path.absolute())
+
+
 def stem(path: Path) -> str:
     """The file's name without its endings: `pool.jsonl.gz` is `pool`.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from stacksl.core.rng import generator
 from stacksl.data import overlap
+from stacksl.data.files import absolute_path
 from stacksl.data.values import normal, one_line
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.sheets.cells import expect_unlike_answers
@@ -179,10 +180,10 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     if change.reopen:
         _expect_classes(spec)
     for path in change.items:
-        target = _with_file(target, "pool", str(Path(path).resolve()))
+        target = _with_file(target, "pool", absolute_path(Path(path)))
     pool = len(target.dataset.items) - len(spec.dataset.items)
     for path in change.owned:
-        target = _with_file(target, "owned", str(Path(path).resolve()))
+        target = _with_file(target, "owned", absolute_path(Path(path)))
     if change.budget is not None:
         target = replace(target, terms=new_terms(target, ledger, change.budget, drop=change.drop))
         expect_items(target, ledger)

@@ -11,6 +11,7 @@ from typing import Any
 
 from stacksl.data import Dataset, Layout, as_written, overlap, read, strange, table_of
 from stacksl.data.columns import require
+from stacksl.data.files import absolute_path
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError, expect, expect_path
 from stacksl.runs.items.reading import Reading, given_classes, named_columns
@@ -189,7 +190,7 @@ def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
     values = resolved.settings.flat()
     paths = {name: expect_path(values[name], name) for name in _PATHS if values[name] is not None}
-    return resolved.updated({name: str(path.resolve()) for name, path in paths.items()})
+    return resolved.updated({name: absolute_path(path) for name, path in paths.items()})
 
 
 def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
