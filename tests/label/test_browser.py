@@ -296,6 +296,7 @@ def test_the_owner_of_a_finished_run_corrects_by_a_click(
     page.click(f"#correct li:has-text('{gold(prompt)}') button")
     wait_for(lambda: "has your label" in page.inner_text("#said"))
     assert gold(prompt) in free.inner_text()
+    assert free.locator("button").inner_text() == "Correct"
     page.click("#again")
     wait_for(lambda: page.is_visible(".doing") and "has finished" in page.inner_text(".doing"))
     page.context.close()

@@ -454,6 +454,7 @@ function rows() {
       const { key, item } = row.dataset;
       if (!await done({ act: key ? "correct" : "own", name: key ?? item, value, agreed: true })) return;
       if (!$("span", row.parentElement)) row.before(document.createElement("span"), " ");
+      row.textContent = "Correct";
       $("span", row.parentElement).textContent = button.textContent;
       $("#changed").hidden = false;
     } else if (button?.id === "again") { if (await done({ act: "again" })) location.href = "/"; }
