@@ -218,6 +218,8 @@ def calibrated_wrong(
         a, b = parameters
         likely = np.clip((1 - errors) * expit(a + b * margin), 1e-9, 1 - 1e-9)
         fit = share @ (right * np.log(likely) + (1 - right) * np.log(1 - likely))
+        # three more on both sides, since none has no logarithm, and a small guess says little:
+        # from a guess of none 2 wrong rows are one standard deviation off, and 5 are two
         off = 0.0 if guess is None else np.log((wrong(a, b) + 3) / (guess + 3)) / SPREAD
         return float(-fit + PULL * (b - 1) ** 2 + a * a / 50 + off * off / 2)
 
