@@ -107,6 +107,13 @@ def test_run_and_resume_print_status_and_more(stacksl, folder) -> None:
     assert again == told, "a finished run is left as it is"
 
 
+def test_a_forecast_is_told_until_the_accuracy_is_measured(stacksl, folder) -> None:
+    assert stacksl.told("status", "runs/first")["forecast"] is None
+    words = ("run", "data.csv", "--budget", "9", "--audit", "0", "--out", "runs/unmeasured")
+    stacksl.told(*words, "--quiet")
+    assert set(stacksl.told("status", "runs/unmeasured")["forecast"]) == KEYS["Group forecast"]
+
+
 def test_money_and_the_test_file_are_told(stacksl, folder) -> None:
     told = stacksl.told("resume", "runs/first")
     assert told["money"] == {"price": 0.5, "budget": 15.0, "spent": 15.0}

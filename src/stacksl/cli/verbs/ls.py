@@ -75,16 +75,14 @@ def status(
     annotators = opened.annotators() if by_file(opened) else []
     cells = [(who.name, who.open, who.answered, _state(who)) for who in annotators]
     people = [table(("Who", "Open", "Answered", ""), cells)] if cells else []
-    status, forecast = opened.status(), opened.forecast()
-    # where the accuracy was measured, an estimate of it would contradict
-    measured_now = status["test"] or status["audit"]
+    status = opened.status()
+    forecast = _forecast(opened, status)
     precision = STEPS * (status["state"] != "finished")
     from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 
     by_model = str(opened.folder.resolved()["labeler"]).partition(":")[0] in (OPENAI, LOCAL)
     measure = "Agreement with the model" if by_model else "Accuracy"
-    shown = shown_forecast(forecast, precision, measure)
-    ahead = [shown] if forecast["now"] and not measured_now else []
+    ahead = [shown_forecast(forecast, precision, measure)] if forecast and forecast["now"] else []
     rounds = status["mode"] == "stream" and status["state"] != "finished"
     details = [
         ("Rounds", count(status["rounds"]) if rounds else None),
@@ -105,7 +103,13 @@ def by_file(run: Run) -> bool:
 def status_facts(run: Run) -> dict[str, Any]:
     """The status of one run, as the JSON of `status`."""
     people = {"annotators": [*map(asdict, run.annotators())]} if by_file(run) else None
-    return {**run.status(), "forecast": run.forecast(), "people": people}
+    status = run.status()
+    return {**status, "forecast": _forecast(run, status), "people": people}
+
+
+def _forecast(run: Run, status: dict[str, Any]) -> dict[str, Any] | None:
+    """The forecast; None if the accuracy was measured, which an estimate may contradict."""
+    return None if status["test"] or status["audit"] else run.forecast()
 
 
 def _state(who: Annotator) -> str | None:
