@@ -44,6 +44,19 @@ def test_a_skipped_row_goes_to_somebody_else_and_its_reason_to_the_ledger(opened
     page.run.replay()
 
 
+def test_skips_are_counted_over_all_openings_of_the_page(opened: Opened) -> None:
+    page = opened(budget=12, open_questions=6, audit=2)
+    anna = page.browser("anna")
+    for _ in range(2):
+        assert anna.skip(next(iter(anna.rows()))).json() == {"state": "skipped"}
+    page.player.stop()
+    again = opened(page.run)
+    assert [(each.name, each.skipped) for each in again.player.view.people] == [
+        ("anna", 2),
+        ("ben", 0),
+    ]
+
+
 def test_skipped_by_everybody_it_comes_back_at_the_end(opened: Opened) -> None:
     page = opened(budget=6, open_questions=6, audit=0, annotators="anna")
     anna = page.browser("anna")

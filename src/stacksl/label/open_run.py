@@ -173,6 +173,12 @@ class OpenRun:
         self._questions: dict[str, SheetRow] = {}
         for row in self.ledger.export():
             self._answered[str(row["labeler"])] += row["state"] == "answered"
+        handed = self.ledger.private.handed()
+        owners: dict[Any, str] = {(row.item, row.slot, row.token): row.annotator for row in handed}
+        for event in self.ledger.rows(only=("released",)):
+            owner = owners.get((event.item, event.slot, event.token))
+            if owner is not None and event.payload["reason"].startswith("skipped"):
+                self._skipped[owner] += 1
 
     # Answers -----------------------------------------------------------------------------------
 
