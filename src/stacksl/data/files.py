@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator
@@ -78,7 +79,8 @@ def _near(path: Path) -> str:
 def absolute_path(path: Path) -> str:
     """The absolute `path` without links, but of a pipe as it was given: it is no link's target."""
     target = path.resolve()
-    return str(target if target.exists() or not path.exists() else path.absolute())
+    is_pipe = os.path.exists(path) and not os.path.exists(target)  # False for too long a name
+    return str(path.absolute() if is_pipe else target)
 
 
 def stem(path: Path) -> str:
