@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from stacksl.report import card, render
+from stacksl.report.answers import audited, notes
 from stacksl.report.facts import Refit
 from stacksl.report.quality import Gain, SecondLook
-from stacksl.report.sentences import audited, bought, commands, mixed, notes, outcome, uses
+from stacksl.report.sentences import bought, commands, mixed, outcome, uses
 
 from .test_html import read
 

@@ -15,6 +15,7 @@ from stacksl.api import Run, run
 from stacksl.cli import entry
 from stacksl.errors import SettingsError
 from stacksl.report import sentences
+from stacksl.report.answers import audit_rows
 from stacksl.runs.changes import people
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.session import session
@@ -205,7 +206,7 @@ def test_two_people_leave_open_what_they_divide_on_and_the_range_is_told(
     audit = facts_of(made).audit
     worst, best = audit.second.ends
     assert worst < audit.accuracy < best
-    words = {row.name: row.value for row in sentences.audit_rows(audit)}
+    words = {row.name: row.value for row in audit_rows(audit)}
     (case,) = (value for name, value in words.items() if name.startswith("Worst to best"))
     assert case == f"{100 * worst:.2f}% to {100 * best:.2f}%"
     right, known, still = audit.counted()
@@ -328,7 +329,7 @@ def leave(made: Run, name: str, capsys: Any) -> None:
 
 
 def settled_rows(made: Run) -> dict[str, str]:
-    return {row.name: row.value for row in sentences.audit_rows(facts_of(made).audit)}
+    return {row.name: row.value for row in audit_rows(facts_of(made).audit)}
 
 
 @pytest.mark.parametrize("way", ["killed", "joined"])

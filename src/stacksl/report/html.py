@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report import figures, sentences, wording
+from stacksl.report import answers, figures, sentences, wording
 from stacksl.report.facts import Facts
 from stacksl.report.quality import ClassRow, ClassTotal
 
@@ -113,7 +113,7 @@ def environment() -> jinja2.Environment:
     )
     source = environment.loader.get_source(environment, "style.css")[0]  # type: ignore[union-attr]
     environment.globals["style"] = Markup(source)  # our own file
-    environment.globals.update(wording=wording, say=sentences)
+    environment.globals.update(wording=wording, say=sentences, answers=answers)
     environment.filters.update(
         count=wording.count,
         percent=wording.percent,

@@ -358,7 +358,7 @@ class RunChange:
 
     Attributes:
         rounds: how many rounds there were before it.
-        kind: one of `sentences.CHANGES`.
+        kind: one of `answers.CHANGES`.
         count: how many; the labels of a `budget`, and the number of classes from a `class` on.
         money: of a budget, in micro-units.
         who: the person or the labeler by name, or what was set.

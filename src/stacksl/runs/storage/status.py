@@ -20,9 +20,10 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import TERMS
 from stacksl.models.watching import LEVEL, fall_p, power
 from stacksl.report import sentences
+from stacksl.report.answers import audited, in_counts
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult, TestResult
-from stacksl.report.sentences import column_words, compared, in_counts, in_table, settled_by
+from stacksl.report.sentences import column_words, compared, in_table, settled_by
 from stacksl.report.wording import MICRO, of_run, plural
 from stacksl.runs.items.stored import differing
 from stacksl.runs.settings.budget import stop_rule
@@ -75,7 +76,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             counts = zip(AFTER, (items, items, classes), strict=True)
             added = {name: getattr(audit, name) + added_since for name, added_since in counts}
             facts = replace(facts, audit=(audit := replace(audit, **added)))
-            audit_sentence = f"{sentences.audited(audit, run)} {sentences.outside(facts)}".rstrip()
+            audit_sentence = f"{audited(audit, run)} {sentences.outside(facts)}".rstrip()
     column_audit = final.column.audit if final and final.column else None
     last_report = None  # what was shown before the run went on
     if facts and not final and not (facts.audit and facts.audit.waits):
