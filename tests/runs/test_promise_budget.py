@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from stacksl.api import prepare, run
 from stacksl.cli.verbs.dry_run import print_plan
 from stacksl.labelers.protocol import Request
-from stacksl.models.promise import RANGE, audit_size, expected_look, first_look
+from stacksl.models.promise import RANGE, Look, audit_size, expected_look, first_look
+from stacksl.runs.finish import promise_sentences
 from stacksl.runs.finish.promise_sentences import expected_promise
 
 from ..ledgers import bought
@@ -142,6 +145,32 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
         assert made.status()["spent"] < int(command[1]) <= 480
         made.change(budget=int(command[1]), stop_when=command[2])
         answer_until(lambda: looks(made), made, erring(rate))
+
+
+@pytest.mark.parametrize(("before", "named"), [(0, 88), (20, 87)])
+def test_a_look_after_further_labels_is_named_with_room_for_another_model(
+    before: int, named: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that takes all labels that are left may not be payable after those before it."""
+
+    def look_at(spec: Any, game: Any, more: int, *, reach: bool, share: float) -> Look | None:
+        look = Look(40 + round(2_000 * max(0.0, share - 0.8)) - before, 0, before)  # 200 at 88%
+        return look if look.labels <= 200 + more else None
+
+    learned = SimpleNamespace(stages=[None] * 3)
+    stubs = {"looks": [], "linear_trainer": learned, "unpayable": True, "labels_per_item": 2}
+    for name, value in stubs.items():
+        monkeypatch.setattr(promise_sentences, name, lambda *_, value=value: value)
+    monkeypatch.setattr(promise_sentences, "next_look", look_at)
+    accounts = SimpleNamespace(spent=300, left=200)
+    budget = SimpleNamespace(cost_of=lambda labels: "", money=None, price=0)
+    spec, game = (
+        SimpleNamespace(settings=None, budget=budget),
+        SimpleNamespace(ledger=SimpleNamespace(accounts=accounts)),
+    )
+    table: Any = SimpleNamespace(rows=1_000)
+    arguments: tuple[Any, ...] = (spec, game, 0.93, table, {"python": False})
+    assert f"A look at {named}%" in promise_sentences._next_budget(*arguments)
 
 
 def test_a_run_that_learned_under_another_rule_is_told_of_more_than_it_has(tmp_path: Path) -> None:

@@ -235,7 +235,11 @@ def _next_budget(
         unspent = (
             f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."
         )
-        payable_now = largest_below(share, lambda s: look_at(s, 0), shown_share)
+        payable_now = largest_below(
+            share,
+            lambda s: (look := look_at(s, 0)) and look.labels + _room(look) <= accounts.left,
+            shown_share,
+        )
         cheaper = look_at(payable_now, 0) if payable_now else None
         if payable_now and cheaper and (full_look is None or cheaper.labels < full_look.labels):
             lower = f"{100 * payable_now:.0f}%"
@@ -245,8 +249,7 @@ def _next_budget(
     unspent += "" if payable_now else no_lower
     payable = share if full_look else largest_below(share, look_at, shown_share)
     if payable and (look := look_at(payable)):
-        room = look.labels // 10 if look.before else 0  # the model that it is about is another then
-        labels = min(look.labels + room, cap - accounts.spent)
+        labels = min(look.labels + _room(look), cap - accounts.spent)
         wanted = {"budget": _budget(spec, accounts, accounts.spent + labels)}
         possibility = "after more labels a look may" if look.before else "a look can"
         opening = f" For {percent(share)} {possibility} be paid with"
@@ -267,6 +270,11 @@ def _next_budget(
         f"{unspent} Too few rows are left to pay for {'another' if past_looks else 'a'} look: the"
         " table can be exported without a promise, or people label the other rows."
     )
+
+
+def _room(look: Look) -> int:
+    """Labels to keep for a look with labels before it: its model is another one then."""
+    return look.labels // 10 if look.before else 0
 
 
 def _budget(spec: RunSpec, accounts: Accounts, labels: int) -> str:
