@@ -123,6 +123,8 @@ def test_rows_with_the_text_of_an_owned_label_have_that_label_in_the_table(tmp_p
     rows = {row["id"]: row for row in done.table().rows}
     assert len(rows) == 60
     assert (rows[row["id"]]["label"], rows[row["id"]]["source"]) == (other, "human")
+    own = facts_of(done).own
+    assert (own.rest, sum(total.human for total in own.totals)) == (table.model, table.people)
 
 
 @POOL

@@ -17,7 +17,7 @@ from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labeled_share, table_choices
 from stacksl.report.quality import ClassTotal, Gain, Named, OwnItems
-from stacksl.runs.finish.answers import EVERY, answers_by_item
+from stacksl.runs.finish.answers import table_answers
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
@@ -39,7 +39,9 @@ def own_items(
     """
     corpus, classes = game.corpus, game.corpus.items[0].candidates
     unanswered = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE, Role.REFERENCE])
-    unanswered[[corpus.row[item] for item in game.ledger.bought()]] = False
+    answers = table_answers(spec, game.ledger)
+    answered_ids = {*game.ledger.bought(), *answers}  # the labels that are owned of texts, too
+    unanswered[[corpus.row[item] for item in answered_ids]] = False
     rows = np.flatnonzero(unanswered)
     labels, probabilities = np.zeros(len(rows), np.int64), np.zeros(len(rows))  # of the likeliest
     for at in range(0, len(rows), CHUNK):
@@ -55,8 +57,8 @@ def own_items(
     totals: tuple[ClassTotal, ...] = ()
     choices: tuple[tuple[float, int], ...] = ()
     if all(item.candidates == classes for item in corpus.items):
-        answers = answers_by_item(spec, game.ledger, EVERY).values()
-        human = np.array([w for w in map(counted, answers) if isinstance(w, int)], dtype=np.int64)
+        words = [word for word in map(counted, answers.values()) if isinstance(word, int)]
+        human = np.array(words, dtype=np.int64)
         totals = class_totals(human, labels, gold, predicted, classes)
         promised = spec.settings.promised_share is not None
         if source == "audit" and len(rows) and not promised:
