@@ -117,7 +117,9 @@ def test_rows_with_the_text_of_an_owned_label_have_that_label_in_the_table(tmp_p
         done.change(owned=str(owned), later=True)
     before = facts_of(done).table
     done = play(done.resume())
-    table, _ = expect_counts(done)
+    table, words = expect_counts(done)
+    assert f"({table.people} by people or owned, {table.model} by the model)" in words
+    assert "counting these labels as agreeing" in words
     assert before is not None
     assert (table.people, table.model) == (before.people + 1, before.model - 1)
     rows = {row["id"]: row for row in done.table().rows}

@@ -188,6 +188,8 @@ def in_table(facts: Facts) -> str:
         label_columns = [column.value for column in facts.data.columns if column.name == "label"]
         if label_columns and labeler == "oracle" and not facts.method.python:
             source = f"from the file's column '{label_columns[0]}'"
+    if any(role.name == "with a label owned before" for role in facts.data.roles):
+        counted, source = "these labels", f"{source} or owned"
     people = f"counting {counted} as {'agreeing' if agree else 'right'}"
     if table.errors is not None:
         people = f"with people wrong in an estimated {percent(table.errors)} of theirs"
