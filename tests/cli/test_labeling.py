@@ -15,6 +15,7 @@ import pytest
 from openpyxl import load_workbook
 
 from stacksl.cli.entry import call
+from stacksl.cli.printing import with_labels
 
 from ..tables import write_table
 
@@ -74,6 +75,16 @@ def test_every_kind_of_file_has_the_same_rows(stacksl, folder, new) -> None:
     assert [cell.value for cell in sheet["D"]][1:] == labels
     assert sheet["B2"].data_type == "s"
     assert (folder / "to.tsv").read_text().count("\t") == 5 * 4
+
+
+def test_only_rows_with_a_label_are_said_to_have_one(stacksl, folder, new) -> None:
+    out = stacksl("predict", "runs/first", "new.csv", "--out", "said.csv", "--quiet").out
+    assert out == "3 rows in said.csv, 1 of them without a label: 1 unusable\n"
+    parts = stacksl("predict", "runs/first", "new*.csv", "--out", "parts", "--quiet").out
+    assert parts == "new.csv  3 rows, 1 of them without a label: 1 unusable\n"
+    assert with_labels(4, {"to a person": 2, "unusable": 0}, " in a.csv") == (
+        "4 rows in a.csv, 2 of them without a label: 2 to a person"
+    )
 
 
 def test_a_named_column_has_the_ids(stacksl, folder, new) -> None:

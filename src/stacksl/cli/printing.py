@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report.wording import MICRO, money
+from stacksl.report.wording import MICRO, count, money, plural
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -73,6 +73,14 @@ def facts(rows: Iterable[tuple[str, object]]) -> str:
     lines = [(name, visible(str(value))) for name, value in rows if value is not None]
     width = max((len(name) for name, _ in lines), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
+
+
+def with_labels(rows: int, blank: Mapping[str, int], place: str = "") -> str:
+    """How many rows of a table at a `place` have labels; `blank` are those without, by source."""
+    if not (without := sum(blank.values())):
+        return f"{plural(rows, 'row')} with labels{place}"
+    why = ", ".join(f"{count(n)} {source}" for source, n in blank.items() if n)
+    return f"{plural(rows, 'row')}{place}, {count(without)} of them without a label: {why}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
-from stacksl.cli.printing import as_json, facts, quality, warn
+from stacksl.cli.printing import as_json, facts, quality, warn, with_labels
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, plural
 
@@ -170,12 +170,9 @@ OF_A_TABLE = "Last report", "Right in the table", "Stop rule"  # of a run's stat
 def _summary(result: dict[str, Any], status: dict[str, Any] | None) -> str:
     task, table = result["task"] or {}, result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
-    with_labels = " with labels"
-    if table and table["blank"]:
-        why = (f"{count(n)} {source}" for source, n in table["blank_by_source"].items())
-        with_labels = f", {count(table['blank'])} of them without a label: {', '.join(why)}"
+    rows_labeled = table and with_labels(table["rows"], table["blank_by_source"])
     rows = [
-        ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')}{with_labels}"),
+        ("Table", table and f"{table['file']}, {rows_labeled}"),
         *(row for row in (quality(status) if status else ()) if row[0] in OF_A_TABLE),
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),

@@ -14,7 +14,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
-from stacksl.cli.printing import as_json, facts, rejected, share, warn
+from stacksl.cli.printing import as_json, facts, rejected, share, warn, with_labels
 from stacksl.cli.verbs.run import begin, with_header, word
 from stacksl.engine import on_ray
 from stacksl.errors import SettingsError
@@ -212,7 +212,7 @@ def predict(
     Read from and write to other programs:
         stacksl predict runs/first - --out -
     """
-    from stacksl.api.labeling import TO_PERSON, label_file, threshold_of
+    from stacksl.api.labeling import label_file, threshold_of
     from stacksl.api.parts import in_parts, label_parts
     from stacksl.data import TABLES, expect_other, kind_of_table, write_table
     from stacksl.runs.items.sources import STDIN, stdin_copied
@@ -242,11 +242,10 @@ def predict(
         _print_table(table, dataset.format)
         return
     write_table(out, table.columns, table.rows)
-    n, blank = len(table.rows), table.blank.get(TO_PERSON, 0)
+    n = len(table.rows)
     result = {"run": opened.path, "rejected": rejected(dataset), "file": out, "n": n}
-    blank_words = f", {count(blank)} of them blank, {TO_PERSON}" * bool(blank)
     as_line = as_json({**result, "columns": table.columns})
-    print(as_line if json else f"{plural(n, 'row')} with labels in {out}{blank_words}")
+    print(as_line if json else with_labels(n, table.blank, f" in {out}"))
 
 
 def _print_table(table: Labeled, read_format: str) -> None:
@@ -272,8 +271,8 @@ def _part(row: dict[str, Any]) -> str:
     if row["kept"]:
         return f"{row['file']}  kept"
     warn(f"{row['file']}: row {r['row']} has no label: {r['reason']}" for r in row["rejected"])
-    blank = f", {count(row['blank'])} of them blank, to a person" * bool(row["blank"])
-    return f"{row['file']}  {plural(row['n'], 'row')} with labels{blank}"
+    blank = {"to a person": row["blank"], "unusable": len(row["rejected"])}
+    return f"{row['file']}  {with_labels(row['n'], blank)}"
 
 
 VERBS = (evaluate, predict)
