@@ -131,6 +131,9 @@ def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promise
 def test_a_class_that_is_added_after_a_look_needs_another(tmp_path: Path, promised: Run) -> None:
     """Nobody could say that a row is of it, so each row that the model labels may be."""
     made = copy_of(promised, tmp_path)
+    told = str(made.change(classes=["strange"], dry_run=True).measures)
+    assert re.search(r"Adding a class ends what the last look showed \(right=9[0-9.]+%\): ", told)
+    assert "Adding a class" not in str(made.change(budget="+9", dry_run=True).measures)
     made.change(classes=["strange"], budget=made.status()["spent"])
     again, said = looks(made)[-1], made.status()["stopped"]
     assert again["after"] == again["of"] - 300 + looks(promised)[-1]["rows"] - again["audit"]

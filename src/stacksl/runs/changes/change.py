@@ -220,7 +220,7 @@ def _outcome(spec: RunSpec, target: RunSpec, ledger: Ledger, change: Change, poo
         no_look_yet &= ledger.accounts.asked < 3 * step_of(spec.sources.available)
     short = before_a_look(target, terms.labels, ledger.accounts) if no_look_yet else ""
     if target.settings.promised_share is not None:
-        look_text = looks_left(target, ledger)
+        look_text = looks_left(target, ledger, class_added=bool(change.classes))
         measures = f"{short}. {look_text}" if short else look_text
     hits = answers_that_name(ledger, added_classes(target))
     named_items, class_count = {answer.item for _, answer in hits}, len(spec.dataset.classes or ())

@@ -99,7 +99,7 @@ def largest_below(
     return candidates[index - 1] if index else None
 
 
-def looks_left(spec: RunSpec, ledger: LedgerReader) -> str:
+def looks_left(spec: RunSpec, ledger: LedgerReader, *, class_added: bool = False) -> str:
     """What is said before a run that promises a share goes on."""
     drawn, past_looks = last_drawn(ledger), looks(ledger)
     remaining = LOOKS if drawn is None else LOOKS - drawn.number
@@ -112,6 +112,11 @@ def looks_left(spec: RunSpec, ledger: LedgerReader) -> str:
     if past_looks and not accounts.reached and accounts.asked == past_looks[-1]["asked"]:
         sentence += (
             f". The run can promise {_shown_by(past_looks[-1])} only until a label is bought"
+        )
+    if past_looks and class_added:
+        sentence += (
+            f". Adding a class ends what the last look showed ({_shown_by(past_looks[-1])}): every"
+            " row that the model labels counts as wrong until another look"
         )
     if spec.settings.several_people and (doubled := doubled_of(ledger)).answers:
         sentence += (
