@@ -345,7 +345,8 @@ def answer_cells(row: Mapping[str, Any]) -> dict[str, Any]:
 def _labeled(
     columns: Sequence[str], rows: Sequence[Sourced], labels: Mapping[str, Mapping[str, Any]]
 ) -> Labeled:
-    added = [*ADDED, *["doubtful"][: any("doubtful" in row for row in labels.values())]]
+    judges_column = any("doubtful" in row for row in labels.values())
+    added = [*ADDED, "doubtful"] if judges_column else [*ADDED]
     prefix = _prefix(added, columns, PREFIX)
     names = {name: prefix + name for name in added}
     labeled_rows = []

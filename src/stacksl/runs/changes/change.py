@@ -227,7 +227,13 @@ def _outcome(spec: RunSpec, target: RunSpec, ledger: Ledger, change: Change, poo
     unnamed = answered_none(target, ledger, adding=bool(change.classes))
     again_items = tuple(item for item in unnamed if item not in named_items)
     paid = None if old_terms.money is None else most_paid(target, ledger) - most_paid(spec, ledger)
-    rare = rarely_shown(target.settings, terms.newest_audit)
+    warnings = [
+        f"{data.name}: {sentence}"
+        for _, data, _ in target.sources.parts[len(spec.sources.parts) :]
+        for sentence in data.warnings
+    ]
+    if change.stop_when and (rare := rarely_shown(target.settings, terms.newest_audit)):
+        warnings.append(rare)
     sheets: dict[Path, list[Handed]] = {}
     if change.classes and spec.settings.labeler == FILE:
         labeler = SheetLabeler(spec, ledger)
@@ -249,14 +255,7 @@ def _outcome(spec: RunSpec, target: RunSpec, ledger: Ledger, change: Change, poo
         annotators=tuple(target.settings.people),
         outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),
         dropped=len(ledger.open_purchases()) * change.drop,
-        warnings=(
-            *(
-                f"{data.name}: {sentence}"
-                for _, data, _ in target.sources.parts[len(spec.sources.parts) :]
-                for sentence in data.warnings
-            ),
-            *[rare] * bool(change.stop_when and rare),
-        ),
+        warnings=tuple(warnings),
     )
 
 
