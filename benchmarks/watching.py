@@ -408,7 +408,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder of the sets")
     parser.add_argument("--false", type=int, default=500, help="streams without a change, a set")
     parser.add_argument("--true", type=int, default=50, help="streams of each change")
-    parser.add_argument("--runs", type=int, default=15, help="whole runs of each features, a set")
+    parser.add_argument("--runs", type=int, default=30, help="whole runs of each features, a set")
     parser.add_argument("--json", type=Path, help="where to write the results")
     given = parser.parse_args()
     found: list[dict[str, Any]] = []
