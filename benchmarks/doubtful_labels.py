@@ -18,8 +18,12 @@ The share of right labels in the table after 300 labels were asked about is esti
 redraws: by the audited rows that stand for the labels left (`stand_for_left`), which is the
 product's way, and by the audit of all labels, less those that were found to be wrong.
 
+Final models are judged on up to 4,000 test rows that the weak classifier did not learn from, with
+every C that the product chooses from. For this a fourth set is measured, too.
+
     pip install cleanlab
     python benchmarks/doubtful_labels.py --data $STACKSL_DATA --json FILE
+    python benchmarks/doubtful_labels.py --final --data $STACKSL_DATA --json FILE
     python benchmarks/doubtful_labels.py --from benchmarks/results/doubtful_labels.json
 """
 
@@ -48,21 +52,34 @@ from stacksl.models.audit import powered, right_in_table, stand_for_left
 from stacksl.models.metrics import Powers, wilson
 from stacksl.models.second_look import reserved
 from stacksl.runs.loop.covering import EVERY
-from stacksl.runs.loop.head_fitting import doubt_of, held_out
+from stacksl.runs.loop.head_fitting import (
+    AMONG_WRONG,
+    Strength,
+    column_strength,
+    doubt_of,
+    fitted_on,
+    held_out,
+)
 
 SETS = ("banking77", "snips", "stackoverflow_titles")
 RIGHT, SIZES, FOUND = (0.7, 0.85, 0.95), (50, 100, 200), (100, 300)
 MOST, SHOTS, NOISE, BATCH = 5_000, 10, 0.5, 25
+FINAL_SETS, FINAL_SEEDS, PEOPLE, TEST = (*SETS, "medical_abstracts"), 2, (0, 1_000), 4_000
 REDRAWS, OF_PEOPLE, RATE, CREW = 1_000, 300, 0.05, 3
 
 
 class Table(NamedTuple):
-    """The rows of a set: features, the number of each text, the truth, the weak scores."""
+    """The rows of a set: features, the number of each text, the truth, the weak scores.
+
+    And those of test rows that the weak classifier did not learn from: features and the truth.
+    """
 
     block: SharedBlock
     texts: np.ndarray
     truth: np.ndarray
     weak: np.ndarray
+    test: SharedBlock
+    test_truth: np.ndarray
 
 
 def table_of(name: str, data: Path) -> Table:
@@ -86,10 +103,13 @@ def table_of(name: str, data: Path) -> Table:
     weak = np.full((len(items), len(train.classes or ())), -20.0)
     weak[:, fitted.classes_] = fitted.predict_log_proba(words.transform([i.prompt for i in items]))
     truth = np.array([train.answers[item.id] for item in items])
+    others = np.setdiff1d(np.arange(len(gold)), shots)[:TEST]
     block = features.transform(items)
+    test_block = features.transform([test.items[row] for row in others])
     assert isinstance(block, SharedBlock)
+    assert isinstance(test_block, SharedBlock)
     texts = np.unique([normal(item.prompt) for item in items], return_inverse=True)[1]
-    return Table(block, texts, truth, weak)
+    return Table(block, texts, truth, weak, test_block, gold[others])
 
 
 def labels_of(table: Table, right: float, seed: int) -> np.ndarray:
@@ -106,7 +126,7 @@ def labels_of(table: Table, right: float, seed: int) -> np.ndarray:
 
 
 def asked(
-    table: Table, column: np.ndarray, policies: np.ndarray, seed: int
+    table: Table, column: np.ndarray, policies: np.ndarray, seed: int, count: int = max(FOUND)
 ) -> tuple[list[int], np.ndarray]:
     """The first rows that the product asks people about, in batches, in their order.
 
@@ -114,7 +134,7 @@ def asked(
     """
     labels = column.copy()
     doubt, found, fitted = doubt_of(policies, table.texts, column, labels), list[int](), 0
-    while len(found) < max(FOUND):
+    while len(found) < count:
         if len(found) - fitted >= max(EVERY, fitted):
             policies = held_out(table.block, table.texts, labels, seed)
             doubt, fitted = doubt_of(policies, table.texts, column, labels), len(found)
@@ -125,6 +145,27 @@ def asked(
         labels[batch] = table.truth[batch]
     policies = held_out(table.block, table.texts, labels, seed)
     return found, doubt_of(policies, table.texts, column, labels).held_out
+
+
+def final(name: str, table: Table, right: float, seed: int) -> Iterator[dict[str, Any]]:
+    """The accuracy of final models on test rows, by their C, after people were asked."""
+    column = labels_of(table, right, seed)
+    for count in PEOPLE:
+        policies = held_out(table.block, table.texts, column, seed)
+        found, _ = asked(table, column, policies, seed, count)
+        labels = column.copy()
+        labels[found] = table.truth[found]
+        policies = held_out(table.block, table.texts, labels, seed)
+        chosen = column_strength(table.block, table.texts, labels, seed, policies).value
+        accuracy = []
+        for c in AMONG_WRONG:
+            head = fitted_on(table.block, labels, seed, Strength(c))
+            hits = head.probabilities(table.test).argmax(axis=1) == table.test_truth
+            accuracy.append(float(hits.mean()))
+        yield {
+            "set": name, "right": right, "people": count, "seed": seed, "test": len(hits),
+            "accuracy": accuracy, "chosen": chosen,
+        }  # fmt: skip
 
 
 def by_cleanlab(column: np.ndarray, policies: np.ndarray) -> list[int]:
@@ -256,9 +297,12 @@ def measure(name: str, table: Table, right: float, seed: int) -> dict[str, Any]:
     }
 
 
-def shown(rows: list[dict[str, Any]]) -> str:
-    """The results as three tables in Markdown."""
-    return "\n".join([*found_lines(rows), "", *interval_lines(rows), "", *table_lines(rows)])
+def shown(record: dict[str, Any]) -> str:
+    """The results as four tables in Markdown."""
+    rows, tables = record["rows"], list[str]()
+    for lines in (found_lines, interval_lines, table_lines):
+        tables += [*lines(rows), ""]
+    return "\n".join([*tables, *final_lines(record["final"])])
 
 
 def found_lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -334,6 +378,29 @@ def table_lines(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def final_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """The accuracy of final models, by their C, in the mean of the seeds."""
+    lines = [
+        f"| set | right | people's labels | {' | '.join(f'C = {c:g}' for c in AMONG_WRONG)} |"
+        " chosen by folds |",
+        "|---" * (4 + len(AMONG_WRONG)) + "|",
+    ]
+    for name, right, count in dict.fromkeys((r["set"], r["right"], r["people"]) for r in rows):
+        mine = [r for r in rows if (r["set"], r["right"], r["people"]) == (name, right, count)]
+        chosen = [r["accuracy"][AMONG_WRONG.index(r["chosen"])] for r in mine]
+        means = [*np.mean([r["accuracy"] for r in mine], axis=0), np.mean(chosen)]
+        cells = [name, f"{right:.2f}", f"{count:,}", *(f"{mean:.3f}" for mean in means)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    """Write the record; a kill leaves the old one."""
+    spare = path.with_suffix(".part")
+    spare.write_text(json.dumps(record, indent=0) + "\n")
+    spare.replace(path)
+
+
 def main() -> None:
     """Measure or show; see the module's text."""
     parser = argparse.ArgumentParser(
@@ -343,34 +410,51 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=[*SETS], choices=[*SETS])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
+    parser.add_argument("--final", action="store_true", help="judge final models alone")
     parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
     words = parser.parse_args()
     if words.source:
-        print(shown(json.loads(words.source.read_text())["rows"]))
+        print(shown(json.loads(words.source.read_text())))
         return
     if not words.data:
         parser.error("give the folder of the sets, or --from FILE")
-    rows: list[dict[str, Any]] = []
+    record: dict[str, Any] = {"rows": [], "final": []}
     if words.json and words.json.exists():
-        rows = json.loads(words.json.read_text())["rows"]
-    done = {(row["set"], row["right"], row["seed"]) for row in rows}
+        record = json.loads(words.json.read_text())
+    record["version"] = __version__
+    record["command"] = "python benchmarks/doubtful_labels.py --data FOLDER --json FILE"
     with one_thread():
-        for seed in range(words.seeds):
-            for name in words.sets:
-                table = table_of(name, words.data)
-                for right in RIGHT:
-                    if (name, right, seed) in done:
-                        continue
-                    rows.append(measure(name, table, right, seed))
-                    print(seed, name, right, rows[-1]["errors"], round(process_time()), "s",
-                          file=sys.stderr)  # fmt: skip
-                    if words.json:
-                        command = "python benchmarks/doubtful_labels.py --data FOLDER --json FILE"
-                        record = {"version": __version__, "command": command, "rows": rows}
-                        spare = words.json.with_suffix(".part")
-                        spare.write_text(json.dumps(record, indent=0) + "\n")
-                        spare.replace(words.json)
-    print(shown(rows))
+        if words.final:
+            record["final"] = [
+                row
+                for name in FINAL_SETS
+                for table in [table_of(name, words.data)]
+                for right in RIGHT
+                for seed in range(FINAL_SEEDS)
+                for row in final(name, table, right, seed)
+            ]
+            if words.json:
+                write(words.json, record)
+        else:
+            measure_all(words, record)
+    print(shown(record))
+
+
+def measure_all(words: argparse.Namespace, record: dict[str, Any]) -> None:
+    """Add the rows that the record lacks, and write it after each."""
+    rows = record["rows"]
+    done = {(row["set"], row["right"], row["seed"]) for row in rows}
+    for seed in range(words.seeds):
+        for name in words.sets:
+            table = table_of(name, words.data)
+            for right in RIGHT:
+                if (name, right, seed) in done:
+                    continue
+                rows.append(measure(name, table, right, seed))
+                print(seed, name, right, rows[-1]["errors"], round(process_time()), "s",
+                      file=sys.stderr)  # fmt: skip
+                if words.json:
+                    write(words.json, record)
 
 
 if __name__ == "__main__":

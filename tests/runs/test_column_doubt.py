@@ -13,7 +13,7 @@ from stacksl.core.blocks import SharedBlock
 from stacksl.models.metrics import Powers, moments
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.game import silent
-from stacksl.runs.loop.head_fitting import doubt_of, held_out
+from stacksl.runs.loop.head_fitting import AMONG_WRONG, column_strength, doubt_of, held_out
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
@@ -105,9 +105,30 @@ def test_corrections_leave_the_estimate_by_the_audit_unbiased() -> None:
     assert abs(np.mean(errors)) < 2 * np.std(errors) / np.sqrt(len(errors))
 
 
+@pytest.mark.parametrize(("wrong", "weakest"), [(0.0, False), (0.5, True)])
+def test_the_final_head_of_a_column_is_as_free_as_held_out_labels_ask(
+    wrong: float, weakest: bool
+) -> None:
+    """With frequent and rare classes a strong penalty gives the rare ones away; errors ask for it.
+
+    Measured on rows with their true classes, which the choice does not see.
+    """
+    rng = np.random.default_rng(0)
+    truth = np.concatenate([np.repeat(0, 150), np.repeat(np.arange(1, 16), 8)])
+    vectors = np.eye(16)[truth] + 0.45 * rng.normal(size=(len(truth), 16))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    block, texts = SharedBlock(vectors.astype(np.float32), 16), np.arange(len(truth))
+    labels = np.where(rng.random(len(truth)) < wrong, rng.integers(16, size=len(truth)), truth)
+    chosen = column_strength(block, texts, labels, 0, held_out(block, texts, labels, 0))
+    assert (chosen.value == AMONG_WRONG[0]) is weakest
+    assert len(chosen.tried) == len(AMONG_WRONG)
+    assert chosen.value == AMONG_WRONG[int(np.argmin(chosen.tried))]
+
+
 def test_the_page_shows_the_record() -> None:
-    rows = record("doubtful_labels")["rows"]
-    table = benchmark("doubtful_labels").shown(rows)
+    found = record("doubtful_labels")
+    table = benchmark("doubtful_labels").shown(found)
     assert shown("docs/answering.md", "doubtful_labels") == table.strip()
+    rows = found["rows"]
     cells = {(row["set"], row["right"], row["seed"]) for row in rows}
     assert len(cells) == len(rows) == 45

@@ -41,6 +41,7 @@ class Strength:
 
     `tried` is the held-out log-loss per label (nats) of each of `CHOICES`, empty where C was not
     chosen by folds; held-out labels of a class that its fit had not seen count as 0 under every C.
+    Over a column of labels it is the share of labels that held-out heads do not give.
     """
 
     value: float

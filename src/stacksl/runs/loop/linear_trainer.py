@@ -35,6 +35,7 @@ from stacksl.runs.loop.head_fitting import (
     Mixture,
     Rows,
     Source,
+    column_strength,
     doubt_of,
     fitted_on,
     held_out,
@@ -201,7 +202,9 @@ class LinearTrainer:
         """
         bought = self.examples.bought[:labels]
         if self.column is not None:
-            return fitted_on(self.examples.block, self._of_column(bought), self.seed)
+            assert isinstance(self.head, ClassHead)
+            labels_then = self._of_column(bought)
+            return fitted_on(self.examples.block, labels_then, self.seed, self.head.strength)
         if self.names is None or not bought:
             return self._fitted(untouched, bought, tune=True)
         return make_final(self._final_source(), *_split(bought), self.mixture)[0]
@@ -234,7 +237,10 @@ class LinearTrainer:
         prompts = [normal(item.prompt) for item in self.examples.corpus.items]
         texts = np.unique(prompts, return_inverse=True)[1]
         policies = held_out(self.examples.block, texts, labels, self.seed)
-        head = fitted_on(self.examples.block, labels, self.seed) if tune else None
+        head = None
+        if tune:
+            strength = column_strength(self.examples.block, texts, labels, self.seed, policies)
+            head = fitted_on(self.examples.block, labels, self.seed, strength)
         doubt = doubt_of(policies, texts, self.column, labels)
         if self.by_final and not tune and len(self.examples.bought) >= FEWEST:
             # held-out policies of the rows asked say how far the doubt is to be taken
