@@ -10,8 +10,8 @@ nothing, and Snips has three classes.
 The second table is about the exported one: the share of the pool's labels that is right, where
 people gave those that were bought, and the model the others. It is estimated by the audited rows
 that stand for the rows left (`stand_for_left`) with the model's probabilities of these, which is
-the product's way, and by the accuracy of the audit. `low` is the share of redraws in which the
-interval is below the truth.
+the product's way, and by the accuracy of the audit. `over` is the share of redraws whose lower
+bound is above the truth, and `short` how far the bound is below it in the mean.
 
     pip install ppi-python
     python benchmarks/audit_powered.py --data $STACKSL_DATA --json powered.json
@@ -122,7 +122,7 @@ def of_table(model: Model, left: Model, labels: int, size: int) -> dict[str, flo
     (right, own, sure), (right_left, _, sure_left) = model, left
     rng, rows = generator(size, "powered/table"), len(sure_left)
     truth = (labels + float(right_left.sum())) / (labels + rows)
-    held: dict[str, list[tuple[float, bool, bool, bool, float]]] = {"audit": [], "stand": []}
+    held: dict[str, list[tuple[float, bool, float]]] = {"audit": [], "stand": []}
     for _ in range(REDRAWS):
         drawn = rng.choice(len(right), size + min(REFERENCE, len(right) // 3), replace=False)
         audit, rest = drawn[:size], drawn[size:]
@@ -133,10 +133,9 @@ def of_table(model: Model, left: Model, labels: int, size: int) -> dict[str, flo
         )
         for name, some, powers in ways:
             estimate = powered(right[some], np.ones(len(some), dtype=bool), powers)
-            share, low, high = right_in_table(labels, rows, estimate, n=len(some))
-            off = share - truth, low <= truth <= high, high < truth, low > truth, high - low
-            held[name].append(off)
-    names = ("bias", "holds", "low", "over", "width")
+            share, low = right_in_table(labels, rows, estimate, n=len(some))
+            held[name].append((share - truth, low > truth, truth - low))
+    names = ("bias", "over", "short")
     found = {
         f"{name} {what}": float(np.mean([row[at] for row in rows]))
         for name, rows in held.items()
@@ -188,23 +187,23 @@ def table(rows: list[dict[str, Any]]) -> str:
 def table_of_labels(rows: list[dict[str, Any]]) -> str:
     """A line for each number of labels and size of audit, of the labels in the exported table."""
     lines = [
-        "| labels of 1,400 | audited items | right in the table | audit: bias | error | covers"
-        " | low | over | stand: bias | error | covers | least | low | over |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| labels of 1,400 | audited items | right in the table | audit: bias | error | over"
+        " | short | stand: bias | error | over | most | short |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for labels in LABELS:
         for size in SIZES[1:]:
             cells = [
                 row["table"] for row in rows if (row["labels"], row["audit"]) == (labels, size)
             ]
-            names = ("bias", "error", "holds", "low", "over")
+            names = ("bias", "error", "over", "short")
             audit, stand = (
                 [float(np.mean([cell[f"{which} {name}"] for cell in cells])) for name in names]
                 for which in ("audit", "stand")
             )
-            least = min(cell["stand holds"] for cell in cells)
+            most = max(cell["stand over"] for cell in cells)
             shares = [cell["right"] for cell in cells]
-            shown = " | ".join(f"{x:.3f}" for x in (*audit, *stand[:3], least, *stand[3:]))
+            shown = " | ".join(f"{x:.3f}" for x in (*audit, *stand[:3], most, stand[3]))
             lines.append(
                 f"| {labels} | {size} | {min(shares):.2f} to {max(shares):.2f} | {shown} |"
             )

@@ -241,23 +241,24 @@ def powered(
 
 def right_in_table(
     people: int, model: int, accuracy: Estimate, errors: Estimate = (0.0, 0.0, 0.0), n: int = 0
-) -> Estimate:
+) -> tuple[float, float]:
     """The share of right labels in a table, of which people and the model gave so many.
 
-    `errors` is the share of people's that is wrong. The distances of the ends are added in squares
-    (MOVER; Zou and Donner 2008); those of the model's `accuracy` grow by √(1 + n/M), since its M
-    labels are of other rows than the `n` audited ones.
+    Also its lower bound: the rows that people were not asked about are easier than audited ones
+    with the same probability, so an upper end would often be too low. `errors` is the share of
+    people's that is wrong. The distances of the ends are added in squares (MOVER; Zou and Donner
+    2008); those of the model's `accuracy` grow by √(1 + n/M), since its M labels are of other rows
+    than the `n` audited ones.
 
     >>> right_in_table(0, 9, (0.8, 0.7, 0.9)), right_in_table(5, 5, (0.8, 0.7, 0.9))
-    ((0.8, 0.7, 0.9), (0.9, 0.85, 0.95))
+    ((0.8, 0.7), (0.9, 0.85))
     """
     people_share, widening = people / (people + model), math.sqrt(1 + n / max(1, model))
-    value, low, high = ((1 - people_share) * share for share in accuracy)
-    wrong, low_wrong, high_wrong = (people_share * rate for rate in errors)
+    value, low, _ = ((1 - people_share) * share for share in accuracy)
+    wrong, _, high_wrong = (people_share * rate for rate in errors)
     share = people_share - wrong + value
     below = math.hypot(widening * (value - low), high_wrong - wrong)
-    above = math.hypot(widening * (high - value), wrong - low_wrong)
-    return share, max(0.0, share - below), min(1.0, share + above)
+    return share, max(0.0, share - below)
 
 
 def stand_for_left(audited: Array, remaining: Array) -> NDArray[np.bool_]:

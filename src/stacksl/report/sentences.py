@@ -20,6 +20,7 @@ from stacksl.report.quality import (
 )
 from stacksl.report.wording import (
     NEW_AUDIT,
+    at_least,
     change_call,
     clear_of,
     count,
@@ -205,7 +206,7 @@ def in_table(facts: Facts) -> str:
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
         f" ({count(table.people)} {source}, {count(table.model)} by {by}{exclusion}) an estimated"
         f" {percent(table.share)} {_are_right(audit)}"
-        f" ({spread(table.low, table.high, audit.look)}), {people}.{of_left}"
+        f" ({at_least(table.low)}), {people}.{of_left}"
     )
 
 

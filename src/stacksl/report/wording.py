@@ -137,9 +137,12 @@ def spread(low: float, high: float, look: int = 0, digits: int = 1) -> str:
     >>> spread(0.8649, 0.8881), spread(0.8649, 1.0, 2)
     ('95% interval 86.5% to 88.8%', 'at least 86.5% in 95 of 100 runs')
     """
-    if look:
-        return f"at least {percent(low, digits)} in 95 of 100 runs"
-    return f"95% interval {interval(low, high, digits)}"
+    return at_least(low, digits) if look else f"95% interval {interval(low, high, digits)}"
+
+
+def at_least(low: float, digits: int = 1) -> str:
+    """A lower bound in words."""
+    return f"at least {percent(low, digits)} in 95 of 100 runs"
 
 
 def duration(seconds: float | None) -> str:
