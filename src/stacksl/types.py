@@ -26,6 +26,11 @@ class Item:
     prompt: str
     candidates: tuple[str, ...]
 
+    @property
+    def content(self) -> tuple[str, tuple[str, ...]]:
+        """All of it but its id, which duplicates have in common."""
+        return self.prompt, self.candidates
+
 
 @dataclass(frozen=True, slots=True)
 class Label:

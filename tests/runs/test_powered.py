@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -182,6 +183,29 @@ def test_none_is_left_for_it_after_the_owner_labeled_one_of_them(done, tmp_path)
     assert len(bought) == 120
     assert first not in bought
     assert labeled.replay()["labels"] == 91, "50, 40 more, and the owner's"
+
+
+@pytest.mark.parametrize("place", ["file", "copy"])
+def test_none_is_left_for_it_after_its_text_was_labeled(place: str, tmp_path) -> None:
+    """By a file of owned labels, or by a click on another row with the same text."""
+    items, answers = class_items(2_300)
+    items = [replace(item, prompt=f"text {n // 2}") for n, item in enumerate(items)]
+    out = tmp_path / "run"
+    done = run(items, answers, mode="pool", budget=80, audit=30, open_questions=25, out=out)
+    texts, apart = {item.id: item.prompt for item in items}, set_aside(done)
+    bought = {texts[id] for id in done.ledger.bought()}
+    first = next(id for id in apart if texts[id] not in bought)
+    other = next(id for id in texts if texts[id] == texts[first] and id not in apart)
+    name = items[0].candidates[0]
+    if place == "file":
+        path = tmp_path / "owned.csv"
+        path.write_text(f"prompt,label\n{texts[first]},{name}\n")
+        done.change(owned=path)
+    else:
+        own_label(done.folder, other, name)
+        done.resume()
+    audit = json.loads((done.path / "facts.json").read_text(encoding="utf-8"))["audit"]
+    assert audit["reference"] == 0
 
 
 def test_a_budget_of_all_items_says_how_many_can_be_bought(done, tmp_path) -> None:

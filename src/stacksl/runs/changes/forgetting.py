@@ -135,8 +135,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
         remains.append(f"the online model learned its label{adapters}")
     remains.append("its row in your data is yours to delete: the run does not read it again")
     remains += [f"{sheet} cannot be read as a sheet and is as it was" for sheet in unread]
-    text = (item.prompt, item.candidates)
-    if count := sum((peer.prompt, peer.candidates) == text for peer in spec.dataset.items) - 1:
+    if count := sum(peer.content == item.content for peer in spec.dataset.items) - 1:
         remains.append(f"{count:,} other items of the run have the same text")
     if keys:
         remains.append(f"copies of sheets in other places hold its rows {', '.join(keys)}")

@@ -15,7 +15,6 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.models.metrics import agreement_of
 from stacksl.report.quality import Asking, Cost, RunChange
 from stacksl.runs.spec import RunSpec
-from stacksl.types import Item
 
 EVERY: tuple[Purpose, ...] = get_args(Purpose)
 OWNER = "owner"  # whose the label is of a row that nobody was asked about
@@ -57,15 +56,11 @@ def table_answers(
     """
     answers, sources = answers_by_item(spec, ledger, EVERY, until), spec.sources
     owned_ids = [id for id in sources.owned if id in answers]
-    texts = {_text_of(sources.usable[id]): answers.pop(id) for id in owned_ids}
+    texts = {sources.usable[id].content: answers.pop(id) for id in owned_ids}
     for id, item in sources.usable.items() if texts else ():
-        if id not in sources.owned and (words := texts.get(_text_of(item))):
+        if id not in sources.owned and (words := texts.get(item.content)):
             answers.setdefault(id, words)
     return answers
-
-
-def _text_of(item: Item) -> tuple[str, tuple[str, ...]]:
-    return item.prompt, item.candidates
 
 
 def asking_of(ledger: Ledger, *, priced: bool) -> Asking:

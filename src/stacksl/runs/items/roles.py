@@ -113,12 +113,11 @@ def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str,
         return []
     learned_items = set(ledger.bought("owned"))
     items = {item.id: item for item in spec.dataset.items}
-    audited_items = (spec.dataset.items[row] for row in audit)
-    texts = {(item.prompt, item.candidates) for item in audited_items}
+    texts = {spec.dataset.items[row].content for row in audit}
     return [
         (name, label)
         for name, label in spec.sources.owned.items()
-        if name not in learned_items and (items[name].prompt, items[name].candidates) not in texts
+        if name not in learned_items and items[name].content not in texts
     ]
 
 
@@ -189,10 +188,11 @@ def _free(spec: RunSpec, ledger: Ledger, order: list[int]) -> list[int]:
 def compared(game: Game, audit: Audit) -> list[int]:
     """The rows set aside for an audit's interval: a later audit is of other rows than these.
 
-    None where the owner labeled one of them since, as what is left is no random sample.
+    None where the text of one of them was labeled since, as what is left is no random sample.
     """
-    rows, owned_items = game.corpus.compared, set(game.ledger.bought("owned"))
-    chosen = any(game.corpus.ids[row] in owned_items for row in rows)
+    corpus, rows = game.corpus, game.corpus.compared
+    owned = {corpus.items[corpus.row[item]].content for item in game.ledger.bought("owned")}
+    chosen = any(corpus.items[row].content in owned for row in rows)
     return rows if audit.number == 1 and not chosen else []
 
 

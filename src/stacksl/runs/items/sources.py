@@ -227,9 +227,9 @@ class Sources:
         return self._alike(self.dataset.items[: self.first]) | self.orphaned_at_first
 
     def _alike(self, items: Sequence[Item]) -> frozenset[int]:
-        texts = {(item.prompt, item.candidates) for item in items if item.id in self.owned}
+        texts = {item.content for item in items if item.id in self.owned}
         numbered = enumerate(items) if texts else ()
-        owned_rows = (row for row, item in numbered if (item.prompt, item.candidates) in texts)
+        owned_rows = (row for row, item in numbered if item.content in texts)
         return frozenset(chain(owned_rows, () if self.given is None else self.given.alike(items)))
 
 
