@@ -379,6 +379,7 @@ def test_the_owner_sets_aside_who_differs_and_keeps_them(opened: Opened, monkeyp
 def test_the_owner_adds_a_proposed_class_by_a_click(opened: Opened, monkeypatch) -> None:
     found = [{"rows": 41, "name": "rain, <wet>"}, {"rows": 30, "name": "<dry>", "written": 10}]
     monkeypatch.setattr(session, "proposed", lambda *given: found)
+    monkeypatch.setattr(session, "lost_by_class", lambda *given: "ends all")
     page = opened()
     anna, owner = page.browser("anna"), page.browser(OWNER)
     told = owner.http.get("/rows").text
@@ -386,6 +387,7 @@ def test_the_owner_adds_a_proposed_class_by_a_click(opened: Opened, monkeypatch)
     assert 'data-act="class" data-name="rain, &lt;wet&gt;"' in told
     assert '10 rows were answered with none and the text: <b dir="auto">&lt;dry&gt;</b>' in told
     assert "answered with none" not in anna.http.get("/rows").text
+    assert "Adding a class ends all." in told
 
     asked = owner.act(act="class", name="rain, <wet>").json()
     assert (asked["state"], len(page.run.folder.classes().names)) == ("asked", 3)

@@ -316,7 +316,9 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{why[bool(group.get('written'))]}: {group['name']}; {add} {word(group['name'])}",
         )
         for group in result["proposed"]
-    ] + [
+    ]
+    notes += [("Adding a class", result["lost_by_class"])] * bool(result["lost_by_class"])
+    notes += [
         (
             f"{person.name} differs",
             f"{person.sentence}: stacksl change {run} --set-aside {word(person.name)} or"

@@ -101,29 +101,31 @@ def largest_below(
 
 def looks_left(spec: RunSpec, ledger: LedgerReader, *, class_added: bool = False) -> str:
     """What is said before a run that promises a share goes on."""
-    drawn, past_looks = last_drawn(ledger), looks(ledger)
+    drawn = last_drawn(ledger)
     remaining = LOOKS if drawn is None else LOOKS - drawn.number
     after = "Nothing is bought"
     if remaining:
         after = "After a look, labels are bought only while another that may show the share can be"
         after += " paid"
     sentence = f"{remaining} of {LOOKS} looks at the table are left. {after}"
-    accounts = ledger.accounts
-    if past_looks and not accounts.reached and accounts.asked == past_looks[-1]["asked"]:
-        sentence += (
-            f". The run can promise {_shown_by(past_looks[-1])} only until a label is bought"
-        )
-    if past_looks and class_added:
-        sentence += (
-            f". Adding a class ends what the last look showed ({_shown_by(past_looks[-1])}): every"
-            " row that the model labels counts as wrong until another look"
-        )
+    if (rule := _shown_now(ledger)) and not ledger.accounts.reached:
+        sentence += f". The run can promise {rule} only until a label is bought"
+    if class_added and (loss := lost_by_class(ledger)):
+        sentence += f". Adding a class {loss}"
     if spec.settings.several_people and (doubled := doubled_of(ledger)).answers:
         sentence += (
             f". By rows that two people answered, people err in about {percent(doubled.rate)} of"
             f" answers: {percent(1 - doubled.rate)} of a table with one answer a row are right"
         )
     return sentence
+
+
+def lost_by_class(ledger: LedgerReader) -> str:
+    """What adding a class does to the share that a look showed; empty where none did."""
+    return (rule := _shown_now(ledger)) and (
+        f"ends what the last look showed ({rule}): every row that the model labels counts as wrong"
+        " until another look"
+    )
 
 
 def promise_of(spec: RunSpec, game: Game) -> str:
@@ -197,7 +199,7 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
         why = f"No look at the table was taken{spent}.{_by_people(spec, game.ledger, table.rows)}"
     elif learned := accounts.asked - past_looks[-1]["asked"]:
         why += f" It does not judge the present model, which has {plural(learned, 'more answer')}."
-    elif (rule := _shown_by(past_looks[-1])) != "right=0%":
+    elif rule := _shown_now(game.ledger):
         call = change_call("RUN", {"stop_when": rule}, **options)
         why += f" That share can be promised: `{call}`."
     if past_looks and past_looks[-1]["drawn"] >= LOOKS:
@@ -359,6 +361,19 @@ def _by_people(spec: RunSpec, ledger: LedgerReader, rows: int) -> str:
         f" {plural(spent, 'label')} were spent, and one answer to each row takes {count(rows)}:"
         f" {errors}. That is no promise; `export --table` writes the present table without one."
     )
+
+
+def _shown_now(ledger: LedgerReader) -> str:
+    """The stop rule that the last look meets; empty where there is none worth asking for.
+
+    It judges no other model than its own. Less than half of a table is no use, nor is a look that
+    says nothing of the model's rows, since a class was added.
+    """
+    if not (past_looks := looks(ledger)):
+        return ""
+    look = past_looks[-1]
+    judges_rows = ledger.accounts.asked == look["asked"] and look["rows"] > look["audit"]
+    return _shown_by(look) if judges_rows and 2 * look["left"] <= look["of"] else ""
 
 
 def _shown_by(look: Mapping[str, Any]) -> str:

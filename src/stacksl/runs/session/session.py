@@ -31,7 +31,7 @@ from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.finish import finish, judged_audit, report_stands, second_look
 from stacksl.runs.finish.forecasting import NEAR, Forecaster, look_due
 from stacksl.runs.finish.heads import HeadEnding
-from stacksl.runs.finish.promise_sentences import last_look, promise_of
+from stacksl.runs.finish.promise_sentences import last_look, lost_by_class, promise_of
 from stacksl.runs.finish.promising import (
     draw_look,
     judged,
@@ -313,6 +313,7 @@ class Session(Game):
             self.facts["differing"] = [asdict(annotator) for annotator in annotators]
         class_count = len(self.spec.sources.began or self.spec.dataset.classes or ())
         self.facts["proposed"] = proposed(self, AT_ONCE if open_count else 1, class_count)
+        self.facts["lost_by_class"] = lost_by_class(self.ledger) if self.facts["proposed"] else ""
 
     def _note_names(self, *, ended: bool) -> None:
         """Note whether the labels have improved on the class names."""
