@@ -115,7 +115,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "sheets": sheets,
         "differing": state.get("differing", []),
         "proposed": state.get("proposed", []),
-        "lost_by_class": state.get("lost_by_class"),
+        "lost_by_class": state.get("lost_by_class", ""),
         "test": _accuracy(facts.test, sentences.tested(facts), "macro_f1") if facts else None,
         "audit": _accuracy(facts.audit, audit_sentence, *AUDITED) if facts else None,
         "table": final and final.table and {**asdict(final.table), "sentence": in_table(final)},
