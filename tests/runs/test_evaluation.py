@@ -60,6 +60,13 @@ def test_unusable_rows_and_unknown_classes_count_as_wrong(trained, tmp_path) -> 
     assert told["accuracy"] == clean["correct"] / 44
 
 
+def test_an_unknown_class_is_told_once(trained, tmp_path) -> None:
+    path = write(tmp_path / "w.csv", [*rows_of(40, 5), ["a word", "weather"]])
+    told = CliRunner().invoke(cli, ["evaluate", str(trained.path), str(path)]).output
+    assert "1 row of w counts as wrong, as the label is none of the classes (row-000041)" in told
+    assert (told.count("label"), told.count("candidate")) == (1, 0)
+
+
 def test_a_file_with_nothing_usable_is_a_sentence(trained, tmp_path) -> None:
     with pytest.raises(DataError, match="none is left"):
         trained.evaluate(write(tmp_path / "w.csv", [["", "sea"], ["", "bread"]]))

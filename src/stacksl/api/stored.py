@@ -297,10 +297,10 @@ class Run:
         outcome = evaluate(model, dataset, progress)
         if dataset.unknown and model.classes is not None:
             examples = strange(dataset.unknown, model.classes, quoted=False)
+            of = f"of {dataset.name}"
+            rows = plural(len(dataset.unknown), f"row {of} counts", f"rows {of} count")
             warnings.warn(
-                f"{plural(len(dataset.unknown), 'row')} of {dataset.name} count as wrong, as their"
-                f" label is none of the classes ({examples})",
-                stacklevel=2,
+                f"{rows} as wrong, as the label is none of the classes ({examples})", stacklevel=2
             )
         as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
         shared = overlap(spec.dataset.items, dataset.items)

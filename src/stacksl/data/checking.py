@@ -115,8 +115,6 @@ def warnings_of(
         kinds = Counter(r.kind for r in dataset.rejected)
         counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
         yield f"{_count(len(dataset.rejected), 'row')} set aside: {counts}"
-    if dataset.unknown:
-        yield f"{_count(len(dataset.unknown), 'item')} with a label outside the known classes"
     prompts = Counter(normal(item.prompt) for item in dataset.items)
     count = len(dataset.items) - len(prompts)
     if count:

@@ -106,8 +106,7 @@ def evaluate(
 
 
 def _shown(result: dict[str, Any]) -> str:
-    low, high = result["interval"]
-    unusable, unknown = result.get("rejected", ()), result.get("unknown_classes")
+    (low, high), unusable = result["interval"], result["rejected"]
     return facts(
         [
             ("Accuracy", f"{share(result['accuracy'])} (95% interval {low:.3f} to {high:.3f})"),
@@ -116,7 +115,6 @@ def _shown(result: dict[str, Any]) -> str:
             ("New rows", (result["stated"] or {}).get("sentence")),
             ("Items", count(result["n"])),
             ("Rows of the run", _shared(result, ". The model may have learned them" + EASIER)),
-            ("Right answer no candidate, counted as wrong", unknown or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )
