@@ -233,11 +233,13 @@ def test_mlflow_loads_the_folder(mixed, model) -> None:
 def test_the_threshold_of_a_share_goes_along_into_an_empty_folder(mixed, tmp_path) -> None:
     run, out = mixed
     (tmp_path / "out").mkdir()
-    write_folder(tmp_path / "out", run.model, read_facts(run.folder), {0.9: 0.75})
+    right = {0.8: 0.5, 0.9: 0.75, 0.95: 0.75}
+    write_folder(tmp_path / "out", run.model, read_facts(run.folder), right)
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {*files_of(out)}
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    sure = "At least 90% of its labels with a probability of 0.750000 or more are right; each such"
+    sure = "At least 95% of its labels with a probability of 0.750000 or more are right; each such"
     assert f"{sure} threshold holds with 95% confidence" in card
+    assert (card.count("0.500000"), card.count("0.750000")) == (1, 1), "95% right says 90% as well"
 
 
 def test_what_cannot_be_handed_over_is_refused(
