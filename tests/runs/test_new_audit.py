@@ -89,8 +89,8 @@ def test_one_command_begins_it_and_its_status_compares(
     assert stated["fell"] is (say is wrong)
     p = "p < 0.001" if say is wrong else f"p = {stated['p']:.3f}"
     sentence = (
-        f"The new accuracy is {fallen} (one-sided {p}): {right} of 30 new rows"
-        f" are right; {before.correct} of 40 rows of the audit of {first.path} are right."
+        f"The new accuracy is {fallen} (one-sided {p}). {right} of 30 new rows"
+        f" are right. {before.correct} of 40 rows of the audit of {first.path} are right."
     )
     if say is truth:
         sentence += f" With 40 audited rows then and 30 now, {found_in(before.correct)}."
@@ -240,14 +240,14 @@ def test_open_rows_favor_neither_side(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_output_says_what_settles_open_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     before, now = judged(60, 50, 2, 3), judged(60, 40, 4, 8)
     now = replace(now, n=62, unknown=2, second=replace(now.second, askable=6))
-    told = between(monkeypatch, before, now)["sentence"].partition(": ")[2]
+    told = between(monkeypatch, before, now)["sentence"].partition("). ")[2]
     assert told.partition(" With 60 audited")[0] == (
-        "44 of 60 new rows are right, and 2 more have no clear answer, with 8 open (no two people"
-        " agree, and 12 more labels for $18.00 may settle 6 of them: `stacksl change runs/now"
-        " --budget 112`); 52 of 60 rows of the audit of"
-        " runs/first are right, with 3 open (no two people agree, and nobody else is left to ask"
-        " unless you add an annotator, at most four answers a row). This may change when open rows"
-        " are settled."
+        "44 of 60 new rows are right, and 2 more have no clear answer, with 8 open. On these no two"
+        " people agree, and 12 more labels for $18.00 may settle 6 of them: `stacksl change"
+        " runs/now --budget 112`. 52 of 60 rows of the audit of"
+        " runs/first are right, with 3 open. On these no two people agree, and nobody else is left"
+        " to ask unless you add an annotator, at most four answers a row. This may change when"
+        " open rows are settled."
     )
 
 

@@ -136,9 +136,11 @@ def test_a_run_that_ends_without_a_look_names_the_budget_that_pays_one(
     if lower := re.search(r"A look at \d+% takes about (\d+) of these", said):
         assert int(lower[1]) <= made.status()["left"]
     assert (none in said) == (lower is None)
-    if added := re.search(r"which adds (\d+) labels(?: to the (\d+) that are left)?\.", said):
+    if added := re.search(r"which adds (\d+) labels(?: to the \d+ that are left)?\.", said):
         assert command is not None
-        assert int(added[2] or 0) == made.status()["left"]
+        left = re.findall(r"to the (\d+) that are left|so (\d+) labels were left", said)
+        (told,) = left or [("0", "")]
+        assert int("".join(told)) == made.status()["left"], "which is said once"
         assert int(added[1]) == made.change(budget=int(command[1]), dry_run=True).more
         assert said.endswith("Such a look shows its share in about 2 of 3 cases.")
     if command is not None:

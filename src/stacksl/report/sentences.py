@@ -139,7 +139,7 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
             text += " wrong. The audit shows more because some are wrong, or because its rows were"
             text += " better than the others."
     if audit is not None and (second_look := audit.second) is not None:
-        settle = None if audit.passed_over else settled_by(facts, run)
+        settle = None if audit.passed_over or facts.stated else settled_by(facts, run)
         text += f" {in_counts('audited rows', audit, settle, first=False)}."
         if second_look.errors is not None:
             rate, low, high = second_look.errors
@@ -171,7 +171,7 @@ def compared(fell: bool | None, min_p: float, p: float, *sides: str) -> str:
     verdict = {True: "is lower", False: "is not lower beyond chance", None: "may be lower"}[fell]
     ends = f"p = {p:.3f}" if min_p == p else f"p from {min_p:.3f} to {p:.3f}"
     ends = "p < 0.001" if p < 0.0005 else ends
-    sentence = f"The new accuracy {verdict} (one-sided {ends}): {'; '.join(sides)}."
+    sentence = f"The new accuracy {verdict} (one-sided {ends}). {'. '.join(sides)}."
     return f"{sentence} This may change when open rows are settled." if fell is None else sentence
 
 

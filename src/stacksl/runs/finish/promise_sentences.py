@@ -201,7 +201,7 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
         why += f" It does not judge the present model, which has {plural(learned, 'more answer')}."
     elif rule := _shown_now(game.ledger):
         call = change_call("RUN", {"stop_when": rule}, **options)
-        why += f" That share can be promised: `{call}`."
+        why += f" {rule[6:]} can be promised: `{call}`."
     if past_looks and past_looks[-1]["drawn"] >= LOOKS:
         why += f" No look is left of {LOOKS}, so nothing more is bought."
     else:
@@ -261,6 +261,7 @@ def _next_budget(
         possibility = "after more labels a look may" if look.before else "a look can"
         opening = f" For {percent(share)} {possibility} be paid with"
         besides = f" to the {count(accounts.left)} that are left" * bool(accounts.left)
+        besides *= not unspent  # which names them
         if payable < share:
             wanted["stop_when"] = f"right={100 * payable:.0f}%"
             opening = (
@@ -308,7 +309,7 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
     people_wrong = look["left"] - model_wrong - look["after"]
     return (f"{waiting} " if waiting else "") + (
         f"Look {look['drawn']} of {LOOKS} showed that at least {_shown_by(look)[6:]} of the"
-        f" {plural(look['of'], 'row')} are right: {wrong_rows} were wrong or unclear, so at most"
+        f" {plural(look['of'], 'row')} are right. {wrong_rows} were wrong or unclear. So at most"
         f" {count(model_wrong)} errors of {labeler} and {count(people_wrong)} of people (or"
         f" unclear) are left{_added(look)}."
         f"{_by_people(spec, ledger, look['of'])}"
