@@ -239,9 +239,8 @@ def _next_budget(
     full_look, spent = look_at(share), ", and what earlier looks cost is spent" * bool(past_looks)
     payable_now = None
     if accounts.left and unpayable(spec, game):
-        unspent = (
-            f" With this budget no look can be paid, so {plural(accounts.left, 'label')} were left."
-        )
+        left_over = plural(accounts.left, "label was", "labels were")
+        unspent = f" With this budget no look can be paid, so {left_over} left."
         payable_now = largest_below(
             share,
             lambda s: (look := look_at(s, 0)) and look.labels + _room(look) <= accounts.left,
