@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,15 @@ from typing import Any
 import pytest
 
 from stacksl.api import run
+from stacksl.label.pages import page_of
 from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.changes.people import own_label
 from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import handed_rows, verify
-from ..runs.conftest import pair_items
+from ..runs.conftest import CLASSES, class_items, pair_items
 from ..runs.people_cases import expect_sound, facts_of, gold
 from ..runs.people_cases import play as answer_sheets
 from .conftest import CLASSES_SHOWN, Browser, Opened, Page, play, wait_for
@@ -153,6 +156,29 @@ def test_the_owner_labels_a_row_that_nobody_was_asked_about(opened: Opened) -> N
     assert id not in asked, "its label is there"
     forget(page.run.path, id)
     assert item.prompt not in (page.run.path / "run.db").read_bytes().decode("latin-1")
+
+
+@pytest.mark.parametrize("place", ["file", "click"])
+def test_a_label_that_you_own_is_that_of_all_rows_with_its_text(place: str, tmp_path: Path) -> None:
+    """In the list of the page as in the exported table."""
+    items, answers = class_items(80)
+    items = [replace(item, prompt=items[n // 2].prompt) for n, item in enumerate(items)]
+    made = run(items, answers, budget=8, audit=0, mode="pool", out=tmp_path / "r")
+    asked = {item.prompt for item in items if item.id in made.ledger.bought()}
+    first, second = [item for item in items if item.prompt not in asked][:2]
+    label = next(name for name in CLASSES if name != made.table().rows[0]["label"])
+    if place == "file":
+        (tmp_path / "owned.csv").write_text(f"prompt,label\n{first.prompt},{label}\n")
+        made.change(owned=tmp_path / "owned.csv")
+    else:
+        own_label(made.folder, first.id, label)
+        made.resume()
+    rows = {row["id"]: (row["label"], row["source"]) for row in made.table().rows}
+    assert rows[first.id] == rows[second.id] == (label, "human")
+    shown = {row["item"]: row for row in page_of(made.folder, 1, first.prompt)["rows"]}
+    for row in (shown[first.id], shown[second.id]):
+        assert row["why"] == "nobody was asked; the label is yours"
+        assert [word[:2] for word in row["words"]] == [("owner", label)]
 
 
 def test_items_nobody_was_asked_about_have_their_own_options(tmp_path: Path) -> None:

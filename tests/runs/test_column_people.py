@@ -106,7 +106,7 @@ def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_p
     assert still > 0
     assert sum(row["open"] for row in column["classes"]) == still
     call = f"stacksl change {done.path} --budget {budget['labels'] + 2 * still}"
-    wanted = f"and {2 * still} more labels for ${still}.00 may settle {still} of them: `{call}`)."
+    wanted = f"and {2 * still} more labels for ${still}.00 may settle {still} of them: `{call}`."
     assert wanted in done.status()["column"]["sentence"]
     done.change(budget=call.split()[-1])
     assert done.status()["state"] == "waiting"
@@ -180,7 +180,7 @@ def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
     assert column is not None
     assert column.audit is not None
     nobody = replace(column.audit, second=SecondLook(**(second | {"askable": 0})))
-    assert "unless you add an annotator, at most four answers a row)." in column_words(
+    assert "unless you add an annotator, at most four answers a row." in column_words(
         replace(column, audit=nobody), facts, "RUN"
     )
     check = next(call for why, call in commands(read_facts(done.folder)) if "check" in why)

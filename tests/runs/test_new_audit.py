@@ -355,10 +355,10 @@ def test_a_page_names_no_folder_of_the_run_before(
 ) -> None:
     first, new, _ = looked
     call = f"`stacksl change {first.path} --budget 90`"
-    words = "are right, with 3 open (no two people agree, and 6 more labels may settle 3 of them"
-    sentence = f"May be lower: 52 of 60 rows of the audit of {first.path} {words}: {call})."
+    words = "are right, with 3 open. On these no two agree, and 6 more labels may settle 3 of them"
+    sentence = f"May be lower: 52 of 60 rows of the audit of {first.path} {words}: {call}."
     told = {"run": str(first.path), "sentence": sentence}
     monkeypatch.setattr(finish, "stated", lambda *_: told)
     page = unescape(new.report().read_text(encoding="utf-8"))
-    assert f"May be lower: 52 of 60 rows of the audit of the run before {words})." in page
+    assert f"May be lower: 52 of 60 rows of the audit of the run before {words}." in page
     assert call not in page

@@ -20,6 +20,7 @@ from stacksl.ledger.store.database import opened
 from stacksl.models.adapted import is_adapted
 from stacksl.models.linear import Model
 from stacksl.report.wording import money
+from stacksl.runs.finish.answers import OWNER as BY_OWNER
 from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -158,10 +159,12 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     option_lists = {*(row["options"] for row in matches), *(item.candidates for item in items)}
     if number > pages:
         return page_of(folder, pages, find)
-    labels, no_label = _now(folder, items), {"now": "", "sure": None}
+    labels, answers = _now(folder, items), _answers_of(folder, head) if items else {}
     for item in items:
-        label = labels.get(item.id, no_label)
-        rows.append({**_row(item, "nobody was asked"), "number": "", "differs": False, **label})
+        row = {**_row(item, "nobody was asked"), "number": "", "differs": False}
+        if owned := answers.get(item.id):  # by another row with its text
+            row |= {"why": _WHY["owned"], "words": [(BY_OWNER, owned["label"], "", (), None)]}
+        rows.append(row | labels.get(item.id, {"now": "", "sure": None}))
     return {
         "rows": rows,
         "total": len(matches),
@@ -210,7 +213,7 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
     items = spec.sources.usable
     with run.ledger as ledger:
         rows_by_id = _asked_rows(ledger, items, spec.sources.owned)
-    answers, table_labels = human_labels(run, spec), column_labels(run, spec)
+    answers, table_labels = _answers_of(folder, head), column_labels(run, spec)
     labels = _now(folder, [items[id] for id in rows_by_id])
     for number, (id, row) in enumerate(rows_by_id.items(), 1):
         answer = answers.get(id, {})
@@ -222,6 +225,11 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
         texts = (id, items[id].prompt, row["now"], *(" ".join(entry[:2]) for entry in row["words"]))
         row["found"] = "\n".join(texts).casefold()
     return sorted(rows_by_id.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
+
+
+@lru_cache(maxsize=1)
+def _answers_of(folder: RunFolder, head: Head | None) -> dict[str, dict[str, Any]]:
+    return human_labels(Run(folder.path), RunSpec.open(folder))
 
 
 def _asked_rows(

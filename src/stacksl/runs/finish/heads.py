@@ -21,6 +21,7 @@ from stacksl.models.metrics import largest
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import plural
+from stacksl.runs.finish.answers import table_answers
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game, Progress, Report
@@ -237,7 +238,8 @@ def unasked(spec: RunSpec, game: Game) -> list[int]:
     """
     rows = game.ledger.export()
     asked_about = (str(row["item"]) for row in rows if row["state"] in ("answered", "open"))
-    return labeled(spec, game.corpus.unbought(asked_about))
+    owned = table_answers(spec, game.ledger)  # with those of a text that has an owned label
+    return labeled(spec, game.corpus.unbought([*asked_about, *owned]))
 
 
 def _model_labels(trainer: LinearTrainer) -> str:
