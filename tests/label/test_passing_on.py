@@ -10,6 +10,7 @@ import pytest
 from stacksl.errors import RunError
 from stacksl.label import owner
 from stacksl.label.open_run import OpenRun
+from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.changes.people import free_rows
 from stacksl.runs.finish.forecasting import look_due
 from stacksl.runs.loop.linear_trainer import STAGES
@@ -55,6 +56,26 @@ def test_skips_are_counted_over_all_openings_of_the_page(opened: Opened) -> None
         ("anna", 2),
         ("ben", 0),
     ]
+
+
+def test_a_skip_of_an_erased_item_is_not_counted_when_the_page_opens_again(opened: Opened) -> None:
+    """Who had the row is erased with it; the other skips still count, and the run goes on."""
+    page = opened(budget=12, open_questions=6, audit=2)
+    anna, skipped = page.browser("anna"), list[str]()
+    for _ in range(2):
+        skipped.append(next(iter(anna.rows())))
+        assert anna.skip(skipped[-1]).json() == {"state": "skipped"}
+    page.player.stop()
+    items = {row.key: row.item for row in handed_rows(page.run)}
+    forget(page.run.path, items[skipped[0]])
+    again = opened(page.run)
+    assert [(each.name, each.skipped) for each in again.player.view.people] == [
+        ("anna", 1),
+        ("ben", 0),
+    ]
+    play([again.browser("anna"), again.browser("ben")], again)
+    assert items[skipped[0]] not in {row["item"] for row in bought(again.run)}
+    again.run.replay()
 
 
 def test_skipped_by_everybody_it_comes_back_at_the_end(opened: Opened) -> None:
