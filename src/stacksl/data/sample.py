@@ -48,7 +48,8 @@ def sample() -> tuple[Dataset, Dataset]:
     by_topic = _sentences_by_topic(_topics())
     classes = tuple(sorted(by_topic))
     rows = [(name, text) for name in classes for text in by_topic[name]]
-    in_test = [_draw(text) < _TEST_SHARE for _, text in rows]
+    digests = (blake2b(text.encode(), digest_size=8).digest() for _, text in rows)
+    in_test = [int.from_bytes(digest) / 2.0**64 < _TEST_SHARE for digest in digests]
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     name = f"python-topics-{version}"
     train = _dataset(name, classes, [r for r, test in zip(rows, in_test, strict=True) if not test])
@@ -142,11 +143,6 @@ def _reads_well(sentence: str) -> bool:
         and sum(map(len, words)) >= 0.5 * len(sentence)
         and sentence.count('"') % 2 == 0
     )
-
-
-def _draw(text: str) -> float:
-    """A number in [0, 1) that depends on the sentence alone."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) / 2.0**64
 
 
 def _dataset(name: str, classes: tuple[str, ...], rows: list[tuple[str, str]]) -> Dataset:

@@ -59,10 +59,9 @@ def visible_html(text: str) -> Markup:
     """
     from markupsafe import Markup, escape
 
-    def escape_sign(match: re.Match[str]) -> str:
-        return f'<span class="sign">U+{ord(match[0]):04X}</span>'
-
-    return Markup(_HIDDEN.sub(escape_sign, str(escape(visible(text)))))
+    template = '<span class="sign">U+{:04X}</span>'
+    escaped = str(escape(visible(text)))
+    return Markup(_HIDDEN.sub(lambda match: template.format(ord(match[0])), escaped))
 
 
 def rendered(name: str, **values: Any) -> str:
@@ -151,7 +150,8 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     """
     with opened(folder.database, readonly=True) as store:
         head = store.tail()
-    matches = [row for row in _rows_asked(folder, head) if find.casefold() in row["found"]]
+    asked, answers = _rows_asked(folder, head)
+    matches = [row for row in asked if find.casefold() in row["found"]]
     start = (number - 1) * PAGE
     rows = matches[start : start + PAGE]
     other_count, items = never_asked(folder, find, max(0, start - len(matches)), PAGE - len(rows))
@@ -159,12 +159,11 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     option_lists = {*(row["options"] for row in matches), *(item.candidates for item in items)}
     if number > pages:
         return page_of(folder, pages, find)
-    labels, answers = _now(folder, items), _answers_of(folder, head) if items else {}
+    labels = _now(folder, items)
     for item in items:
-        row = {**_row(item, "nobody was asked"), "number": "", "differs": False}
-        if owned := answers.get(item.id):  # by another row with its text
-            row |= {"why": _WHY["owned"], "words": [(BY_OWNER, owned["label"], "", (), None)]}
-        rows.append(row | labels.get(item.id, {"now": "", "sure": None}))
+        owned = answers.get(item.id)  # the label of another row with its text
+        row = _row(item, "owned" if owned else "nobody was asked") | labels.get(item.id, {})
+        rows.append(row | {"words": [(BY_OWNER, owned["label"], "", (), None)] if owned else []})
     return {
         "rows": rows,
         "total": len(matches),
@@ -191,7 +190,7 @@ def _row(item: Item, reason: str, decision: Decision | None = None) -> dict[str,
     """An item, why it was asked, and its label before; the answers follow in `words`."""
     cut = len(item.prompt) > EXCERPT
     return {
-        "item": item.id,
+        **{"item": item.id, "number": "", "now": "", "sure": None, "differs": False},
         "prompt": item.prompt[:EXCERPT] + ("…" if cut else ""),
         "why": _WHY.get(reason, reason),
         "free": reason in ("nobody was asked", "owned"),
@@ -203,33 +202,32 @@ def _row(item: Item, reason: str, decision: Decision | None = None) -> dict[str,
 
 
 @lru_cache(maxsize=1)
-def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
+def _rows_asked(
+    folder: RunFolder, head: Head | None
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """All usable items that were asked in a finished run, while the ledger has this `head`.
 
     First those on which people and model differ, the surest first, then the others as they were
     asked. A language model would have to score every item: what it says of them is left out.
+    Also the labels of the exported table that are not a model's.
     """
     spec, run = RunSpec.open(folder), Run(folder.path)
     items = spec.sources.usable
     with run.ledger as ledger:
         rows_by_id = _asked_rows(ledger, items, spec.sources.owned)
-    answers, table_labels = _answers_of(folder, head), column_labels(run, spec)
+    answers, table_labels = human_labels(run, spec), column_labels(run, spec)
     labels = _now(folder, [items[id] for id in rows_by_id])
     for number, (id, row) in enumerate(rows_by_id.items(), 1):
         answer = answers.get(id, {})
-        row |= {"number": number, "now": "", "sure": None} | labels.get(id, {})
+        row |= {"number": number} | labels.get(id, {})
         if row["sure_before"] is None and (table_label := table_labels.get(id)):  # of an audit
             row |= {"before": table_label["label"], "sure_before": table_label["confidence"]}
         human_label = answer.get("label") or ("" if answer.get("source") == "human: none" else None)
         row["differs"] = id in labels and human_label is not None and human_label != row["now"]
         texts = (id, items[id].prompt, row["now"], *(" ".join(entry[:2]) for entry in row["words"]))
         row["found"] = "\n".join(texts).casefold()
-    return sorted(rows_by_id.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
-
-
-@lru_cache(maxsize=1)
-def _answers_of(folder: RunFolder, head: Head | None) -> dict[str, dict[str, Any]]:
-    return human_labels(Run(folder.path), RunSpec.open(folder))
+    by_doubt = sorted(rows_by_id.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
+    return by_doubt, answers
 
 
 def _asked_rows(

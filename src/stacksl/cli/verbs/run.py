@@ -317,14 +317,14 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         )
         for group in result["proposed"]
     ]
-    notes += [("Adding a class", result["lost_by_class"])] * bool(result["lost_by_class"])
-    notes += [
+    lost, differing = result["lost_by_class"], (Differing(**row) for row in result["differing"])
+    notes += [("Adding a class", lost)] * bool(lost) + [
         (
             f"{person.name} differs",
             f"{person.sentence}: stacksl change {run} --set-aside {word(person.name)} or"
             f" --keep {word(person.name)}",
         )
-        for person in (Differing(**row) for row in result["differing"])
+        for person in differing
     ]
     return notes
 

@@ -51,19 +51,16 @@ def table_answers(
 ) -> dict[str, list[Word]]:
     """The answers to each row of the exported table, as `answers_by_item` has them.
 
-    A row that nobody was asked about has the label that is owned of its text, by a file or by the
-    owner's click on another row, the last one given. The items of a file of owned labels are no
-    rows of the table.
+    A row that nobody was asked about has the last label that is owned of its text, by a file or a
+    click. The items of a file of owned labels are no rows of the table.
     """
     answers, sources = answers_by_item(spec, ledger, EVERY, until), spec.sources
     owned_ids = [id for id in ledger.bought("owned") if id in answers]
     texts = {sources.usable[id].content: answers[id] for id in owned_ids}
-    for id in sources.owned:
-        answers.pop(id, None)
     for id, item in sources.usable.items() if texts else ():
-        if id not in sources.owned and (words := texts.get(item.content)):
+        if words := texts.get(item.content):
             answers.setdefault(id, words)
-    return answers
+    return {id: words for id, words in answers.items() if id not in sources.owned}
 
 
 def asking_of(ledger: Ledger, *, priced: bool) -> Asking:

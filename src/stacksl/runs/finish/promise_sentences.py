@@ -103,10 +103,8 @@ def looks_left(spec: RunSpec, ledger: LedgerReader, *, class_added: bool = False
     """What is said before a run that promises a share goes on."""
     drawn = last_drawn(ledger)
     remaining = LOOKS if drawn is None else LOOKS - drawn.number
-    after = "Nothing is bought"
-    if remaining:
-        after = "After a look, labels are bought only while another that may show the share can be"
-        after += " paid"
+    after = "After a look, labels are bought only while another that may show it can be paid"
+    after = after if remaining else "Nothing is bought"
     sentence = f"{remaining} of {LOOKS} looks at the table are left. {after}"
     if (rule := _shown_now(ledger)) and not ledger.accounts.reached:
         sentence += f". The run can promise {rule} only until a label is bought"
@@ -259,8 +257,8 @@ def _next_budget(
         wanted = {"budget": _budget(spec, accounts, accounts.spent + labels)}
         possibility = "after more labels a look may" if look.before else "a look can"
         opening = f" For {percent(share)} {possibility} be paid with"
-        besides = f" to the {count(accounts.left)} that are left" * bool(accounts.left)
-        besides *= not unspent  # which names them
+        told = bool(unspent) or not accounts.left
+        besides = "" if told else f" to the {count(accounts.left)} that are left"
         if payable < share:
             wanted["stop_when"] = f"right={100 * payable:.0f}%"
             opening = (
@@ -364,10 +362,9 @@ def _by_people(spec: RunSpec, ledger: LedgerReader, rows: int) -> str:
 
 
 def _shown_now(ledger: LedgerReader) -> str:
-    """The stop rule that the last look meets; empty where there is none worth asking for.
+    """The stop rule that the last look shows, if it says anything of the present model's rows.
 
-    It judges no other model than its own. Less than half of a table is no use, nor is a look that
-    says nothing of the model's rows, since a class was added.
+    Empty also below half of the table, which is no use.
     """
     if not (past_looks := looks(ledger)):
         return ""

@@ -367,8 +367,8 @@ def warnings_of_test(dataset: Dataset, test: Dataset | None) -> list[str]:
         return []
     shared = overlap(dataset.items, test.items)
     overlaps = [f"the data to label has {shared} of {len(test.items)} test prompts, too"]
-    unknown = [f"rows with a label that is none of the classes: {len(test.unknown)}"]
-    sentences = [*test.warnings, *unknown * bool(test.unknown)]
+    unknown = f"rows with a label that is none of the classes: {len(test.unknown)}"
+    sentences = [*test.warnings, *[unknown] * bool(test.unknown)]
     return [*(f"test set: {sentence}" for sentence in sentences), *overlaps * bool(shared)]
 
 

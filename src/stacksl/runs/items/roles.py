@@ -109,16 +109,10 @@ def audit_rows(corpus: Corpus, ledger: LedgerReader) -> set[int]:
 
 def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
     """Owned labels not learned yet, without those of the `audit`'s items."""
-    if not spec.sources.owned:
-        return []
-    learned_items = set(ledger.bought("owned"))
-    items = {item.id: item for item in spec.dataset.items}
-    texts = {spec.dataset.items[row].content for row in audit}
-    return [
-        (name, label)
-        for name, label in spec.sources.owned.items()
-        if name not in learned_items and items[name].content not in texts
-    ]
+    owned, texts = spec.sources.owned, {spec.dataset.items[row].content for row in audit}
+    new_ids = owned.keys() - ledger.bought("owned")
+    new_items = (item for item in spec.dataset.items if item.id in new_ids)
+    return [(item.id, owned[item.id]) for item in new_items if item.content not in texts]
 
 
 def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
