@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import DataError, RunError
 from stacksl.lm.export.folder import ABOUT, Provenance, expect_whole, read_provenance, write_model
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.settings import LoraSettings, ModelChoices
-from stacksl.models.linear import with_classes
+from stacksl.models.linear import predictions, with_classes
 from stacksl.report.facts import Facts
 from stacksl.types import Item, copied
 
@@ -57,25 +55,7 @@ class AdaptedModel:
         for item in listed:
             if not item.candidates:
                 raise DataError(f"item '{item.id}' has no candidates: give it two or more")
-        return self._predictions(listed, progress)
-
-    def _predictions(
-        self, items: Sequence[Item], progress: Callable[[int, int], None] | None
-    ) -> Iterator[dict[str, Any]]:
-        for start in range(0, len(items), CHUNK):
-            chunk = items[start : start + CHUNK]
-            policies = self.policies(chunk)
-            if progress is not None:
-                progress(start + len(chunk), len(items))
-            for item, policy in zip(chunk, policies, strict=True):
-                index = int(np.argmax(policy))
-                yield {
-                    "id": item.id,
-                    "choice": item.candidates[index],
-                    "index": index,
-                    "probability": float(policy[index]),
-                    "probabilities": policy.tolist(),
-                }
+        return predictions(self.policies, listed, progress, CHUNK, every=True)
 
     def about(self) -> Provenance:
         """Its base, settings and classes, for its `lm.json`."""

@@ -74,24 +74,7 @@ class Model:
         Raises:
             DataError: where the model has classes and an item brings other candidates.
         """
-        return self._predictions(with_classes(items, self.classes), progress)
-
-    def _predictions(
-        self, items: Sequence[Item], progress: Callable[[int, int], None] | None
-    ) -> Iterator[dict[str, Any]]:
-        for start in range(0, len(items), CHUNK):
-            chunk = items[start : start + CHUNK]
-            block = self.features.transform(chunk)
-            if progress is not None:
-                progress(start + len(chunk), len(items))
-            for item, policy in zip(chunk, self.probabilities(block), strict=True):
-                choice = int(np.argmax(policy))
-                yield {
-                    "id": item.id,
-                    "choice": item.candidates[choice],
-                    "index": choice,
-                    "probability": float(policy[choice]),
-                }
+        return predictions(self.policies, with_classes(items, self.classes), progress, CHUNK)
 
     def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
         """Write the model under `folder`.
@@ -159,6 +142,27 @@ def with_classes(items: Sequence[Item], classes: tuple[str, ...] | None) -> Sequ
                 " candidates"
             )
     return [replace(item, candidates=classes) for item in items]
+
+
+def predictions(
+    policies: Callable[[Sequence[Item]], list[Array]],
+    items: Sequence[Item],
+    progress: Callable[[int, int], None] | None,
+    size: int,
+    *,
+    every: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """What `stacksl predict` writes of items, `size` at a time; of `every` option on request."""
+    for start in range(0, len(items), size):
+        chunk = items[start : start + size]
+        chunk_policies = policies(chunk)
+        if progress is not None:
+            progress(start + len(chunk), len(items))
+        for item, policy in zip(chunk, chunk_policies, strict=True):
+            index = int(np.argmax(policy))
+            row = {"id": item.id, "choice": item.candidates[index], "index": index}
+            probabilities = {"probabilities": policy.tolist()} if every else {}
+            yield {**row, "probability": float(policy[index]), **probabilities}
 
 
 def _about(folder: Path) -> dict[str, Any]:
