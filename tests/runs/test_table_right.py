@@ -272,3 +272,18 @@ def test_a_look_at_the_audit_gives_a_lower_bound(tmp_path: Path) -> None:
     table = TableRight(100, 300, 0.9, 0.84, None)
     facts = replace(facts, audit=replace(facts.audit, look=2), table=table)
     assert "90.0% are right (at least 84.0% in 95 of 100 runs), counting" in in_table(facts)
+
+
+@pytest.mark.parametrize(
+    ("people", "gate", "low"),
+    [(99, "coverage", False), (100, "coverage", True), (300, "random", False)],
+)
+def test_where_people_labeled_much_the_number_is_said_to_be_too_low(
+    tmp_path: Path, people: int, gate: str, low: bool
+) -> None:
+    facts = facts_of(finished(tmp_path, audit=6))
+    table = TableRight(people, 300, 0.9, 0.84, None, left=0.85)
+    facts = replace(facts, method=replace(facts.method, gate=gate), table=table)
+    words = in_table(facts)
+    assert words.endswith("too low, because people labeled much of the table.") is low
+    assert "85.0%" in words
