@@ -6,7 +6,6 @@ into these arrays.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
@@ -59,33 +58,16 @@ class SharedFeatures:
 Inputs: TypeAlias = PairFeatures | SharedFeatures
 
 
-class LazyRows(ABC):
-    """Rows (m, d) float32 that are computed where they are read: `rows[a:b]`, `rows[indices]`."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """(m, d)."""
-
-    @abstractmethod
-    def __getitem__(self, index: slice | NDArray[np.int64]) -> NDArray[np.float32]: ...
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBlock(Sequence[PairFeatures]):
     """Pair features of n items.
 
-    `phi` is (ΣK, d), float32 or float64, perhaps memory-mapped or lazy; `offsets` is (n + 1,)
+    `phi` is (ΣK, d), float32 or float64, perhaps memory-mapped; `offsets` is (n + 1,)
     int64, and item i owns the rows offsets[i] to offsets[i + 1]. `base` is (ΣK,), the fixed part
     of every row's score (`PairFeatures.offset`), or None.
     """
 
-    phi: NDArray[Any] | LazyRows
+    phi: NDArray[Any]
     offsets: NDArray[np.int64]
     base: NDArray[Any] | None = None
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, LazyRows, SharedBlock
+from stacksl.core.blocks import Block, SharedBlock
 from stacksl.engine import on_ray
 from stacksl.errors import FeatureError
 from stacksl.features.encoders import Encoder, Progress
@@ -185,14 +185,14 @@ def transformed(
     if len(items) > MANY and not on_ray():
         sample = features.transform(items[:1])
         if isinstance(sample, SharedBlock):
-            rows: Any = _Transformed(features, items, sample.dim, progress)
+            rows: Any = LazyRows(features, items, sample.dim, progress)
             return SharedBlock(rows, sample.classes)
     return features.transform(items, progress)
 
 
 @dataclass(frozen=True, slots=True)
-class _Transformed(LazyRows):
-    """The rows of items, each transformed when it is read."""
+class LazyRows:
+    """The rows of items, (n, d) float32, each transformed when it is read: `rows[a:b]`."""
 
     features: FeatureMap
     items: Sequence[Item]
@@ -204,8 +204,10 @@ class _Transformed(LazyRows):
         """(n, d)."""
         return len(self.items), self.dim
 
-    def __getitem__(self, index: slice | NDArray[np.int64]) -> NDArray[np.float32]:
-        assert isinstance(index, slice)
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: slice) -> NDArray[np.float32]:
         if self.progress is not None:
             self.progress(index.start, len(self.items))
         block = self.features.transform(self.items[index])

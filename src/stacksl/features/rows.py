@@ -7,17 +7,15 @@ of a row depend on its own vectors alone, not on the block that it is computed i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import LazyRows, PairBlock
+from stacksl.core.blocks import PairBlock
 from stacksl.core.nearest import cosines
 from stacksl.features.encoders import Vectors
 from stacksl.types import Item
 
-LARGE = 1 << 28  # bytes of pair features above which they are computed where they are read
 MOST = 384  # columns of φ
 WEIGHTS = (0.2, 0.6, 0.35, 0.1)  # a, b, g, h of `pair_rows`
 _PAIRS_AT_ONCE = 4096
@@ -91,40 +89,9 @@ def pair_block(items: Sequence[Item], vectors: Vectors, text_rows: NDArray[np.in
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     prompts = offsets[:-1] + np.arange(len(items))  # their places in `text_rows`
     candidates = np.delete(text_rows, prompts)
-    used, index = np.unique(candidates, return_inverse=True)
-    rows = Gathered(vectors[text_rows[prompts]], vectors[used], index.astype(np.int32), offsets)
-    large = 4 * len(rows) * rows.shape[1] > LARGE
-    return PairBlock(rows if large else rows[:], offsets)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Gathered(LazyRows):
-    """The rows φ (ΣK, d) of pairs, computed where they are read: vectors are kept, not pairs.
-
-    Args:
-        prompts: (n, e), one per item.
-        candidates: (m, e), distinct ones; items may share them.
-        index: (ΣK,) int32, the row in `candidates` of each pair.
-        offsets: (n + 1,), item i having the pairs offsets[i] to offsets[i + 1].
-    """
-
-    prompts: Vectors
-    candidates: Vectors
-    index: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(ΣK, d)."""
-        return len(self.index), pair_columns(self.prompts.shape[1])
-
-    def __getitem__(self, pairs: slice | NDArray[np.int64]) -> Vectors:
-        if isinstance(pairs, slice):
-            pairs = np.arange(*pairs.indices(len(self.index)))
-        owners = np.searchsorted(self.offsets, pairs, side="right") - 1
-        phi = np.empty((len(pairs), self.shape[1]), np.float32)
-        for start in range(0, len(pairs), _PAIRS_AT_ONCE):
-            chunk = slice(start, start + _PAIRS_AT_ONCE)
-            candidates = self.candidates[self.index[pairs[chunk]]]
-            phi[chunk] = pair_rows(self.prompts[owners[chunk]], candidates)
-        return phi
+    owners = np.repeat(text_rows[prompts], sizes)
+    phi = np.empty((len(candidates), pair_columns(vectors.shape[1])), np.float32)
+    for start in range(0, len(phi), _PAIRS_AT_ONCE):
+        chunk = slice(start, start + _PAIRS_AT_ONCE)
+        phi[chunk] = pair_rows(vectors[owners[chunk]], vectors[candidates[chunk]])
+    return PairBlock(phi, offsets)

@@ -19,9 +19,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, LazyRows, PairBlock, SharedBlock, joined
+from stacksl.core.blocks import Block, PairBlock, SharedBlock, joined
 from stacksl.errors import FeatureError
-from stacksl.features.rows import Gathered
+from stacksl.features.maps import LazyRows
 from stacksl.files import formats
 from stacksl.files.atomic import make_private, write_atomic
 
@@ -47,18 +47,8 @@ def items_in(folder: Path) -> int:
 
 
 def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:
-    """Write `block` of the items `ids`, in their order; `fingerprint` is the feature map's.
-
-    Of gathered pairs the rows are the prompts' vectors.
-    """
-    tables: dict[str, Any]
-    if isinstance(block, SharedBlock):
-        tables = {"rows": block.h}
-    elif isinstance(block.phi, Gathered):
-        lazy = block.phi
-        tables = {"rows": lazy.prompts, "candidates": lazy.candidates, "index": lazy.index}
-    else:
-        tables = {"rows": np.asarray(block.phi)}
+    """Write `block` of the items `ids`, in their order; `fingerprint` is the feature map's."""
+    tables = {"rows": block.h if isinstance(block, SharedBlock) else np.asarray(block.phi)}
     if isinstance(block, PairBlock):
         tables["offsets"] = block.offsets
         if block.base is not None:
@@ -102,11 +92,7 @@ def load_block(
             )
     if manifest["classes"] is not None:
         return SharedBlock(arrays["rows"], int(manifest["classes"]))
-    offsets, base = np.array(arrays["offsets"]), arrays.get("base")
-    if "index" not in arrays:
-        return PairBlock(arrays["rows"], offsets, base)
-    lazy = Gathered(arrays["rows"], arrays["candidates"], arrays["index"], offsets)
-    return PairBlock(lazy, offsets, base)
+    return PairBlock(arrays["rows"], np.array(arrays["offsets"]), arrays.get("base"))
 
 
 def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
@@ -120,17 +106,14 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
         FeatureError: a file is missing, or there is no such row.
     """
     manifest = {**_manifest(folder), "order": _order(ids)}
-    arrays, one_row = manifest["arrays"], slice(row, row + 1)
+    arrays, rows = manifest["arrays"], slice(row, row + 1)
     if not 0 <= row < manifest["items"]:
         raise FeatureError(f"expected a row below {manifest['items']} in {folder}, got {row}")
-    pairs = one_row
     if "offsets" in arrays:
         offsets = _load(folder, manifest, "offsets")
         intact = _digest(offsets) == arrays["offsets"]["digest"]
-        pairs = slice(*map(int, offsets[row : row + 2])) if intact else slice(None)
-    # `index` says which candidates the item has
-    rows = {"rows": one_row if "index" in arrays else pairs, "index": pairs, "base": pairs}
-    erased = [name for name in rows if name in arrays]
+        rows = slice(*map(int, offsets[row : row + 2])) if intact else slice(None)
+    erased = [name for name in ("rows", "base") if name in arrays]
     for name in erased:
         if arrays[name]["digest"]:  # else a crash left it without, or it was damaged before
             intact = _digest(_load(folder, manifest, name)) == arrays[name]["digest"]
@@ -138,7 +121,7 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     write_atomic(folder / ABOUT, formats.to_json(manifest))
     for name in erased:
         array = _load(folder, manifest, name, mode="r+")
-        array[rows[name]] = 0
+        array[rows] = 0
         array.flush()
         if arrays[name]["digest"] is None:
             arrays[name]["digest"] = _digest(array)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, LazyRows, PairBlock, SharedBlock
+from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
 from stacksl.core.heads.logistic import Fit, Rows, Strength, fit_classes, fit_pairs
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.rows import all_scores
@@ -161,8 +161,7 @@ def refit(
         coefficients, intercepts = theta.copy(), np.zeros(len(theta))
         coefficients[classes_seen], intercepts[classes_seen] = weights, offsets
         return ClassHead(coefficients, intercepts, strength)
-    phi = block.phi[:] if isinstance(block.phi, LazyRows) else block.phi
-    pairs = fit_pairs(phi, block.offsets, labels, seed, tune, block.base)
+    pairs = fit_pairs(block.phi, block.offsets, labels, seed, tune, block.base)
     return None if pairs is None else PairHead(*pairs)
 
 
