@@ -57,11 +57,7 @@ class Decision:
             statistics), `doubt` (its label in a column is the most doubtful), `order` (the first
             items) or `drawn` (at random).
         score: θᵀφ of the choice (score units); its probability under a head that ranks a pool.
-        lower, upper: the confidence bounds of the score; NaN where another model than the online
-            one gave it.
         probability: the policy's probability of the choice, within `presented`.
-        gate_score: the statistic of `contested`, whichever gate decides (D8 of `docs/paper.md`);
-            NaN where there are no bounds.
         state: the gate's state after this round.
         skip_state: what the gate's state would be had the round been skipped; a refused
             decision adopts it.
@@ -77,10 +73,7 @@ class Decision:
     threshold: float
     reason: str
     score: float
-    lower: float
-    upper: float
     probability: float
-    gate_score: float
     state: tuple[float, ...]
     skip_state: tuple[float, ...]
     status: Status

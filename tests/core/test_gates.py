@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.core import GATES, Bounds, Clock, Margin
 from stacksl.core.blocks import PairFeatures
-from stacksl.core.gates.registry import LLF, Information, contested_score, require_ranking
+from stacksl.core.gates.registry import LLF, Information, require_ranking
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines import statistics
 from stacksl_lab.baselines.adpo import ADPO
@@ -107,14 +107,17 @@ def test_a_lone_candidate_does_not_count_in_the_margins_moments() -> None:
 
 
 def test_the_contested_score_by_hand() -> None:
-    view = a_view([1.0, 3.0, 2.0], [9, 9, 9], pairs=[2.0, 0.0, 0.25], dim=4)
-    assert contested_score(view, 1.0) == 0.0  # max(1 − 3 + 2, 2 − 3 + 0.25)
-    assert contested_score(view, 0.5) == -0.875
-    assert contested_score(view) == contested_score(view, 2.0) == 2.0  # √d = 2
-    optimistic = a_view([1.0, 3.0, 2.0], [9, 9, 9], pairs=[0.0, 2.0, 0.25], choice=0)
-    assert contested_score(optimistic, 1.0) == 4.0  # taken at the action that is played
-    assert contested_score(a_view([1.0], [1.0])) == -math.inf
-    assert math.isnan(contested_score(a_view([1.0, 2.0], [1, 1], pairs=[math.nan] * 2)))
+    scores, pairs = [1.0, 3.0, 2.0], [2.0, 0.0, 0.25]
+    assert contested(scores, pairs, 1, 1.0) == 0.0  # max(1 − 3 + 2, 2 − 3 + 0.25)
+    assert contested(scores, pairs, 1, 0.5) == -0.875
+    optimistic = contested(scores, [0.0, 2.0, 0.25], 0, 1.0)
+    assert optimistic == 4.0  # taken at the action that is played
+    assert contested([1.0], [0.0], 0, 1.0) == -math.inf
+    assert math.isnan(contested([1.0, 2.0], [math.nan] * 2, 1, 1.0))
+
+
+def contested(scores: list[float], pairs: list[float], choice: int, scale: float) -> float:
+    return statistics.contested_statistic(np.array(scores), np.array(pairs), choice, scale)
 
 
 def test_the_price_of_contested() -> None:
@@ -209,7 +212,6 @@ def test_a_small_ridge_counts_as_1() -> None:
     clock = Clock(0, 9, 1, 9)
     view = a_view([0.0, 0.5], [30.0, 30.0], pairs=[40.0, 0.0])
     assert Contested(width_scale=1.5).statistic(view, clock, REST) == -0.5 + 1.5 * 2.0
-    assert contested_score(view, 1.5) == -0.5 + 1.5 * 40.0, "the record keeps the whole width"
     told = replace(view, information=900.0)
     assert make_gate("information").statistic(told, clock, REST) == 1.0
     assert make_gate("information").statistic(replace(told, information=0.4), clock, REST) == 0.4

@@ -73,20 +73,19 @@ def decide(learner: Learner, count: int = 1, asked: int = 0, shown=ALL) -> list:
 
 
 def test_a_decision_is_the_record_of_its_round() -> None:
-    learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9, width_scale=2.0)
+    learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9)
     [d] = decide(learner)
     assert (d.round, d.item, d.presented, d.choice) == (1, "i0", ALL, 1)
-    assert (d.score, d.lower, d.upper) == (2.0, 1.5, 2.5)
+    assert d.score == 2.0
     assert d.probability == pytest.approx(math.exp(2) / (1 + math.exp(2) + math.exp(1)))
     assert d.statistic == 0.0  # max(0 − 2 + 0.5, 1 − 2 + 1)
-    assert d.gate_score == 1.0  # the same with α = 2
     assert d.threshold == 0.0
     assert (d.status, d.reason) == ("skipped", "gate")
     assert d.state == d.skip_state == (0.0, 0.0, 0.0, 0.0)
 
 
 def test_a_purchase_of_a_pool_has_the_numbers_of_a_round_and_changes_nothing() -> None:
-    learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9, width_scale=2.0)
+    learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9)
     [skipped] = decide(learner)
     ranked = learner.rank("i0", THREE, None, asked=0)
     assert ranked == replace(skipped, threshold=-math.inf, reason="rank", status="wanted")
@@ -97,18 +96,12 @@ def test_an_item_of_a_pool_is_ranked_by_the_probabilities_that_are_given() -> No
     learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9)
     ranked = learner.rank("i0", THREE, np.array([0.1, 0.2, 0.7]), asked=0)
     assert (ranked.round, ranked.choice, ranked.score, ranked.probability) == (1, 2, 0.7, 0.7)
-    assert np.isnan([ranked.lower, ranked.upper, ranked.gate_score]).all(), "bounds of θ"
 
 
 def test_choice_and_probability_are_within_what_was_presented() -> None:
     [d] = decide(Learner(Noting(), Always(), budget=1, horizon=1), shown=(0, 2))
     assert d.choice == 2
     assert d.probability == pytest.approx(1 / (1 + math.exp(-1)))
-
-
-def test_the_gate_score_takes_alpha_from_the_dimension_unless_it_is_given() -> None:
-    [d] = decide(Learner(Noting(), First(), budget=1, horizon=4))
-    assert d.gate_score == 2.0  # √9 = 3: max(−2 + 1.5, −1 + 3)
 
 
 def test_reasons_and_the_two_rules_above_every_gate() -> None:
@@ -250,8 +243,7 @@ def test_a_gate_without_the_widths_it_needs_is_refused() -> None:
     for gate in (Contested(), LLF(1.0)):
         with pytest.raises(SettingsError, match=f"'{gate.name}' should give.*needs widths"):
             learner(gate).decide(["a"], [item], [ALL], asked=0)
-    [d] = learner(Margin()).decide(["a"], [item], [ALL], asked=0)
-    assert math.isnan(d.gate_score)
+    learner(Margin()).decide(["a"], [item], [ALL], asked=0)
 
 
 class Odd(Margin):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from stacksl.core import Bounds, Clock, SharedBlock
 from stacksl.core.blocks import PairFeatures, SharedFeatures
-from stacksl.core.gates import rules
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
@@ -126,7 +125,9 @@ def play(
         trust = scorer.confidence
         inputs = PairFeatures(adversary(kinds(rng), rng, trust.gram_inv, dim))
         view = scorer.bounds(inputs, tuple(range(inputs.size)))
-        gap = rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
+        gap = statistics.contested_statistic(
+            view.scores, view.pair_widths, view.choice, view.radius
+        )
         [decision] = learner.decide([str(t)], [inputs], [view.presented], asked=asked)
         held = held_by(gate, trust.volume, most, budget, 2.0 / math.sqrt(ridge))
         row = inputs.phi[decision.choice]
@@ -261,7 +262,9 @@ def growths(
         assert held > 0.0 or before >= most
         assert budget - asked >= held - 1e-9
         view = head.bounds(inputs, shown)
-        gap = rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
+        gap = statistics.contested_statistic(
+            view.scores, view.pair_widths, view.choice, view.radius
+        )
         forced = gap > rules_level(most, budget, gate) * view.radius * (1 + 1e-9)
         assert decision.status == "wanted" or not forced
         if decision.status == "wanted":

@@ -40,7 +40,7 @@ MEMORY = Path("/dev/shm")  # thousands of commits, and no power to fail
 
 def decision(round: int, wanted: bool) -> Decision:
     return Decision(
-        round, f"q{round - 1}", (0, 1, 2), 1, 0.5, 0.25, "gate", 0.5, 0.0, 1.0, 0.4,
+        round, f"q{round - 1}", (0, 1, 2), 1, 0.5, 0.25, "gate", 0.5,
         float("nan"), (1.0,), (2.0,), "wanted" if wanted else "skipped",
     )  # fmt: skip
 

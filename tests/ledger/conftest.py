@@ -71,11 +71,8 @@ def make_decision(round: int, status: str = "wanted", item: str | None = None) -
         statistic=0.1 * round,
         threshold=float("-inf"),
         reason="gate",
-        score=1 / 3,
-        lower=-0.0,
-        upper=1e300,
-        probability=0.7,
-        gate_score=5e-324,
+        score=-0.0,
+        probability=5e-324,
         state=(0.1, float("inf"), float(round)),
         skip_state=(0.2, 0.0, 0.0),
         status=status,  # type: ignore[arg-type]

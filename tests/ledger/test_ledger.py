@@ -75,7 +75,7 @@ def test_a_decision_comes_back_bit_for_bit(book, decision, path):
         ((late, label),) = lessons(again.take([Answer("q0", 0, 1, 1, "me")]))
         assert late == wanted.reserved()
         assert label == Label(1)
-        assert math.copysign(1, late.lower) == -1
+        assert math.copysign(1, late.score) == -1
 
 
 def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):

@@ -134,7 +134,7 @@ for n in range(rounds):
     number = me * rounds + n
     status = "wanted" if n % 3 else "skipped"
     decision = Decision(
-        number + 1, f"q{number}", (0, 1), 0, 1.0, 0.0, "gate", 0.0, 0.0, 0.0, 0.5, 0.0,
+        number + 1, f"q{number}", (0, 1), 0, 1.0, 0.0, "gate", 0.0, 0.5,
         (0.0,), (1.0,), status)
     (posted,) = ledger.post([decision])
     if posted.asked:
@@ -223,7 +223,7 @@ ledger = Ledger.open(sys.argv[1])
 ledger.own([("q29", 1)], "held before")
 for n, audit in enumerate(ledger.reserve([f"q{i}" for i in range(20, 29)])):
     decision = Decision(
-        n + 1, f"q{n}", (0, 1), 0, 1.0, 0.0, "gate", 0.0, 0.0, 0.0, 0.5, 0.0, (0.0,), (1.0,),
+        n + 1, f"q{n}", (0, 1), 0, 1.0, 0.0, "gate", 0.0, 0.5, (0.0,), (1.0,),
         "wanted")
     ledger.post([decision], {f"q{n}": 2})
     rows = [Handed(f"{n}-{slot}", f"q{n}", slot, 1, f"person {slot}", n, (1, 0)) for slot in (0, 1)]

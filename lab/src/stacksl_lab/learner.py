@@ -43,13 +43,13 @@ class StudyLearner(Learner):
         suspicion: S of the drift guard.
         resets: how often the scorer was reset.
 
-    With `asks_ucb` the gate evaluates the greedy action x̂: its statistic and the gate score g are
-    x̂'s, and g, with a valid α, bounds the regret of x̂. An asked round plays the largest UCB
-    instead, whose regret is at most 2·radius·‖φ‖ of that action, twice the half width of its own
-    certificate. So the cumulative regret is at most the sum of g over the rounds in which no label
-    was wanted and of upper − lower over the others. A refused round is one of the latter: it keeps
-    its choice, the largest UCB, which g does not bound. The gate `width` plays the end of its pair
-    with the larger width in place of the largest UCB, and no certificate bounds it.
+    With `asks_ucb` the gate evaluates the greedy action x̂: its statistic is x̂'s, and so is the gate
+    score g of `run_stream`, which with a valid α bounds the regret of x̂. An asked round plays the
+    largest UCB instead, whose regret is at most 2·radius·‖φ‖ of that action, twice the half width
+    of its own certificate. So the cumulative regret is at most the sum of g over the rounds in
+    which no label was wanted and of twice the reach over the others. A refused round is one of the
+    latter: it keeps its choice, the largest UCB, which g does not bound. The gate `width` plays the
+    end of its pair with the larger width in place of the largest UCB, and no certificate bounds it.
 
     Raises:
         SettingsError: `asks_ucb` with a scorer whose action is not `greedy`.
@@ -104,13 +104,10 @@ class StudyLearner(Learner):
             choice = widest_of(self.scorer, inputs, decision.presented)[1]
         if choice is None:
             choice = hopeful_choice(view)
-        reach, score = view.radius * float(view.widths[choice]), float(view.scores[choice])
         return replace(
             decision,
             choice=view.presented[choice],
-            score=score,
-            lower=score - reach,
-            upper=score + reach,
+            score=float(view.scores[choice]),
             probability=float(view.probabilities[choice]),
         )
 

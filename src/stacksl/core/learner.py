@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.gates.registry import Gate, contested_score
+from stacksl.core.gates.registry import Gate
 from stacksl.core.gates.rules import Clock, GateState, forced
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
@@ -39,7 +39,6 @@ class Learner:
         seed: keys the uniforms of the gate, one per round, drawn in advance.
         top_k: the negatives that an item is presented with; all candidates if None (`presented`).
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
-        width_scale: α of the gate score in every decision record (score units); None is √d.
 
     Attributes:
         round: the rounds adopted so far.
@@ -58,7 +57,6 @@ class Learner:
     seed: int = 0
     top_k: int | None = None
     kl_on_skips: bool = False
-    width_scale: float | None = None
 
     def __post_init__(self) -> None:
         self.round = 0
@@ -144,8 +142,7 @@ class Learner:
         """A purchase of a pool in the next round, ranked by its statistic; changes nothing.
 
         The caller compares the items of the pool and posts those whose labels it wants. The
-        threshold is −∞, and the gate's state does not change. Where `scores` are given, the record
-        has no bounds: those of θ would be bounds of another model.
+        threshold is −∞, and the gate's state does not change.
 
         Args:
             scores: (K,) the probabilities of its candidates under another model, such as the refit
@@ -158,7 +155,7 @@ class Learner:
         clock = Clock(asked, self.budget, self.round + 1, self.horizon)
         g = self.gate.statistic(view, clock, self.gate_state)
         _expect_numbers(self.gate, "statistic", (g,))
-        record = self._record(
+        return self._record(
             item,
             view,
             round=clock.round,
@@ -170,22 +167,14 @@ class Learner:
             skip_state=self.gate_state,
             status="wanted",
         )
-        if scores is None:
-            return record
-        return replace(record, lower=math.nan, upper=math.nan, gate_score=math.nan)
 
     def _record(self, item: str, view: Bounds, **verdict: Any) -> Decision:
         """The numbers of the choice, and the reason."""
-        reach = view.radius * float(view.widths[view.choice])
-        score = float(view.scores[view.choice])
         return Decision(
             item=item,
             presented=view.presented,
             choice=view.presented[view.choice],
-            score=score,
-            lower=score - reach,
-            upper=score + reach,
-            gate_score=contested_score(view, self.width_scale),
+            score=float(view.scores[view.choice]),
             **verdict,
         )
 

@@ -48,7 +48,6 @@ NOTES: Final = ("derived", STORED)
 PURPOSES: Final = ("train", "audit", "owned")
 
 _FLOATS: Final = ("statistic", "threshold", "score", "probability")
-_BOUNDS: Final = ("lower", "upper", "gate_score")
 
 
 @dataclass(frozen=True)
@@ -163,9 +162,7 @@ def owned_decision(item: str, size: int) -> Decision:
     and every number that a decision record would hold is NaN.
     """
     nan = math.nan
-    return Decision(
-        0, item, _first(size), -1, nan, nan, "owned", nan, nan, nan, nan, nan, (), (), "reserved"
-    )
+    return Decision(0, item, _first(size), -1, nan, nan, "owned", nan, nan, (), (), "reserved")
 
 
 def canonical(value: object) -> str:
@@ -181,17 +178,11 @@ def decision_payload(decision: Decision) -> str:
     """The payload of a `round` row: everything but the round and the item, which have columns.
 
     Floats are written so that they are read back bit for bit; NaN and infinities, which JSON
-    does not have, as strings. Bounds that there are none of are left out. Presented candidates 0
-    to K − 1 are written as K.
+    does not have, as strings. Presented candidates 0 to K − 1 are written as K.
     """
     presented = tuple(int(i) for i in decision.presented)
     presents_all = presented == _first(len(presented))
-    numbers = {name: getattr(decision, name) for name in (*_FLOATS, *_BOUNDS)}
-    data: dict[str, object] = {
-        name: _write(number)
-        for name, number in numbers.items()
-        if name in _FLOATS or not math.isnan(number)
-    }
+    data: dict[str, object] = {name: _write(getattr(decision, name)) for name in _FLOATS}
     data.update(
         presented=len(presented) if presents_all else presented,
         choice=int(decision.choice),
@@ -222,7 +213,6 @@ def read_decision(entry: Entry, item: str) -> Decision:
             skip_state=tuple(float(x) for x in data["skip_state"]),
             status=data["status"],
             **{name: float(data[name]) for name in _FLOATS},
-            **{name: float(data.get(name, math.nan)) for name in _BOUNDS},
         )
     except (KeyError, TypeError, ValueError):
         raise LedgerCorrupt(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
 
-from stacksl.core.gates import rules
 from stacksl.core.gates.registry import LLF, Gate, Priced
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.errors import SettingsError, unknown_name
@@ -116,7 +115,9 @@ class Contested(Priced):
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The contested score g (score units)."""
         alpha = math.sqrt(view.dim) if self.width_scale is None else self.width_scale
-        return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha, WIDEST)
+        return statistics.contested_statistic(
+            view.scores, view.pair_widths, view.choice, alpha, WIDEST
+        )
 
 
 @final

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from stacksl.core.gates import rules
 from stacksl.core.gates.registry import Gate
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.errors import SettingsError
@@ -97,7 +96,9 @@ class Reserve(Gate):
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """G over its level or, where labels are free, information over its price if larger."""
-        gap = rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
+        gap = statistics.contested_statistic(
+            view.scores, view.pair_widths, view.choice, view.radius
+        )
         most = self.most(clock.budget, view.dim, view.prior_width)
         widest = self.reach * view.prior_width
         square = statistics.reserve_square(most, clock.budget, self.share, self.pending)

@@ -1,7 +1,8 @@
 """Statistics of gates, in scalar functions that numba compiles unchanged; arguments as in `rules`.
 
 Those of the gates of this package, with what a threshold needs of them beyond `rules`. Each is −inf
-where only the choice is presented, and NaN where widths are.
+where only the choice is presented, and NaN where widths are. `pair_widths`, (m,), are the norms
+‖φ_x − φ_choice‖ in V⁻¹ (unscaled), with `choice` the position of the action played.
 """
 
 from __future__ import annotations
@@ -16,6 +17,18 @@ from stacksl.core.gates.rules import TIE, Clock, GateState
 _FAR = 40.0  # standard deviations at which the normal density is 0 to a float
 _ROOT = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
+
+
+def contested_statistic(
+    scores: Array, pair_widths: Array, choice: int, width_scale: float, widest: float = math.inf
+) -> float:
+    """Max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units); −inf where only x̂ is presented.
+
+    Norms count as at most the `widest`.
+    """
+    gaps = scores - scores[choice] + width_scale * np.minimum(pair_widths, widest)
+    gaps[choice] = -np.inf
+    return float(np.max(gaps))
 
 
 def lucb_statistic(scores: Array, widths: Array, choice: int, width_scale: float) -> float:

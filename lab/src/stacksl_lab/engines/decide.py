@@ -22,7 +22,7 @@ from stacksl_lab.engines.loop_state import LEARNED, ROUNDS, Certificates, Memory
 from stacksl_lab.engines.plan import SGD, Plan
 
 forced = allocating(rules.forced)
-_contested_statistic = allocating(rules.contested_statistic)
+_contested_statistic = allocating(statistics.contested_statistic)
 _random_statistic = allocating(rules.random_statistic)
 _uniform_statistic = allocating(statistics.uniform_statistic)
 _llf_statistic = allocating(rules.llf_statistic)

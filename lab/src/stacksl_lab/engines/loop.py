@@ -10,8 +10,9 @@ import numpy as np
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.learner import presented
-from stacksl.core.scorers import Scorer
+from stacksl.core.scorers import Bounds, Scorer
 from stacksl.types import Decision, Label
+from stacksl_lab.baselines.statistics import contested_statistic
 from stacksl_lab.drift import gram_inv_of
 from stacksl_lab.engines.arrays import Mark, Stream, StreamResult, expect_finite
 from stacksl_lab.engines.plan import Terms, by_widths
@@ -24,6 +25,7 @@ def play(stream: Stream, terms: Terms) -> StreamResult:
     """The stream played by a `StudyLearner`; certificates are taken and left out at the end."""
     learner = _learner(stream, terms)
     decisions: list[Decision] = []
+    certified: list[tuple[float, float]] = []
     marks: list[Mark] = []
     resets: list[int] = []
     asked = 0
@@ -32,13 +34,15 @@ def play(stream: Stream, terms: Terms) -> StreamResult:
             if not np.isfinite(row).all():
                 expect_finite(rows, t, start)
             before = learner.resets
-            decisions.append(_round(learner, stream, row, t, asked))
+            decision, numbers = _round(learner, stream, row, t, asked, terms)
+            decisions.append(decision)
+            certified.append(numbers)
             asked += decisions[-1].asked
             if learner.resets > before:
                 resets.append(t + 1)
         if stop in terms.marks:
             marks.append(_mark(stop, learner.scorer))
-    return _result(learner, decisions, terms, tuple(marks), resets)
+    return _result(learner, decisions, np.array(certified), terms, tuple(marks), resets)
 
 
 def _inputs(stream: Stream, row: Array) -> Inputs:
@@ -63,21 +67,34 @@ def _learner(stream: Stream, terms: Terms) -> StudyLearner:
         top_k=None if terms.present is None else terms.present - 1,
         kl_on_skips=terms.kl_on_skips,
         asks_ucb=terms.asks_ucb,
-        width_scale=terms.width_scale,
         drift=terms.drift,
     )
 
 
-def _round(learner: StudyLearner, stream: Stream, row: Array, t: int, asked: int) -> Decision:
+def _round(
+    learner: StudyLearner, stream: Stream, row: Array, t: int, asked: int, terms: Terms
+) -> tuple[Decision, tuple[float, float]]:
+    """The decision of round t + 1, with the gate score and the reach of its choice."""
     inputs = _inputs(stream, row)
     shown = presented([inputs], learner.scorer, learner.top_k)
+    view = learner.scorer.bounds(inputs, shown[0])
     decision = learner.decide([str(t)], [inputs], shown, asked=asked)[0]
     if decision.status == "wanted":
         decision = decision.reserved()
     learner.adopt([decision], [inputs])
     if decision.asked:
         _learn(learner, stream, row, t, decision)
-    return decision
+    return decision, _certificate(view, decision, terms)
+
+
+def _certificate(view: Bounds, decision: Decision, terms: Terms) -> tuple[float, float]:
+    """The statistic of `contested` at the action of the view, and the reach of what was played."""
+    if not terms.certificates:
+        return math.nan, math.nan
+    alpha = math.sqrt(view.dim) if terms.width_scale is None else terms.width_scale
+    played = view.presented.index(decision.choice)
+    gate_score = contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
+    return gate_score, view.radius * float(view.widths[played])
 
 
 def _learn(learner: StudyLearner, stream: Stream, row: Array, t: int, decision: Decision) -> None:
@@ -107,6 +124,7 @@ def _mark(round_: int, scorer: Scorer) -> Mark:
 def _result(
     learner: StudyLearner,
     decisions: list[Decision],
+    certified: Array,
     terms: Terms,
     marks: tuple[Mark, ...],
     resets: list[int],
@@ -115,9 +133,8 @@ def _result(
         return np.array([getattr(decision, name) for decision in decisions], dtype=np.float64)
 
     scores, statistics, thresholds = column("score"), column("statistic"), column("threshold")
-    gate_scores, reaches = column("gate_score"), column("upper") - scores
+    gate_scores, reaches = certified.reshape(-1, 2).T.copy()
     if not terms.certificates:
-        gate_scores[:] = reaches[:] = math.nan
         spent = np.array([decision.reason == "spent" for decision in decisions])
         if by_widths(terms.gate):
             statistics[spent] = math.nan

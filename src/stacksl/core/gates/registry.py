@@ -293,16 +293,6 @@ class Information(Priced):
         return rules.bounded_information(view.information)
 
 
-def contested_score(view: Bounds, width_scale: float | None = None) -> float:
-    """D8's gate score g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units).
-
-    With α a valid radius it bounds the round's regret at x̂. NaN where the scorer
-    keeps no matrix, −inf where only x̂ is presented. `width_scale` is α; None is √d.
-    """
-    alpha = math.sqrt(view.dim) if width_scale is None else width_scale
-    return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
-
-
 GATES: dict[str, type[Any]] = {
     "always": Always,
     "first": First,

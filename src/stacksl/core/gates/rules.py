@@ -3,8 +3,7 @@
 A gate asks where `statistic > threshold`, else not. The dataclasses of `gates` call these functions
 with what a round shows them, and a compiled engine calls the same functions. Arguments that recur:
 
-- `scores`, `widths`, `pair_widths`: (m,) θᵀφ of the presented candidates, their norms ‖φ_x‖ and
-  ‖φ_x − φ_choice‖ in V⁻¹ (unscaled), with `choice` the position of the action played;
+- `scores`, `widths`: (m,) θᵀφ of the presented candidates and their norms ‖φ_x‖ in V⁻¹ (unscaled);
 - `clock`: q of B labels asked before this round, round t (from 1) of the horizon T;
 - `state`: four floats that the gate carries from round to round.
 """
@@ -96,18 +95,6 @@ def margin_advance(
     step = pace * deviation if adaptive else pace
     owed = max(0, clock.budget - clock.asked) / (clock.horizon - clock.round + 1)
     return (level + step * ((1.0 if took else 0.0) - owed), mean, deviation, count)
-
-
-def contested_statistic(
-    scores: Array, pair_widths: Array, choice: int, width_scale: float, widest: float = math.inf
-) -> float:
-    """Max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units); −inf where only x̂ is presented.
-
-    Norms count as at most the `widest`.
-    """
-    gaps = scores - scores[choice] + width_scale * np.minimum(pair_widths, widest)
-    gaps[choice] = -np.inf
-    return float(np.max(gaps))
 
 
 def bounded_information(information: float) -> float:

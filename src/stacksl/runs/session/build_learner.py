@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
@@ -64,7 +63,6 @@ def build_learner(settings: Settings, block: Block, order: Sequence[int], budget
         seed=settings.seed,
         top_k=settings.top_k,
         kl_on_skips=settings.update.kl_on_skips,
-        width_scale=settings.scorer.noise * math.sqrt(block.dim),  # α of the gate score (D8)
     )
     prime(learner, block, order, budget)
     return learner
