@@ -38,16 +38,14 @@ def simulated(rng: np.random.Generator, rates: np.ndarray, count: int) -> tuple[
 
 
 @pytest.mark.parametrize("count", [100, *(pytest.param(n, marks=SLOW) for n in (25, 400))])
-def test_the_intervals_hold_the_accuracy_as_often_as_they_say(count: int) -> None:
+def test_the_interval_holds_the_accuracy_as_often_as_it_says(count: int) -> None:
     rng = np.random.default_rng(count)
-    whole, each = [], []
+    held = []
     for _ in range(400):
         rates = rng.beta(3.0, 1.0, K)  # the prior of the shrinkage at an accuracy of 0.75
         found = confusion_of(*simulated(rng, rates, count), K)
-        whole.append(found.accuracy[1] <= rates.mean() <= found.accuracy[2])
-        each.append((found.classes[:, 1] <= rates) & (rates <= found.classes[:, 2]))
-    assert 0.92 <= np.mean(whole) <= 0.99
-    assert 0.90 <= np.mean(each) <= 0.98
+        held.append(found.accuracy[1] <= rates.mean() <= found.accuracy[2])
+    assert 0.92 <= np.mean(held) <= 0.99
 
 
 def test_soft_labels_are_calibrated() -> None:
@@ -62,12 +60,11 @@ def test_soft_labels_are_calibrated() -> None:
     assert claimed.mean() == pytest.approx((posterior.argmax(axis=1) == truth).mean(), abs=0.04)
 
 
-def test_a_class_without_answers_has_the_accuracy_of_all_and_a_wide_interval() -> None:
+def test_a_class_without_answers_has_the_accuracy_of_all() -> None:
     truth = np.repeat([0, 1, 2], 20)
     said = np.where(np.arange(60) % 4 == 0, (truth + 1) % 3, truth)
     found = confusion_of(said, truth, 4)
-    assert found.classes[3, 0] == pytest.approx(found.accuracy[0])
-    assert np.diff(found.classes[3, 1:]) > 2 * np.diff(found.classes[0, 1:])
+    assert found.matrix[3, 3] == pytest.approx(found.accuracy[0])
     assert np.allclose(found.matrix.sum(axis=1), 1.0)
     assert found.matrix[0, 1] > found.matrix[0, 2]  # where its errors went
     assert found.count == 60

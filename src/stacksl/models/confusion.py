@@ -22,7 +22,7 @@ CLASS_PRIOR = 4.0  # answers to a class that the accuracy over all classes count
 ERROR_PRIOR = 10.0  # errors in a class, spread evenly, that its row begins with
 SHARE_PRIOR = 5.0  # answers of each class that the classes' shares begin with
 DOUBT = 0.03  # the error at which a label counts half as much as a person's
-LEVEL = 0.95  # of the intervals
+LEVEL = 0.95  # of the interval
 
 Rows = NDArray[np.int64]
 
@@ -34,12 +34,10 @@ class Confusion:
     Attributes:
         matrix: (K, K), row y is the distribution of its answers to items of class y.
         accuracy: the share of right answers over all items, with the ends of its interval.
-        classes: (K, 3), the same of each class, shrunk.
     """
 
     matrix: Array
     accuracy: tuple[float, float, float]
-    classes: Array
     count: int
 
     @property
@@ -69,29 +67,27 @@ def confusion_of(answers: Rows, truth: Rows, classes: int) -> Confusion:
     """The confusion matrix of a labeler, shrunk toward its accuracy and an even spread of errors.
 
     Both `answers`, the labeler's, and `truth`, people's, are (n,) classes below `classes`, of items
-    drawn at random. Intervals hold 95% of a Jeffreys posterior over all items, and of the beta
-    posterior of each class.
+    drawn at random. The interval holds 95% of a Jeffreys posterior over all items.
     """
     right = answers == truth
     items = np.bincount(truth, minlength=classes)
     hits = np.bincount(truth[right], minlength=classes)
-    pooled = _mean_and_interval(right.sum() + 0.5, (~right).sum() + 0.5)
-    wrong = items - hits + CLASS_PRIOR * (1.0 - pooled[0])
-    per_class = _mean_and_interval(hits + CLASS_PRIOR * pooled[0], wrong)
+    accuracy = _mean_and_interval(int(right.sum()) + 0.5, int((~right).sum()) + 0.5)
+    of_class = hits + CLASS_PRIOR * accuracy[0]
+    of_class /= of_class + (items - hits + CLASS_PRIOR * (1.0 - accuracy[0]))
     errors = np.full((classes, classes), ERROR_PRIOR / max(classes - 1, 1))
     np.add.at(errors, (truth, answers), 1.0)
     np.fill_diagonal(errors, 0.0)
     total = errors.sum(axis=1, keepdims=True)
-    matrix = errors / np.where(total > 0, total, 1.0) * (1.0 - per_class[0])[:, None]
-    np.fill_diagonal(matrix, per_class[0] if classes > 1 else 1.0)
-    accuracy = (float(pooled[0]), float(pooled[1]), float(pooled[2]))
-    return Confusion(matrix, accuracy, np.column_stack(per_class), len(truth))
+    matrix = errors / np.where(total > 0, total, 1.0) * (1.0 - of_class)[:, None]
+    np.fill_diagonal(matrix, of_class if classes > 1 else 1.0)
+    return Confusion(matrix, accuracy, len(truth))
 
 
-def _mean_and_interval(right: Array, wrong: Array) -> tuple[Array, Array, Array]:
+def _mean_and_interval(right: float, wrong: float) -> tuple[float, float, float]:
     """The mean of a beta distribution, and the ends of its middle 95%."""
     from scipy.special import betaincinv  # scipy.stats takes long to import
 
     tail = (1.0 - LEVEL) / 2
-    low, high = (betaincinv(right, wrong, level) for level in (tail, 1.0 - tail))
+    low, high = (float(betaincinv(right, wrong, level)) for level in (tail, 1.0 - tail))
     return right / (right + wrong), low, high
