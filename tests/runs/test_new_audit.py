@@ -46,7 +46,7 @@ AUDIT = ["--audit", "30", "--quiet", "--yes"]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("first")
-    people = {"annotators": "anna,ben", "price": "2", "second_look": False}
+    people = {"annotators": "anna,ben", "price": "2", "second_look": False, "sheets.overlap": 3}
     return play(begin(folder, count=150, budget=70, audit=40, open_questions=35, **people))
 
 

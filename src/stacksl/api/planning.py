@@ -334,8 +334,8 @@ def run(
     return replace(new_run, frame=items) if hasattr(items, "assign") else new_run
 
 
-INHERITED = ("price", "annotators", "open_questions", "sheets.overlap", "sheets.format",
-             "features", "class_names", "plugins")  # fmt: skip
+INHERITED = ("price", "annotators", "open_questions", "sheets.format", "features", "class_names",
+             "plugins")  # fmt: skip
 """Settings of a run that an audit of new rows has too."""
 
 
