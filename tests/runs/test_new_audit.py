@@ -135,6 +135,12 @@ def test_money_for_more_rows_corrects_doubtful_labels(first: Run, march: Path, t
     assert new.status()["stated"]["n"] == 40
 
 
+def test_a_person_who_is_away_gets_no_rows_of_it(first: Run, march: Path, tmp_path: Path) -> None:
+    assert call(["change", str(first.path), "--away", "ben", "--quiet"]) == 0
+    assert call(["evaluate", str(first.path), str(march), *AUDIT]) == 0
+    assert Run(tmp_path / "first-march").folder.resolved()["annotators"] == "anna"
+
+
 def test_the_dry_run_names_the_fall_that_this_audit_finds(first: Run, march: Path, capsys) -> None:
     command = ["evaluate", str(first.path), str(march), *AUDIT, "--dry-run"]
     assert call([*command, "--json"]) == 0

@@ -377,6 +377,9 @@ def plan_audit(
     inherited = {name: config[name] for name in INHERITED if name in config}
     if spec.settings.labeler == "file" and not spec.terms.further:
         inherited["second_look"] = False  # so that both audits count people's errors as the model's
+    with run.ledger as ledger:  # rows of people who left would wait for them
+        if here := [name for name in spec.settings.people if name not in ledger.absent]:
+            inherited["annotators"] = ",".join(here)
     worksheet, header, guessed = dataset.layout
     inherited |= {"read.worksheet": worksheet, "read.header": header}
     resolved = resolve(people, inherited)
