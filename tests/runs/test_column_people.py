@@ -44,6 +44,10 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
     shown = [row for sheet in sheets(run) for row in read_rows(sheet)]
     assert {name for row in shown for name in row} == {"key", "prompt", "options", "answer", "note"}
     assert not any(row["answer"] for row in shown)
+    answer_all(run, truth)
+    assert run.status()["audit"]["waits"]
+    sentences = [run.status()["audit"]["sentence"], (run.path / "README.md").read_text()]
+    assert not any("reported when further people" in each for each in sentences)
     done = play(run, truth)
     audit = facts_of(done)["column"]["audit"]
     assert audit["measures"] == "accuracy"

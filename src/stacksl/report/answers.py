@@ -51,8 +51,11 @@ def promises(facts: Facts) -> bool:
     return any(r.name == "stop_when" and r.value.startswith("right") for r in facts.settings)
 
 
-def audited(audit: AuditResult, run: str) -> str:
-    """How many of the audited items the final model of a `run` answers correctly."""
+def audited(audit: AuditResult, run: str, *, judged: bool = True) -> str:
+    """How many of the audited items the final model of a `run` answers correctly.
+
+    Not `judged` by a second look is the model of a run over a column, whose labels are.
+    """
     bounds = spread(audit.low, audit.high, audit.look)
     items = plural(audit.n, "audited item")
     clear = clear_of(audit.n, audit.unknown, "audited item")
@@ -67,7 +70,7 @@ def audited(audit: AuditResult, run: str) -> str:
     nobody = f" {unasked(second_look.nobody, run)}" if second_look and second_look.nobody else ""
     if audit.measures != "accuracy":
         subject = subject.replace("answered", "agreed").replace("answers", "agrees")
-        reason = SOON if audit.waits else AGREEMENT
+        reason = SOON if audit.waits and judged else AGREEMENT
         if second_look is not None:
             reason = OPEN.format(*map(percent, second_look.accuracy[1:]))
         return (

@@ -76,7 +76,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             counts = zip(AFTER, (items, items, classes), strict=True)
             added = {name: getattr(audit, name) + added_since for name, added_since in counts}
             facts = replace(facts, audit=(audit := replace(audit, **added)))
-            audit_sentence = f"{audited(audit, run)} {sentences.outside(facts)}".rstrip()
+            audit_sentence = audited(audit, run, judged=facts.column is None)
+            audit_sentence = f"{audit_sentence} {sentences.outside(facts)}".rstrip()
     column_audit = final.column.audit if final and final.column else None
     last_report = None  # what was shown before the run went on
     if facts and not final and not (facts.audit and facts.audit.waits):
