@@ -198,6 +198,8 @@ def in_table(facts: Facts) -> str:
             people += " (fewer than of single answers: a row that was asked again has the label"
             people += " that two people gave)"
     exclusion = ", without its labels of rows added later" if audit.rows_after else ""
+    if by == "the column" and column and column.labeled < facts.data.items:
+        exclusion = ", without the model's labels of rows that have none there"
     of_left = ""
     if table.left is not None:
         of_left = f" Of the labels by {by}, in rows that nobody answered, an estimated"

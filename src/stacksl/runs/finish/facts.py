@@ -227,9 +227,8 @@ def table_fact(
     by_model = len(sources.usable.keys() & rows_judged - answers.keys())
     stated_elsewhere = spec.settings.promised_share is not None  # the promise says it
     if column is not None:
-        stated_elsewhere |= column.audit is None or column.unasked != by_model
-        audit = column.audit or audit
-        stated_elsewhere |= audit.passed_over > 0
+        by_model, audit = column.unasked, column.audit or audit
+        stated_elsewhere |= column.audit is None or audit.passed_over > 0
     accuracy, interval, audit_size, of_left = audit.accuracy, (audit.low, audit.high), audit.n, None
     if (left := tested.left) is not None and left.answered:
         accuracy = of_left = left.accuracy
