@@ -370,7 +370,7 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
     assert (not answered & {p.item for p in before}) is drop
     with pytest.raises(RunError, match="no question of the run .* is open"):
         played.people(free=True)
-    with pytest.raises(RunError, match="not from people"):
+    with pytest.raises(RunError, match="come from 'right', not from people"):
         played.people(free="anna")
 
 

@@ -297,9 +297,10 @@ def expect_people(folder: RunFolder) -> Settings:
     """
     settings = how_read(folder)
     if not settings.people:
+        name = folder.read_state().get("labeler", settings.labeler)
         raise RunError(
-            f"the labels of the run {folder.path} come from '{settings.labeler}', not from people:"
-            " runs with --labeler file are answered by file"
+            f"the labels of the run {folder.path} come from '{name}', not from people: runs with"
+            " --labeler file are answered by file"
         )
     return settings
 
