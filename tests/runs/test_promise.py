@@ -317,7 +317,7 @@ def test_new_rows_are_labeled_where_the_audit_shows_it(tmp_path: Path, promised:
     with pytest.raises(SettingsError, match="at most 99%.* got '99.5%'"):
         right_share("99.5%")
     with pytest.raises(
-        RunError, match="labels 98% of rows .* no such share passed .* give 9.% with"
+        RunError, match="right in 99% of rows: on .* no such share passed .* give 9.% with"
     ):
         made.predict(str(path), right=0.98)
     with pytest.raises(RunError, match="which are not like new ones"):

@@ -317,9 +317,9 @@ def threshold_of(run: Run, right: float | str) -> float:
         passed = [share.wanted for share in facts.own.shares if share.threshold]
         lower = f"{100 * max(passed):g}% with --right, which passed, or " if passed else ""
         raise RunError(
-            f"nothing shows that this model labels {100 * share_wanted:g}% of rows correctly: on"
-            f" {facts.own.measured} measured items {'no' if not passed else 'no such'} share passed"
-            f" of those tested ({', '.join(f'{100 * share:g}%' for share in shares)}), and"
+            f"no labels of this model are shown to be right in {100 * lowest:g}% of rows: on"
+            f" {facts.own.measured} measured items {'no' if not passed else 'no such'} share"
+            f" passed of those tested ({', '.join(f'{100 * share:g}%' for share in shares)}), and"
             f" {100 * lowest:g}% takes at least {fewest(lowest)} items without an error: give"
             f" {lower}a run with a better model or a larger audit, or leave --right out"
         )
