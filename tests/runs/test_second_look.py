@@ -6,6 +6,8 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.cli import entry
+from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import SettingsError
 from stacksl.report import sentences
 from stacksl.report.answers import audit_rows
+from stacksl.report.quality import SecondLook
 from stacksl.runs.changes import people
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.session import session
@@ -451,6 +455,25 @@ def test_a_few_more_labels_keep_the_look_at_the_same_audit(waits: Waits) -> None
     assert status["audit"]["second"] is not None
     assert status["spent"] <= 100
     expect_sound(made)
+
+
+def test_rows_that_no_label_was_left_for_are_named_with_the_budget_that_asks_them(
+    waits: Waits, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = play(waits(0.1), erring(0.1))
+    audit = made.status()["audit"]
+    second, lack = SecondLook(**audit["second"]), audit["second"]["askable"]
+    assert (audit["measures"], lack > 1) == ("accuracy", True)
+    call = f"stacksl change {made.path} --budget {90 + lack}"
+    assert f"{lack} rows had no label left for another answer: `{call}`" in shown_run(made)
+    page = unescape((made.path / "report.html").read_text())
+    assert f"Ask further people about {lack} rows of the second look" in page
+    assert entry.call([*call.split()[1:], "--dry-run"]) == 0
+    told = f"of the added labels {lack} may ask further people about its open rows"
+    assert told in capsys.readouterr().out
+    assert sentences.unpaid(second, "accuracy", 0) == lack
+    assert sentences.unpaid(second, "accuracy", 1) == 0, "a look was judged"
+    assert sentences.unpaid(replace(second, agreeing=20 * lack), "accuracy", 0) == 0, "they are few"
 
 
 def test_the_sentence_before_a_run_says_what_it_costs(tmp_path: Path, capsys: Any) -> None:

@@ -243,9 +243,14 @@ def _free(facts: Facts) -> int:
     return min(never_asked, per_item * facts.data.items - facts.budget.labels + facts.budget.unused)
 
 
-def unpaid(look: SecondLook | None, measures: str) -> int:
-    """The open rows of a second look that a larger budget pays for, where no accuracy is stated."""
-    rows = 0 if look is None or measures == "accuracy" else look.askable
+def unpaid(second: SecondLook | None, measures: str, look: int) -> int:
+    """The open rows of a second look that a larger budget pays for, where they are many.
+
+    They are if no accuracy is stated, or if they are a twentieth; at a `look` nothing is asked.
+    """
+    rows = 0 if second is None else second.askable
+    if second is not None and measures == "accuracy":
+        rows *= not look and 20 * rows >= second.agreeing + second.differing
     return rows if rows < NEW_AUDIT else 0  # else a new audit takes its place
 
 
@@ -375,10 +380,10 @@ def total_words(row: ClassTotal) -> str:
 
 def commands(facts: Facts) -> list[tuple[str, str]]:
     """(what for, command) of the next steps."""
-    path, budget, column = facts.run, facts.budget, facts.column
+    path, budget, column, audit = facts.run, facts.budget, facts.column, facts.audit
     judges_other = column is not None and column.name == PREDICTED
     run, python = shlex.quote(path), facts.method.python
-    waits = facts.audit is not None and facts.audit.waits
+    waits = audit is not None and audit.waits
     kind = facts.data.format.partition(":")[0]
     kind = kind if kind in ("tsv", "jsonl", "json", "xlsx", "parquet") else "csv"
     if waits:
@@ -395,7 +400,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
         settle = f"Correct {plural(rows, 'answer')} where no two people agree and the first stands"
         steps.append((settle, f"stacksl label {run}"))
     promised = promises(facts)
-    if facts.audit is not None and (rows := unpaid(facts.audit.second, facts.audit.measures)):
+    if audit is not None and (rows := unpaid(audit.second, audit.measures, audit.look)):
         ask = f"Ask further people about {plural(rows, 'row')} of the second look"
         steps.append((ask, change_call(path, {"budget": budget.labels + rows}, python=python)))
     doubtful = 100 if column is None else column.flagged
@@ -408,7 +413,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
         settings = {"budget": budget.labels - budget.unused + added + reserved}
         purpose = f"Buy {added} more" if column is None else check
         steps.append((purpose, change_call(path, settings, python=python)))
-    trainable = facts.audit and not (waits or facts.audit.trained_on or facts.language)
+    trainable = audit and not (waits or audit.trained_on or facts.language)
     if trainable and not (promised or judges_other):
         steps.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     return steps

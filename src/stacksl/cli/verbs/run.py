@@ -304,7 +304,8 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     run, second_look = word(Path(result["run"])), (result["audit"] or {}).get("second")
     notes: list[tuple[str, str]] = []
     if second_look and result["state"] == "finished" and not second_look["nobody"]:
-        lack = unpaid(SecondLook(**second_look), result["audit"]["measures"])
+        audit = result["audit"]
+        lack = unpaid(SecondLook(**second_look), audit["measures"], audit["look"])
         call = f"stacksl change {run} --budget {result['budget'] + lack}"
         sentence = f"{plural(lack, 'row')} had no label left for another answer: `{call}` asks them"
         notes += [("Second look", sentence)] * bool(lack)

@@ -110,9 +110,11 @@ def what_measures(terms: Budget, previous: Budget) -> str | None:
     if not any((first_size, *later_sizes)):
         return None
     if later_sizes:
+        kept = terms.further - previous.further
+        ask = f"; of the added labels {kept:,} may ask further people about its open rows"
         return (
             f"no audit comes with this change, as one does with {SMALLEST} labels added: the one"
-            " that was shown measures the new model, too"
+            f" that was shown measures the new model, too{ask * (kept > 0)}"
         )
     return f"the audit of {first_size} stays what it is: it was drawn before round 1"
 
