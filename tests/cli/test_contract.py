@@ -112,6 +112,10 @@ def test_a_forecast_is_told_until_the_accuracy_is_measured(stacksl, folder) -> N
     words = ("run", "data.csv", "--budget", "9", "--audit", "0", "--out", "runs/unmeasured")
     stacksl.told(*words, "--quiet")
     assert set(stacksl.told("status", "runs/unmeasured")["forecast"]) == KEYS["Group forecast"]
+    words = ("run", "data.csv", "--budget", "30", "--audit", "9", "--out", "runs/erased")
+    stacksl.told(*words, "--quiet")
+    stacksl.told("forget", "runs/erased", "--id", "row-000003")
+    assert stacksl.told("status", "runs/erased")["forecast"] is None, "its facts are erased as well"
 
 
 def test_money_and_the_test_file_are_told(stacksl, folder) -> None:

@@ -109,7 +109,8 @@ def status_facts(run: Run) -> dict[str, Any]:
 
 def _forecast(run: Run, status: dict[str, Any]) -> dict[str, Any] | None:
     """The forecast; None if the accuracy was measured, which an estimate may contradict."""
-    return None if status["test"] or status["audit"] else run.forecast()
+    measured = "number" in run.folder.read_state().get("shown", {})  # also where facts were erased
+    return None if status["test"] or status["audit"] or measured else run.forecast()
 
 
 def _state(who: Annotator) -> str | None:
