@@ -278,10 +278,15 @@ def test_a_run_that_is_held_has_no_other_page_and_a_finished_one_no_questions(
     with pytest.raises(RunError, match="is held by process"):
         Player(page.run.folder).start()
     WAIT.reset(patience)
-    play([page.browser("anna"), page.browser("ben")], page)
+    ben = page.browser("ben")
+    assert ben.skip(next(iter(ben.rows()))).json() == {"state": "skipped"}
+    play([page.browser("anna"), ben], page)
+    page.run.people(away="ben")
     again = opened(Run.open(page.run.path))
     assert "The run has finished" in again.browser("anna").http.get("/").text
     assert again.browser("anna").rows() == {}
+    told = again.browser(OWNER).http.get("/rows").text
+    assert re.search(r"ben <small>away</small></th>\s*<td>0</td><td>\d+</td><td>1</td>", told)
 
 
 def test_the_owner_ends_sessions_and_sees_no_audit(opened: Opened) -> None:

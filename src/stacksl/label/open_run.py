@@ -23,6 +23,7 @@ from stacksl.labelers.protocol import Pending
 from stacksl.labelers.sheets.rows import Reply, SheetRow
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Handed, Receipt, Skip
+from stacksl.ledger.queries import LedgerReader
 from stacksl.report.quality import Differing
 from stacksl.runs.changes.people import Received, received
 from stacksl.runs.finish.forecasting import look_due
@@ -94,10 +95,28 @@ class View:
 def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
     """A run that had finished before the page was opened, with its annotators."""
     with Ledger.open(folder.database, readonly=True) as ledger:
-        answer_counts, terms = Counter(row["labeler"] for row in ledger.export()), ledger.accounts
-    people = tuple(Person(name, answered=answer_counts[name]) for name in names)
+        (answered, skipped), terms = _counts(ledger), ledger.accounts
+        states = {"set aside": ledger.set_aside, "away": ledger.absent}
+    people = tuple(
+        Person(name, 0, answered[name], skipped[name], _standing(name, states)) for name in names
+    )
     total = sum(person.answered for person in people)
     return View("finished", {}, people, total, terms.budget, terms.money, terms.price)
+
+
+def _counts(ledger: LedgerReader) -> tuple[Counter[str], Counter[str]]:
+    """How many rows each annotator has answered, and how many skipped."""
+    answered = Counter(str(row["labeler"]) for row in ledger.export() if row["state"] == "answered")
+    handed = ledger.private.handed()
+    owners: dict[Any, str] = {(row.item, row.slot, row.token): row.annotator for row in handed}
+    released = ledger.rows(only=("released",))
+    skipped = (row for row in released if row.payload["reason"].startswith("skipped"))
+    keys = ((row.item, row.slot, row.token) for row in skipped)
+    return answered, Counter(owners[key] for key in keys if key in owners)
+
+
+def _standing(name: str, states: Mapping[str, Collection[str]]) -> str:
+    return next((state for state, names in states.items() if name in names), "")
 
 
 # The session --------------------------------------------------------------------------------------
@@ -168,17 +187,8 @@ class OpenRun:
         self.away = self.labeler.away
         self._idle: frozenset[str] | None = None  # as the assignment knows it
         self._lessons: list[Receipt] = []
-        self._answered: Counter[str] = Counter()
-        self._skipped: Counter[str] = Counter()
+        self._answered, self._skipped = _counts(self.ledger)
         self._questions: dict[str, SheetRow] = {}
-        for row in self.ledger.export():
-            self._answered[str(row["labeler"])] += row["state"] == "answered"
-        handed = self.ledger.private.handed()
-        owners: dict[Any, str] = {(row.item, row.slot, row.token): row.annotator for row in handed}
-        for event in self.ledger.rows(only=("released",)):
-            owner = owners.get((event.item, event.slot, event.token))
-            if owner is not None and event.payload["reason"].startswith("skipped"):
-                self._skipped[owner] += 1
 
     # Answers -----------------------------------------------------------------------------------
 
@@ -342,7 +352,7 @@ class OpenRun:
                 rows(name),
                 self._answered[name],
                 self._skipped[name],
-                next((state for state, names in states.items() if name in names), ""),
+                _standing(name, states),
             )
             for name in self.seen
         )
