@@ -51,6 +51,7 @@ def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) 
     assert asked == {*(row["ticket_id"] for row in twins), "T0", "T50", "T101"}
     assert facts_of(run)["column"]["changed"] == 3
     assert facts_of(run)["column"]["audit"]["accuracy"] is None
+    assert "with those of the audit" not in run.status()["column"]["sentence"], "there is none"
     for path in ("report.html", "README.md"):
         said = (run.path / path).read_text()
         assert "How many labels of the column are right is not known" in said

@@ -128,7 +128,7 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
     if column.asked:
         text += f" People named a class for {count(column.asked)} of the most doubtful."
     if column.changed:
-        audited = ", with those of the audit," if audit is not None else ""
+        audited = ", with those of the audit," if audit is not None and audit.n else ""
         text += f" People's answers{audited} changed {count(column.changed)}"
         detail = f": {count(column.mended)} were found to be wrong, and the others are unclear"
         text += f" labels of the exported table{detail if column.mended < column.changed else ''}."
