@@ -212,7 +212,7 @@ def csv_records(
     """The records of a CSV text, each with the number of the line on which it begins.
 
     The `lines` have their ends. A quote that closes before the end of its cell is a fault if
-    `strict`.
+    `strict`, or if it opened on an earlier line, since the lines between may be rows.
 
     Raises:
         DataError: a quote never closes, or the text is no CSV.
@@ -220,18 +220,28 @@ def csv_records(
     csv.field_size_limit(max(_FIELD_LIMIT, csv.field_size_limit()))
     # Python's reader takes an open quote at the end for a closed one. A last line of our own shows
     # it: the line is not read as a record of its own.
-    reader = csv.reader(chain(lines, ["\n", _END]), delimiter=delimiter, strict=strict)
-    start = 1
+    taken, start = list[str](), 1
+
+    def noted() -> Iterator[str]:
+        for line in chain(lines, ["\n", _END]):
+            taken.append(line)
+            yield line
+
+    reader = csv.reader(noted(), delimiter=delimiter, strict=strict)
     try:
         for record in reader:
             if record == [_END]:
                 return
             if record and _END in record[-1]:
                 raise csv.Error("a quote opened there or after never closes")
+            if len(taken) > 1:
+                list(csv.reader(taken, delimiter=delimiter, strict=True))
+            taken.clear()
             yield start, record
             start = reader.line_num + 1
     except csv.Error as error:
+        why = "a quote closes inside a cell" if "expected after" in str(error) else error
         raise DataError(
-            f"'{path}' is not valid CSV near line {start} ({error}): correct its quotes, or save it"
+            f"'{path}' is not valid CSV near line {start} ({why}): correct its quotes, or save it"
             " again in the spreadsheet program, as .xlsx or as 'CSV UTF-8'"
         ) from None
