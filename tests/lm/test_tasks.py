@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.errors import DataError, RunError
 from stacksl.lm.export.folder import Provenance, model_arguments, write_model
-from stacksl.lm.export.tasks import METRICS, Task, command, write_task
+from stacksl.lm.export.tasks import METRICS, command, write_task
 from stacksl.lm.prompt.format import PromptFormat
-from stacksl.lm.prompt.tokens import Limits, Tokenizing
+from stacksl.lm.prompt.tokens import Tokenizing
 from stacksl.lm.scoring.likelihood import Likelihood
-from stacksl.lm.scoring.normalize import NORMALIZATIONS, normalized
+from stacksl.lm.scoring.normalize import NORMALIZATIONS, Normalization, normalized
 from stacksl.types import Item
 
 CHAT = (
@@ -35,37 +34,39 @@ ASKED = [
     ("One day, the sun was", ["hot", "shining in the blue sky", "not there"]),
 ]
 ITEMS = [Item(f"q{n}", text, tuple(options)) for n, (text, options) in enumerate(ASKED)]
+NAME = "stacksl_toy_set_v1"
 ANSWERS = {item.id: n % len(item.candidates) for n, item in enumerate(ITEMS)}
 
 
-def written(tmp_path: Path, tokenizer: Any, form: PromptFormat | None = None, **more: Any) -> Task:
-    made: dict[str, Any] = {
-        "items": ITEMS,
-        "answers": ANSWERS,
-        "normalization": "token_mean",
-    } | more
-    return write_task(
-        tmp_path / "task", "toy set.v1", form=form or PromptFormat(), tokenizer=tokenizer, **made
-    )
+def written(
+    tmp_path: Path,
+    tokenizer: Any,
+    form: PromptFormat | None = None,
+    kind: Normalization = "token_mean",
+) -> Path:
+    """The folder of the task `NAME`."""
+    folder = tmp_path / "task"
+    form = form or PromptFormat()
+    assert write_task(folder, "toy set.v1", ITEMS, ANSWERS, form, tokenizer, kind) == NAME
+    return folder
 
 
-def rows_of(task: Task) -> list[dict[str, Any]]:
-    text = (task.folder / "items.jsonl").read_text(encoding="utf-8")
+def rows_of(task: Path) -> list[dict[str, Any]]:
+    text = (task / "items.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.split("\n") if line]
 
 
 def test_the_files_of_a_task(tmp_path: Path, tokenizer: Any) -> None:
     task = written(tmp_path, tokenizer)
-    assert task.name == "stacksl_toy_set_v1"
-    files = {path.name for path in task.folder.iterdir()}
-    assert files == {"metrics.py", "items.jsonl", "stacksl_toy_set_v1.yaml"}
+    files = {path.name for path in task.iterdir()}
+    assert files == {"metrics.py", "items.jsonl", f"{NAME}.yaml"}
     rows = rows_of(task)
     assert [row["id"] for row in rows] == [item.id for item in ITEMS]
     assert rows[1]["prompt"] == "The cat sat on the \nAnswer:"
     assert rows[4]["choices"] == ["12", "{braces}", "{% raw %}"]
     assert [row["answer"] for row in rows] == list(ANSWERS.values())
-    assert 'target_delimiter: " "' in (task.folder / f"{task.name}.yaml").read_text()
-    everything = "".join(path.read_text(encoding="utf-8") for path in task.folder.iterdir())
+    assert 'target_delimiter: " "' in (task / f"{NAME}.yaml").read_text()
+    everything = "".join(path.read_text(encoding="utf-8") for path in task.iterdir())
     assert str(tmp_path) not in everything, "the folder may be moved"
 
 
@@ -98,34 +99,12 @@ def test_the_shipped_functions_take_the_first_of_equal_scores_and_the_premise_of
     assert [right(answer, [-9.0, -1.0, -1.0]) for answer in range(3)] == [1.0, 0.0, 0.0]
 
 
-def test_items_without_an_answer_are_counted_and_left_out(tmp_path: Path, tokenizer: Any) -> None:
-    task = written(tmp_path, tokenizer, answers={"q1": 0})
-    assert (task.items, task.unanswered, len(rows_of(task))) == (1, len(ITEMS) - 1, 1)
-    with pytest.raises(DataError, match="none of the 8 items has one"):
-        written(tmp_path, tokenizer, answers={})
-
-
-def test_what_the_limits_cut_is_counted_and_kept_whole(tmp_path: Path, tokenizer: Any) -> None:
-    task = written(tmp_path, tokenizer, limits=Limits(max_len_prompt=3))
-    assert str(task.cuts).startswith(f"{len(ITEMS)} of {len(ITEMS)} prompts lost their start")
-    assert rows_of(task)[0]["prompt"].startswith("Once upon")
-
-
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, tokenizer: Any) -> None:
-    (tmp_path / "task").write_text("a file")
-    with pytest.raises(RunError, match="cannot write the task into .*give another folder"):
-        written(tmp_path, tokenizer)
-
-
-def test_the_command_survives_a_shell_and_odd_paths(tmp_path: Path, tokenizer: Any) -> None:
-    task = written(tmp_path, tokenizer)
-    plain = shlex.split(
-        command({"pretrained": "a/b-c", "add_bos_token": False}, task.name, task.folder)
-    )
+def test_the_command_survives_a_shell_and_odd_paths() -> None:
+    plain = shlex.split(command({"pretrained": "a/b-c", "add_bos_token": False}, NAME, "a task"))
     assert plain[4] == "pretrained=a/b-c,add_bos_token=False"
     odd = {"pretrained": "my models/a,b", "dtype": "float32"}
-    assert json.loads(shlex.split(command(odd, task.name, task.folder))[4]) == odd
-    assert plain[-2:] == ["--include_path", str(task.folder)]
+    assert json.loads(shlex.split(command(odd, NAME, "a task"))[4]) == odd
+    assert plain[-2:] == ["--include_path", "a task"]
 
 
 def scores_of(model: Any, tokenizer: Any, form: PromptFormat) -> dict[str, list[np.ndarray]]:
@@ -142,7 +121,7 @@ def scores_of(model: Any, tokenizer: Any, form: PromptFormat) -> dict[str, list[
     }
 
 
-def harness(task: Task, arguments: dict[str, Any]) -> tuple[float, list[Any]]:
+def harness(task: Path, arguments: dict[str, Any]) -> tuple[float, list[Any]]:
     """What lm-eval prints, and its samples."""
     lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed")
     from lm_eval.tasks import TaskManager
@@ -150,15 +129,15 @@ def harness(task: Task, arguments: dict[str, Any]) -> tuple[float, list[Any]]:
     told = lm_eval.simple_evaluate(
         model="hf",
         model_args={"dtype": "float32", **arguments},
-        tasks=[task.name],
-        task_manager=TaskManager(include_path=str(task.folder), include_defaults=False),
+        tasks=[NAME],
+        task_manager=TaskManager(include_path=str(task), include_defaults=False),
         device="cpu",
         batch_size=4,
         log_samples=True,
         bootstrap_iters=0,
     )
-    samples = sorted(told["samples"][task.name], key=lambda row: row["doc_id"])
-    return told["results"][task.name]["accuracy,none"], samples
+    samples = sorted(told["samples"][NAME], key=lambda row: row["doc_id"])
+    return told["results"][NAME]["accuracy,none"], samples
 
 
 @pytest.fixture(
@@ -210,7 +189,7 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
     )  # fmt: skip
     write_model(folder, adapter, about)
     form = about.form(loaded.tokenizer)
-    return adapter.model, loaded.tokenizer, form, dict(model_arguments(about, folder))
+    return adapter.model, loaded.tokenizer, form, dict(model_arguments(about, str(folder)))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -224,11 +203,10 @@ def test_lm_eval_chooses_what_we_choose_item_by_item(
     ours = scores_of(model, own, form)
     # letters are of one token and one character, so that their means are their sums
     for kind in ("sum", "pmi") if form.answer_format == "letter" else NORMALIZATIONS:
-        task = written(tmp_path, own, form, normalization=kind)
+        task = written(tmp_path, own, form, kind)
         elsewhere = tmp_path / kind
         elsewhere.mkdir()
-        moved = Task(elsewhere / "moved", task.name, task.items, task.unanswered, task.cuts)
-        task.folder.rename(moved.folder)
+        moved = task.rename(elsewhere / "moved")
         monkeypatch.chdir(elsewhere)
 
         printed, samples = harness(moved, arguments)

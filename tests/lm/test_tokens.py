@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stacksl.errors import DataError
 from stacksl.lm.prompt.format import Prompt
-from stacksl.lm.prompt.tokens import Limits, Tokenizing, cuts_of
+from stacksl.lm.prompt.tokens import Limits, Tokenizing
 
 
 def prompt_of(text: str, *continuations: str) -> Prompt:
@@ -70,9 +70,7 @@ def test_the_end_of_a_prompt_is_kept_and_the_cut_is_counted(tokenizer: Any) -> N
     assert cut[0].cut == len(whole.prompt) - 6
     assert cut[0].options[0] == whole.options[0][:2]
     assert cut[1].cut == 0
-    said = "1 of 2 prompts lost their start and 1 options their end to the limits"
-    assert cuts_of(cut) == said
-    assert cuts_of(cut[1:]) is None
+    assert (cut[0].options_cut, cut[1].options_cut) == (1, 0)
 
 
 def test_a_long_text_is_cut_without_a_word_of_the_tokenizer(

@@ -56,6 +56,7 @@ REMOVED = {
     "reproduce": "use `stacksl-lab reproduce STUDY`",
     "size": "use `stacksl run DATA --model NAME --adapt lora --dry-run`",
     "ledger export": "use `stacksl export RUN --labels FILE`",
+    "export --task": "`stacksl run --test FILE` leaves FILE as a task of lm-eval in model/lm_eval",
     "resume --set": "use `stacksl change RUN --set NAME=VALUE`",
     "ls studies": "use `stacksl-lab reproduce`",
     "--aim": "give `--gate information` in place of regret, and nothing in place of model",

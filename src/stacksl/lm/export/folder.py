@@ -105,18 +105,18 @@ def write_model(
     """
     adapter.save(folder)
     task = ""
-    if test is not None:
-        tokenizer = adapter.base.tokenizer
-        task = write_task(
-            folder / "lm_eval",
-            test.name,
-            test.items,
-            test.answers,
-            provenance.form(tokenizer),
-            tokenizer,
-            provenance.normalization,
-        ).name
     try:
+        if test is not None:
+            tokenizer = adapter.base.tokenizer
+            task = write_task(
+                folder / "lm_eval",
+                test.name,
+                test.items,
+                test.answers,
+                provenance.form(tokenizer),
+                tokenizer,
+                provenance.normalization,
+            )
         replace_file(folder / "README.md", card_text(provenance, facts, task).encode())
         table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(provenance)}
         description = formats.to_json({**table, FILES: _digests(folder)})
@@ -176,9 +176,9 @@ def _digests(folder: Path) -> dict[str, str]:
 # The card ------------------------------------------------------------------------------------
 
 
-def model_arguments(provenance: Provenance, folder: Path | str) -> dict[str, str | bool]:
+def model_arguments(provenance: Provenance, folder: str) -> dict[str, str | bool]:
     """What lm-eval's `--model_args` takes to score with the adapted model of `folder`."""
-    arguments: dict[str, str | bool] = {"pretrained": provenance.source, "peft": str(folder)}
+    arguments: dict[str, str | bool] = {"pretrained": provenance.source, "peft": folder}
     if provenance.revision is not None:
         arguments["revision"] = provenance.revision
     arguments["dtype"] = unquantized(provenance.dtype)

@@ -12,13 +12,11 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacksl.errors import DataError, RunError
 from stacksl.lm.prompt.format import PromptFormat
-from stacksl.lm.prompt.tokens import Limits, Tokenizing, cuts_of
+from stacksl.lm.prompt.tokens import Tokenizing
 from stacksl.lm.scoring.normalize import Normalization, divisors
 from stacksl.types import Item
 from stacksl.version import __version__
@@ -77,24 +75,6 @@ metadata:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A task as it was written.
-
-    Attributes:
-        folder: what `--include_path` takes.
-        unanswered: items left out because no answer is known.
-        cuts: what the run's limits cut, if anything; lm-eval reads those items whole, so that its
-            numbers for them are not ours.
-    """
-
-    folder: Path
-    name: str
-    items: int
-    unanswered: int
-    cuts: str | None
-
-
 def write_task(
     folder: Path,
     name: str,
@@ -103,11 +83,11 @@ def write_task(
     form: PromptFormat,
     tokenizer: Any,
     normalization: Normalization,
-    limits: Limits | None = None,
-) -> Task:
-    """Write the task NAME of `items` into `folder`: a YAML file, `items.jsonl`, `metrics.py`.
+) -> str:
+    """Write a task of `items` into `folder`: a YAML file, `items.jsonl`, `metrics.py`; its name.
 
-    Prompts are rendered here, chat form included, so lm-eval needs no template of its own.
+    Prompts are rendered here, chat form included, so lm-eval needs no template of its own. It reads
+    them whole: its numbers for an item that the run's limits cut are not ours.
 
     Args:
         folder: made where it is absent; files of the same names are overwritten.
@@ -115,42 +95,27 @@ def write_task(
         items, form, tokenizer: what to ask, and how the run does.
         answers: item id to the index of its gold candidate.
         normalization: of the run's own score.
-        limits: the run's, only to count what they cut.
 
     Raises:
-        DataError: no item has an answer, or two options of an item are alike.
-        RunError: the folder cannot be written.
+        OSError: the folder cannot be written.
     """
-    answered_items = [item for item in items if item.id in answers]
-    if not answered_items:
-        raise DataError(
-            f"a task needs items with answers, and none of the {len(items)} items has one: give a"
-            " file with answers"
-        )
     label = f"stacksl_{re.sub('[^0-9A-Za-z_]+', '_', name).strip('_') or 'items'}"
-    rows = _rows(answered_items, answers, form, tokenizer, normalization)
+    rows = _rows(items, answers, form, tokenizer, normalization)
     delimiter = json.dumps("" if form.chat else " ")
     texts = {
         "metrics.py": METRICS,
         "items.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
         f"{label}.yaml": _TASK.format(
-            count=len(answered_items), version=__version__, name=label, delimiter=delimiter
+            count=len(items), version=__version__, name=label, delimiter=delimiter
         ),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8", newline="\n")
-    except OSError as fault:
-        raise RunError(
-            f"cannot write the task into {folder}: {fault.strerror or fault}; give another folder"
-        ) from fault
-    prompts = [form.render(item) for item in answered_items]
-    cuts = cuts_of(Tokenizing(tokenizer, limits).items(prompts))
-    return Task(folder, label, len(answered_items), len(items) - len(answered_items), cuts)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8", newline="\n")
+    return label
 
 
-def command(arguments: Mapping[str, str | bool], name: str, folder: Path | str) -> str:
+def command(arguments: Mapping[str, str | bool], name: str, folder: str) -> str:
     """The line that scores a model on the task `name`; a shell takes it as it is.
 
     `arguments` are what `--model_args` takes; see `folder.model_arguments`.
@@ -163,7 +128,7 @@ def command(arguments: Mapping[str, str | bool], name: str, folder: Path | str) 
         else json.dumps(dict(arguments))  # a comma or a space in a path would end it
     )
     call = ["lm_eval", "--model", "hf", "--model_args", model_args, "--tasks", name]
-    return shlex.join([*call, "--include_path", str(folder)])
+    return shlex.join([*call, "--include_path", folder])
 
 
 def _rows(

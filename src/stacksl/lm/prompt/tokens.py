@@ -57,15 +57,6 @@ class Limits:
     positions: int | None = None
 
 
-def cuts_of(items: Sequence[TokenItem]) -> str | None:
-    """How many of the `items` lost text to the limits, as a clause; None where none did."""
-    prompts, options = sum(item.cut > 0 for item in items), sum(item.options_cut for item in items)
-    if not prompts and not options:
-        return None
-    lost = f"{prompts} of {len(items)} prompts lost their start and {options} options their end"
-    return f"{lost} to the limits"
-
-
 class Tokenizing:
     """A tokenizer as this package uses it: ids without special tokens, one opening token at most.
 
