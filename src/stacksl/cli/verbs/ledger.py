@@ -10,7 +10,6 @@ from stacksl.cli.printing import as_json, facts
 from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
-    from stacksl.api import Run
     from stacksl.ledger.purchases import Head
 
 
@@ -45,7 +44,7 @@ def verify(
     Every row has the hash of the row before. The learner's arrays, facts, report and card have the
     ledger's length and last hash. The command prints both as the head: keep it elsewhere, since
     only the head shows that somebody rewrote the whole folder. A feature map, model, report or
-    card that was replaced or edited is named. The weights of a base model are hashed again.
+    card that was replaced or edited is named.
 
     Was any row edited or cut?
         stacksl ledger verify runs/first
@@ -72,7 +71,6 @@ def verify(
     if (lost := check_head(opened.folder)) is not None:
         raise LedgerCorrupt(lost)
     expect_all_derived(opened.folder)
-    weights, why = _weights(opened)
     saved = arrays and arrays.head.count
     result = {"run": run, "rows": rows, "tip": tip, "arrays": saved, "records": records}
     named = [] if saved is None else [f"the learner's arrays after row {count(saved)}"]
@@ -80,41 +78,7 @@ def verify(
     named += ["--head"] if head is not None else []
     text = f"the ledger is whole: {plural(rows, 'row')}"
     text += f", in agreement with {', '.join(named)}" * bool(named)
-    if weights is not None:
-        result["weights"] = weights
-        text += f"\nthe base model has the weights {weights[:12]} that the run began with"
-    if why is not None:
-        result["weights_not_hashed"] = why
-        text += f"\nthe base model's weights were not hashed: {why}"
     print(as_json(result) if json else f"{text}\nhead {rows}:{tip}")
-
-
-def _weights(run: Run) -> tuple[str | None, str | None]:
-    """The hash of the base weights of a run that adapts a language model, computed again.
-
-    Where the model cannot be opened here, the ledger can be verified all the same: then the second
-    value says why there is no hash.
-
-    Raises:
-        RunError: they are others than the run began with.
-    """
-    table = run.folder.resolved()
-    if "lm_base" not in table:
-        return None, None
-    from stacksl.errors import RunError, StackslError
-    from stacksl.lm.loading import open_base
-
-    name = str(table["lm.model"])
-    try:
-        weights = open_base(name, device="cpu").fingerprint
-    except StackslError as fault:
-        return None, str(fault)
-    if weights != table["lm_base"]:
-        raise RunError(
-            f"the run began with the weights {table['lm_base'][:12]}, but {name} is {weights[:12]}"
-            " now: restore its weights and tokenizer, or start a new run"
-        )
-    return weights, None
 
 
 def _head(text: str) -> Head:
