@@ -79,7 +79,6 @@ def test_a_run_that_stopped_itself_ends_like_ctrl_c(stacksl, toy) -> None:
         (["ledger", "verfy", "x"], "did you mean 'verify'? see `stacksl ledger --help`"),
         (["run", "--bugdet", "5"], "--budget"),
         (["evaluate", "runs/first"], "see `stacksl evaluate --help`"),
-        (["resume", "first", "--wait=-1"], "invalid value for '--wait'"),
         (["run", "--seed", "many"], "seed must be a valid integer, not 'many'"),
     ],
 )

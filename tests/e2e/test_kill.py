@@ -425,7 +425,7 @@ def test_answers_of_two_processes_are_taken_once(worker, asked, tmp_path) -> Non
 
 
 def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(
-    worker, long, tmp_path, capfd
+    worker, long, tmp_path, capfd, monkeypatch
 ) -> None:
     out = tmp_path / "run"
     words = ["run", str(long.data), "--test", str(long.test), "--budget", "12"]
@@ -435,7 +435,8 @@ def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(
         assert process.poll() is None, process.told()
         time.sleep(0.01)  # it holds the run, and cannot finish meanwhile
     assert Run.open(out).status()["state"] == "running"
-    assert entry.call(["resume", str(out), "--wait", "0"]) == 2
+    monkeypatch.setattr(f"{FOLDER}.WAIT", 0.0)
+    assert entry.call(["resume", str(out)]) == 2
     told = capfd.readouterr().err
     assert f"is held by process {process.pid} on " in told
     assert told.count("\n") == 1

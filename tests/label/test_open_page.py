@@ -61,9 +61,9 @@ def test_verbs_say_where_the_page_is_open(served: Served, capsys) -> None:
     said = capsys.readouterr().out
     assert re.search(f"Page open at +{re.escape(page)}", said)
     assert "Go on with" not in said
-    assert call(["label", run, "--idle", "soon", "--wait", "0"]) == 2
+    assert call(["label", run, "--idle", "soon"]) == 2
     assert "--idle must be a time such as" in capsys.readouterr().err
-    assert call(["label", run, "--guidelines", "nowhere.txt", "--wait", "0"]) == 2
+    assert call(["label", run, "--guidelines", "nowhere.txt"]) == 2
     assert "--guidelines must be a text file" in capsys.readouterr().err
 
 

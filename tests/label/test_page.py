@@ -17,7 +17,6 @@ from stacksl.label.player import Player
 from stacksl.label.site import OWNER, Site
 from stacksl.report.quality import Differing
 from stacksl.runs.session import session
-from stacksl.runs.storage.folder import WAIT
 
 from ..ledgers import bought, handed_rows, open_leases, rows_of, verify
 from .conftest import CLASSES_SHOWN, HERE, Opened, play, wait_for
@@ -271,13 +270,12 @@ def test_hostile_texts_are_shown_and_nothing_of_them_is_markup(opened: Opened) -
 
 
 def test_a_run_that_is_held_has_no_other_page_and_a_finished_one_no_questions(
-    opened: Opened,
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = opened()
-    patience = WAIT.set(0.1)
+    monkeypatch.setattr("stacksl.runs.storage.folder.WAIT", 0.1)
     with pytest.raises(RunError, match="is held by process"):
         Player(page.run.folder).start()
-    WAIT.reset(patience)
     ben = page.browser("ben")
     assert ben.skip(next(iter(ben.rows()))).json() == {"state": "skipped"}
     play([page.browser("anna"), ben], page)

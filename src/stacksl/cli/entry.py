@@ -65,6 +65,7 @@ REMOVED = {
     "--no-text": "`stacksl report RUN` writes a report that has no prompts and no ids",
     "--strict": "`stacksl run FILE --dry-run` lists the rows that are set aside",
     "--bank": "give each question its candidates in the data file",
+    "--wait": "a command waits 30 seconds for the process that holds the run; then give it again",
     "--rounds": "`head -n N FILE | stacksl run - --mode stream --set order=file` plays N lines",
 }
 """Verbs and options of earlier versions, each with what to use now."""

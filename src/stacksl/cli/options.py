@@ -237,13 +237,6 @@ def open_run(path: Path) -> Run:
     return run
 
 
-def _wait_for_the_run(seconds: float) -> float:
-    from stacksl.runs.storage.folder import WAIT
-
-    WAIT.set(seconds)
-    return seconds
-
-
 def _show_everything(context: typer.Context, asked: bool) -> None:
     if asked:
         context.meta[EVERYTHING] = True
@@ -309,19 +302,6 @@ Quiet = Annotated[bool, option("No progress on stderr.", None, "--quiet", "-q", 
 Debug = Annotated[bool, option("Show the traceback of an error.", None, "--debug", panel=_OUTPUT)]
 Engine = Annotated[
     str | None, option("Where texts are encoded: local or ray.", "NAME", panel=_OUTPUT)
-]
-PATIENCE = 30.0
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait",
-        metavar="SECONDS",
-        min=0.0,
-        callback=_wait_for_the_run,
-        rich_help_panel=_OUTPUT,
-        help="How long to wait while another process holds the run (30).",
-        show_default=False,
-    ),
 ]
 HelpAll = Annotated[
     bool,

@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -86,8 +85,7 @@ class Player:
         self._stopping = False
         self._seen: dict[str, float] = {}  # when each annotator was there last
         self._idle: frozenset[str] = frozenset()  # who has been silent for too long
-        context = copy_context()  # how long to wait for the run's lock
-        self._thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     @property
     def annotators(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from stacksl.labelers.sheets.writing import write_sheet
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import Store
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.storage.folder import WAIT
+from stacksl.runs.storage import folder as storage
 
 from ...ledgers import bought, open_leases, rows_of
 from ..conftest import Finished, class_items
@@ -263,14 +263,15 @@ def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path, 
     assert made.replay()["after"] > other.replay()["after"] == 0
 
 
-def test_what_is_refused(pairs: Finished, spoil: Callable[[Finished], Run]) -> None:
+def test_what_is_refused(
+    pairs: Finished, spoil: Callable[[Finished], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, item = spoil(pairs), pairs.items[5]
     with pytest.raises(RunError, match="knows no item 'p999'"):
         forget(made.path, "p999")
-    token = WAIT.set(0.0)
+    monkeypatch.setattr(storage, "WAIT", 0.0)
     with made.folder.locked(), pytest.raises(RunLocked, match="is held by"):
         forget(made.path, item.id)
-    WAIT.reset(token)
     name = forget(made.path, item.id).name
     for gone in (item.id, name):
         with pytest.raises(RunError, match="knows no item"):

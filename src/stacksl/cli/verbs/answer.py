@@ -43,7 +43,6 @@ def answer(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask before accepted answers are replaced.")
     ] = False,
-    wait: options.Wait = options.PATIENCE,
     report_to: options.ReportTo = None,
     json: options.Json = False,
     quiet: options.Quiet = False,

@@ -97,7 +97,6 @@ def change(
     later: Later = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
-    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -291,7 +290,6 @@ def _described(outcome: Outcome, changes: dict[str, Any], run: Path) -> str:
 def forget(
     run: options.RunFolder,
     id: Id,
-    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:

@@ -45,7 +45,6 @@ def label(
         Path | None,
         options.option("A text shown next to each question; the run keeps a copy.", "FILE"),
     ] = None,
-    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:

@@ -90,7 +90,6 @@ def run(
 
 def resume(
     run: options.RunFolder,
-    wait: options.Wait = options.PATIENCE,
     report_to: options.ReportTo = None,
     json: options.Json = False,
     quiet: options.Quiet = False,

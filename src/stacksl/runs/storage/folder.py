@@ -41,7 +41,7 @@ from stacksl.report.facts import Facts
 from stacksl.runs.settings.resolve import CHOSEN
 
 LOCK = ".lock"
-WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
+WAIT = 30.0  # seconds for the lock of a run
 HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())  # by callers
 POLL = 0.05  # seconds between two tries
 DATABASE = "run.db"
@@ -213,7 +213,7 @@ class RunFolder:
 
     def _acquire(self, file: IO[str]) -> None:
         """Take the lock, after at most `WAIT` seconds of trying."""
-        deadline = time.monotonic() + WAIT.get()
+        deadline = time.monotonic() + WAIT
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
