@@ -18,7 +18,6 @@ def language() -> LanguageModel:
         license="mit",
         template="{prompt}\nAnswer:",
         about=(Named("Read from", "/models/tiny-base"), Named("Parameters", "4,218,880")),
-        effort=(Named("Peak memory of the process", "1.5 GiB"),),
         training=(Named("LoRA rank", "16"), Named("Reference", "frozen")),
         refits=(
             AdapterRefit(1, 100, 0.031, 60.5, 1.31, 1.22, 0.021),

@@ -31,7 +31,6 @@ def test_the_page_says_what_the_model_is(facts):
         "4,218,880",
         "{prompt} Answer:",
         "LoRA rank 16",
-        "1.5 GiB",
     ):
         assert words in text, words
 

@@ -175,7 +175,6 @@ class LanguageModel:
         template: the text around a prompt.
         about: the base, how items are presented to it, and on what it was computed.
         training: the adapter's shape and what fixes a refit.
-        effort: the memory and the time that it took.
         refits: in order.
     """
 
@@ -184,7 +183,6 @@ class LanguageModel:
     template: str
     about: tuple[Named, ...]
     training: tuple[Named, ...]
-    effort: tuple[Named, ...]
     refits: tuple[AdapterRefit, ...]
 
 

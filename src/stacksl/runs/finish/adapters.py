@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
 from stacksl.lm.export.folder import scoring_rows
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.quantized import numbers_of
-from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audit
@@ -23,12 +19,11 @@ from stacksl.models.evaluation import Tested, judge, point
 from stacksl.report import facts as f
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
-from stacksl.report.wording import count, duration, memory
+from stacksl.report.wording import count
 from stacksl.runs.loop.adapters import refits_of
 from stacksl.runs.loop.game import Game, Progress, Report
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import TIMES
 from stacksl.types import copied
 
 
@@ -69,7 +64,7 @@ class AdapterEnding:
         """The results as they are: models of fewer labels are tested on a test file alone."""
         return tested
 
-    def language(self, tested: Tested, state: Mapping[str, Any]) -> f.LanguageModel:
+    def language(self) -> f.LanguageModel:
         """The facts of the language model."""
         about, facts = self.model.about(), self.lm.facts()
         adapter = self.lm.worker.adapter
@@ -94,7 +89,6 @@ class AdapterEnding:
             template=about.template,
             about=_named(rows),
             training=training_of(self.lm.choices),
-            effort=_named(self._effort(str(facts["lm_device"]), state)),
             refits=tuple(
                 copied(
                     f.AdapterRefit,
@@ -131,26 +125,6 @@ class AdapterEnding:
     def save(self, tested: Tested, facts: Facts, audit: Audit | None) -> None:
         """Write the last adapter into `model/`; `facts` are for its card."""
         self.model.save(self.spec.folder.model, facts, self.spec.test)
-
-    def _effort(self, device: str, state: Mapping[str, Any]) -> dict[str, str]:
-        """The memory and the time that it took; on a GPU, the memory of its tensors there."""
-        if device.startswith("cuda"):
-            where, peak = "of tensors on the GPU", load_torch().cuda.max_memory_allocated(device)
-        else:  # macOS counts bytes, Linux KiB
-            unit = 1 if sys.platform == "darwin" else 1024
-            where, peak = "of the process", getrusage(RUSAGE_SELF).ru_maxrss * unit
-        training = sum(refit["trained"]["seconds"] for refit in refits_of(self.game.ledger))
-        rows = {f"Peak memory {where}": memory(peak), "Training, all refits": duration(training)}
-        seconds = _seconds(state)
-        return rows | ({} if seconds is None else {"The run, start to end": duration(seconds)})
-
-
-def _seconds(state: Mapping[str, Any]) -> float | None:
-    """From start to end; None after an interruption, since the pause is no part of the run."""
-    if state.get("interruptions") or not state.get("finished"):
-        return None
-    started, ended = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
-    return (ended - started).total_seconds()
 
 
 def training_of(choices: ModelChoices) -> tuple[Named, ...]:

@@ -47,7 +47,7 @@ def facts_of(
 ) -> f.Facts:
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
     spec, game = ending.spec, ending.game
-    language = ending.language(tested, state)
+    language = ending.language()
     audit = audit_fact(tested.audited)
     disputed = open_rows(answers_by_item(spec, game.ledger, EVERY), tested.column or tested.audited)
     if audit is not None and tested.audited is not None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,7 +149,7 @@ class HeadEnding:
         curve = (*self._curve(labels, block, judged), point(labels, final_result))
         return replace(tested, curve=curve)
 
-    def language(self, tested: Tested, state: Mapping[str, Any]) -> None:
+    def language(self) -> None:
         """No facts of a language model."""
 
     @property
