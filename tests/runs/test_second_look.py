@@ -120,7 +120,7 @@ def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(waits: Wa
     assert status["asked"] == 90 - 24 - 10, "ten labels are kept for it from the start"
     page = (made.path / "report.html").read_text()
     assert f"Audited {AGREEMENT}" in page
-    assert "95 of 100" not in page + (made.path / "README.md").read_text()
+    assert "95 of 100 such" not in page + (made.path / "README.md").read_text()
     assert len(list(made.predict(["a text"]))) == 1
     first = {
         row["item"]: row["labeler"] for row in bought(made, purpose="audit") if not row["slot"]
@@ -142,7 +142,7 @@ def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(waits: Wa
     assert facts.audit.shown_before is False
     page = (made.path / "report.html").read_text()
     assert "Audited accuracy" in page
-    assert "95 of 100" in page
+    assert "95 of 100 such" in page
     assert "People&#39;s errors" in page
 
 
@@ -235,7 +235,7 @@ def test_without_a_second_look_it_is_agreement(tmp_path: Path, name: str) -> Non
     assert status["left"] == 0
     for page in ("report.html", "README.md"):
         text = (made.path / page).read_text()
-        assert "95 of 100" not in text
+        assert "95 of 100 such" not in text
         assert "Nobody is left" not in text
         assert agreement.replace("agreement", "agrees") in text
     assert "further_labels" not in made.folder.resolved()
@@ -583,4 +583,4 @@ def test_a_second_look_that_hardly_took_place_tells_agreement(waits: Waits) -> N
     for page in ("report.html", "README.md"):
         text = " ".join((made.path / page).read_text().split())
         assert told in text
-        assert "95 of 100" not in text
+        assert "95 of 100 such" not in text
