@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import run
+from stacksl.errors import SettingsError
 from stacksl.label.pages import page_of
 from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
@@ -179,6 +180,45 @@ def test_a_label_that_you_own_is_that_of_all_rows_with_its_text(place: str, tmp_
     for row in (shown[first.id], shown[second.id]):
         assert row["why"] == "nobody was asked; the label is yours"
         assert [word[:2] for word in row["words"]] == [("owner", label)]
+
+
+@pytest.mark.parametrize("place", ["file", "click"])
+def test_no_label_is_bought_of_a_text_that_you_labeled(place: str, tmp_path: Path) -> None:
+    items, answers = class_items(80)
+    items = [replace(item, prompt=items[n // 2].prompt) for n, item in enumerate(items)]
+    made = run(items, answers, budget=8, audit=0, mode="pool", out=tmp_path / "r")
+    asked = {item.prompt for item in items if item.id in made.ledger.bought()}
+    first, second = [item for item in items if item.prompt not in asked][:2]
+    assert first.prompt == second.prompt
+    if place == "file":
+        owned = tmp_path / "owned.csv"
+        owned.write_text(f"prompt,label\n{first.prompt},{CLASSES[0]}\n")
+        made.change(owned=owned)
+    else:
+        own_label(made.folder, first.id, CLASSES[0])
+        made.resume()
+        own_label(made.folder, first.id, CLASSES[answers[first.id]])
+    made.change(budget=20)
+    assert made.status()["state"] == "finished"
+    bought = [row["item"] for row in made.ledger.export() if row["purpose"] != "owned"]
+    assert len(bought) == 20
+    assert not {first.id, second.id}.intersection(bought)
+    roles = {row.name: row.value for row in facts_of(made).data.roles}
+    copies = 2 if place == "file" else 1
+    assert roles["with a text that has a label"] == str(copies)
+    made.replay()
+    if place == "click":
+        forget(made.path, first.id)
+        made.resume()
+        assert {r["id"]: r["source"] for r in made.table().rows}[second.id] == "model"
+    made.change(budget=40)
+    bought = [row["item"] for row in made.ledger.export() if row["purpose"] != "owned"]
+    assert len(bought) == 40
+    assert not {first.id, second.id}.intersection(bought), "also after its label was erased"
+    verify(made)
+    made.replay()
+    with pytest.raises(SettingsError, match="at most 78"):
+        made.change(budget=79)
 
 
 def test_items_nobody_was_asked_about_have_their_own_options(tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from stacksl.labelers.sheets.cells import sign
 from stacksl.labelers.sheets.rows import clean_key, has_form
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Word, settled
+from stacksl.ledger.store.settings import Setting
 from stacksl.report.wording import unasked
 from stacksl.runs.finish.answers import OWNER
 from stacksl.runs.finish.promising import expect_promise
-from stacksl.runs.items.stored import how_read
+from stacksl.runs.items.stored import EXCLUDED, how_read
 from stacksl.runs.loop.game import Report
 from stacksl.runs.session.assignment import (
     FILE,
@@ -358,19 +359,22 @@ def corrections(
 def own_label(folder: RunFolder, item: str, label: str) -> None:
     """Give an item that nobody was asked about a label of the owner's, or another one, for free.
 
+    No label is bought of the other items with its text, as where a file has their label.
+
     Raises:
         RunError: somebody was asked about the item, or it is none of the run's.
         SettingsError: the label is none of the item's options, or the run promises a share.
     """
     with folder.locked(), Ledger.open(folder.database) as ledger:
         spec = RunSpec.open(folder)
+        usable, bought = spec.sources.usable, set(ledger.bought())
         owned = item in ledger.bought("owned")
-        if item not in spec.sources.usable or (item in ledger.bought() and not owned):
+        if item not in usable or (item in bought and not owned):
             raise RunError(
                 "expected a row that nobody was asked about, got another one: answers are corrected"
                 " by the key of their row"
             )
-        options = spec.sources.usable[item].candidates
+        options = usable[item].candidates
         if label not in options:
             raise SettingsError("expected one of the options of the row as its label, got another")
         if spec.settings.promised_share is not None:
@@ -381,6 +385,10 @@ def own_label(folder: RunFolder, item: str, label: str) -> None:
             if owned:
                 ledger.correct(item, options.index(label), OWNER)
             else:
+                numbered, text = enumerate(spec.dataset.items), usable[item].content
+                alike = {row for row, x in numbered if x.content == text and x.id not in bought}
+                excluded = sorted(spec.sources.excluded | alike)
+                ledger.change_settings({EXCLUDED: Setting(excluded)})
                 ledger.own([(item, options.index(label))], OWNER)
 
 
