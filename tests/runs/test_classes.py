@@ -334,9 +334,29 @@ def test_an_added_class_without_a_label_has_a_next_step(made: Run) -> None:
     (said,) = (words for words in made.status()["warnings"] if "dusk" in words)
     asks = f"`stacksl change {made.path} --reopen` asks again"
     assert f"no label names the added 'dusk': {asks}" in said
+    assert f"and `stacksl change {made.path} --owned FILE` adds labels that you have" in said
     named = [{**row, "answer": "dusk"} for row in read_rows(sheets(made)[0])]
     made.answer(write_rows(sheets(made)[0], named))
     assert not any("dusk" in words for words in made.status()["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "advice"),
+    [
+        (None, "`stacksl change {} --owned FILE` adds labels that you have"),
+        ("right=90%", "answers to further rows may name it"),
+    ],
+)
+def test_an_added_class_has_only_advice_that_works(
+    rule: str | None, advice: str, tmp_path: Path
+) -> None:
+    """A promise takes no owned labels, and nothing is reopened where no answer was none."""
+    options = {"annotators": "anna", "class_names": True, "stop_when": rule}
+    made = begin(tmp_path, budget=40, **options)
+    answer_all(made, lambda row: gold(row["prompt"]))
+    made.change(classes=["dusk"], later=True)
+    sentence = f"no label names the added 'dusk': {advice.format(made.path)}"
+    assert sentence in made.status()["warnings"]
 
 
 @pytest.mark.parametrize("names", ["1 2 3 4", "A B C D", "yes no"])

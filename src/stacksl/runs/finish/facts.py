@@ -95,7 +95,7 @@ def facts_of(
             for name, value in versions(spec.settings.plugins).items()
         ),
         fingerprints=(*ending.fingerprints, Named("ledger", head)),
-        warnings=tuple(present_warnings(state, game.ledger)),
+        warnings=tuple(present_warnings(state, game.ledger, spec.settings.stop_when)),
         stopped=state.get("stopped", ""),
         language=language,
     )

@@ -67,7 +67,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         try:
             if ledger is None:
                 ledger = stack.enter_context(Ledger.open(folder.database, readonly=True))
-            present = present_warnings(state, ledger)
+            present = present_warnings(state, ledger, table.get("stop_when"))
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
         labels = _labels(ledger, table, final)
@@ -218,14 +218,14 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None)
     }
 
 
-def present_warnings(state: Mapping[str, Any], ledger: LedgerReader) -> list[str]:
-    """What was odd when the run began or was opened, and what is so under its present terms.
+def present_warnings(state: Mapping[str, Any], ledger: LedgerReader, rule: str | None) -> list[str]:
+    """What was odd when the run began or was opened, and what is so under its stop `rule` of now.
 
     The latter are a budget that may end before a look, answers without a candidate, and labels
     that have not improved on class names.
     """
     of_names = state.get("over_names", {}).get("sentence")
-    now = [state.get(SHORT), _unanswered(ledger), _unlabeled(ledger), of_names]
+    now = [state.get(SHORT), _unanswered(ledger), _unlabeled(ledger, rule), of_names]
     return [*state.get("warnings", []), *filter(None, now)]
 
 
@@ -244,7 +244,7 @@ def _unanswered(ledger: LedgerReader) -> str | None:
     )
 
 
-def _unlabeled(ledger: LedgerReader) -> str:
+def _unlabeled(ledger: LedgerReader, rule: str | None) -> str:
     """A sentence where an added class has no label; else empty."""
     if not ledger.accounts.classes_added:
         return ""
@@ -254,8 +254,13 @@ def _unlabeled(ledger: LedgerReader) -> str:
     rows = [row.payload for row in ledger.rows(only=("class_added",))]
     rows = [added for added in rows if not {added["size"] - 1, normal(added["name"])} & words]
     names = ", ".join(f"'{added['name']}'" for added in rows)
-    ways = "`stacksl change RUN --reopen` asks again where the answer was none, --owned FILE adds"
-    return names and f"no label names the added {names}: {ways} labels that you have"
+    ways = []
+    if "none" in words:
+        ways.append("`stacksl change RUN --reopen` asks again where the answer was none")
+    if stop_rule(rule)[0] != "right":  # a promise takes no labels that nobody checks
+        ways.append("`stacksl change RUN --owned FILE` adds labels that you have")
+    advice = ", and ".join(ways) or "answers to further rows may name it"
+    return names and f"no label names the added {names}: {advice}"
 
 
 def _next_step(
