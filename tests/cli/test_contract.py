@@ -181,7 +181,9 @@ def test_a_row_that_cannot_be_read_is_wrong_and_reported(stacksl, folder) -> Non
     told = stacksl.told("evaluate", "runs/first", "faulty.csv")
     assert (told["n"], told["unusable"]) == (31, 1)
     assert told["rejected"][0]["row"] == 31
-    assert "row 31" in stacksl("evaluate", "runs/first", "faulty.csv").out
+    shown = stacksl("evaluate", "runs/first", "faulty.csv")
+    assert "row 31" in shown.out
+    assert "set aside" not in shown.err, "it is named once"
     said = stacksl("predict", "runs/first", "faulty.csv")
     assert len(said.out.splitlines()) == 30
     assert "row 31 has no prediction" in said.err

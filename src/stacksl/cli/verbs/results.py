@@ -93,9 +93,11 @@ def evaluate(
         result = opened.evaluate(dataset, progress=encoding(show))
     warn(str(warning.message) for warning in caught)
     result["rejected"] = rejected(dataset)
-    if not json:
-        warn(dataset.warnings)
     format_result = as_json if json else _compared if "told_after" in result else _shown
+    if format_result is _shown:  # which names the rows that were set aside
+        warn(why for why in dataset.warnings if " set aside: " not in why)
+    elif format_result is _compared:
+        warn(dataset.warnings)
     print(format_result(result))
     if format_result is _compared:
         rows, audit = f"{word(run)} {word(file)}", min(60, result["n"] - 1)
