@@ -70,7 +70,7 @@ def test_items_with_the_text_of_an_example_are_found() -> None:
     items = [Item("1", "Add  money", NAMES), Item("2", "add some money", NAMES)]
     assert classes.alike(items) == [0]
     classes.expect_apart(items[1:])
-    with pytest.raises(DataError, match="1 of its items have the text of one, the first is 1"):
+    with pytest.raises(DataError, match="an example of a class, got 1, the first is 1"):
         classes.expect_apart(items)
     Classes(NAMES, SAID).expect_apart(items)
     assert classes.without("ADD money").examples == (EXAMPLES[0], ())

@@ -144,7 +144,7 @@ def test_corrupted_arrays_are_passed_over_and_told(home, capfd) -> None:
 
 def test_unlabeled_items_cannot_be_evaluated(home, refused) -> None:
     (home / "bare.csv").write_text("text,label\nsome words,\nothers,a\n")
-    assert "1 of 2 have none" in refused("evaluate", "one", "bare.csv")
+    assert "got 1 of 2 without one" in refused("evaluate", "one", "bare.csv")
 
 
 def test_a_read_only_folder(home, refused, monkeypatch) -> None:

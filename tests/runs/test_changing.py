@@ -84,7 +84,7 @@ def test_added_items_with_texts_of_the_run_are_counted(tmp_path: Path) -> None:
     rows = [(f"new{n}", item.prompt, "sea") for n, item in enumerate(class_items(40)[0][:7])]
     rows.append(("n7", "no such text", "sea"))
     more = write_table(tmp_path / "more.csv", ("id", "text", "label"), rows)
-    known = "more: 7 of 8 rows have the text of an item of the run (each stays its own item)"
+    known = "more: 7 of 8 rows with the text of an item of the run (each stays its own item)"
     assert known in done.change(items=more, later=True).warnings
 
 

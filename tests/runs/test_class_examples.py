@@ -92,6 +92,6 @@ def test_an_item_that_is_an_example_is_set_aside_and_forgotten_with_it(tmp_path)
 def test_a_test_item_may_be_no_example(tmp_path) -> None:
     held = tmp_path / "held.csv"
     held.write_text("text,label\nWaves at the  shore,sea\n", encoding="utf-8")
-    with pytest.raises(DataError, match="1 of its items have the text of one, the first is row-0"):
+    with pytest.raises(DataError, match="an example of a class, got 1, the first is row-0"):
         begin(tmp_path, classes=listed(tmp_path), test=held)
     assert not (tmp_path / "run").exists()

@@ -204,11 +204,13 @@ def test_labels_that_people_changed_are_held_against_the_estimate(made: Any) -> 
     wrong = round((1 - column.audit.accuracy) * column.labeled) + 1
     more = replace(column, asked=wrong, changed=wrong + 5, mended=wrong)
     said = column_words(more, facts, "RUN")
-    assert "People's answers changed 1 labels" in column_words(replace(few, audit=None), facts, "")
+    assert "People's answers changed 1 label of" in column_words(
+        replace(few, audit=None), facts, ""
+    )
     most = f"{100 * (1 - wrong / column.labeled):.1f}%"
     assert (
-        f"changed {wrong + 5} labels of the exported table: {wrong} were found to be wrong, and the"
-        f" others are unclear. At most {most} of all were right, if none of these corrections is"
+        f"changed {wrong + 5} labels of the exported table: {wrong} found to be wrong, and 5"
+        f" unclear. At most {most} of all were right, if none of these corrections is"
         " wrong. The audit shows more because" in said
     )
 

@@ -60,7 +60,7 @@ def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) 
 
 def test_rows_without_a_label_are_told_of_and_labeled_by_the_model(blank: stacksl.Run) -> None:
     run = blank
-    assert "20 rows have no label in 'gpt'" in run.status()["warnings"]
+    assert "rows without a label in 'gpt': 20" in run.status()["warnings"]
     column = facts_of(run)["column"]
     assert column["labeled"] == COUNT - 20
     assert column["audit"]["n"] < facts_of(run)["audit"]["n"] == 40

@@ -29,7 +29,7 @@ def with_values(values: list[str]) -> list[dict[str, str]]:
         (
             {"classes": "classes.txt"},
             with_values([*TOPICS[:2] * 20, "card"]),
-            r"1 rows have in the column 'gpt' a label that is none of the 2 .* mean 'cards'",
+            r"label in the column 'gpt' should be one of the 2 classes, got 1 of .* mean 'cards'",
         ),
         ({"model_labels": "truth"}, None, "'truth' is named as the label and as the labels"),
         (

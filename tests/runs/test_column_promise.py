@@ -67,7 +67,7 @@ def test_nothing_is_bought_where_no_look_could_be_paid(tmp_path: Path) -> None:
     spent = run.status()["spent"]
     assert spent < 230
     offered = run.change(budget="250", stop_when="right=99.5%", dry_run=True)
-    assert offered.measures.startswith("2 of 3 looks at the table are left. After a look")
+    assert offered.measures.startswith("Looks at the table that are left: 2 of 3. After a look")
     run.change(budget="250", stop_when="right=99.5%")
     assert run.status()["spent"] == spent
     assert run.status()["stopped"].startswith("That 99.5% of the 300 rows are right cannot be")

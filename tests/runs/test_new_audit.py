@@ -248,8 +248,8 @@ def test_the_output_says_what_settles_open_rows(monkeypatch: pytest.MonkeyPatch)
     now = replace(now, n=62, unknown=2, second=replace(now.second, askable=6))
     told = between(monkeypatch, before, now)["sentence"].partition("). ")[2]
     assert told.partition(" With 60 audited")[0] == (
-        "44 of 60 new rows are right, and 2 more have no clear answer, with 8 open. On these no two"
-        " people agree, and 12 more labels for $18.00 may settle 6 of them: `stacksl change"
+        "44 of 60 new rows are right, besides 2 without a clear answer, with 8 open. On these no"
+        " two people agree, and 12 more labels for $18.00 may settle 6 of them: `stacksl change"
         " runs/now --budget 112`. 52 of 60 rows of the audit of"
         " runs/first are right, with 3 open. On these no two people agree, and nobody else is left"
         " to ask unless you add an annotator, at most four answers a row. This may change when"

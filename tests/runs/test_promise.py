@@ -121,7 +121,7 @@ def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promise
     again, said = looks(made)[-1], made.status()["stopped"]
     assert (again["after"], again["rows"], again["of"]) == (100, rows, 400)
     assert said.startswith("That 90.0% of the 400 rows are right cannot be promised")
-    assert "are left, with 100 rows counted as wrong, since rows or classes were added" in said
+    assert "may be left, with 100 rows counted as wrong, since rows or classes were added" in said
     shown = made.status()["audit"]["sentence"]
     assert shown.endswith(" 100 of 400 rows added after it was drawn."), "no audit is offered"
     made.change(budget=300)
@@ -249,7 +249,7 @@ def test_a_run_stops_once_no_look_is_left_and_names_the_command_that_promises_wh
     assert (
         f"Look {LOOKS} of {LOOKS} showed that at least {math.floor(1000 * least) / 10:g}%" in said
     )
-    assert f"{last['wrong']} of {last['audit']} rows of the model were wrong" in said
+    assert f"{last['wrong']} of {last['audit']} rows of the model turned out wrong" in said
     assert f"Run.open({str(made.path)!r})" in said
     page = unescape((made.path / "report.html").read_text(encoding="utf-8"))
     assert f"Run.open({str(made.path)!r})" in page

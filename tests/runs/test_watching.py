@@ -182,8 +182,8 @@ def test_texts_of_the_run_under_other_ids_are_counted(audited: Run, tmp_path, ca
            for n, item in enumerate(items[:90])]  # fmt: skip
     file = write_table(tmp_path / "old.csv", ("id", "text", "label"), old)
     assert call(["evaluate", str(audited.path), str(file), "--quiet"]) == 0
-    words = r"Rows of the run +90 of 90 rows have the same text as a row of the run"
-    assert re.search(words + r"\. The model may have learned them", capsys.readouterr().out)
+    words = r"Rows of the run +90 of 90 rows with the text of a row of the run"
+    assert re.search(words + r"\. The model may have learned such rows", capsys.readouterr().out)
     file = write_table(tmp_path / "bare.csv", ("id", "text"), [row[:2] for row in old])
     assert call(["evaluate", str(audited.path), str(file), "--quiet"]) == 0
     assert re.search(words + ", under another id", capsys.readouterr().out)

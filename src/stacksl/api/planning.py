@@ -540,7 +540,7 @@ def _model_labels(
                 f"the column '{settings.column}' is the same as the answers in every row: name the"
                 " labels to be judged with --model-labels, or the answers with --label-column"
             )
-        blank = (f"{column.unlabeled:,} rows have no label in '{settings.column}'",)
+        blank = (f"rows without a label in '{settings.column}': {column.unlabeled:,}",)
         labels = tuple(column.answers.get(item.id, -1) for item in dataset.items)
         return labels, blank * bool(column.unlabeled)
     if settings.column is not None or not (

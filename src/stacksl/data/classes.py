@@ -47,9 +47,9 @@ class Classes:
         """
         if indices := self.alike(items):
             raise DataError(
-                f"the examples of classes should not be in the test set, but {len(indices)} of its"
-                f" items have the text of one, the first is {items[indices[0]].id}: remove those"
-                " examples, or leave the items out of the test file"
+                "no item of the test set should have the text of an example of a class, got"
+                f" {len(indices)}, the first is {items[indices[0]].id}: remove those examples, or"
+                " leave the items out of the test file"
             )
 
 

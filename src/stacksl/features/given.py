@@ -83,8 +83,8 @@ class GivenFeatures:
         missing = sum(item.id not in self._place for item in items)
         if missing:
             raise FeatureError(
-                f"this run's features are given as arrays, and {missing} of {len(items)} items have"
-                " none: in Python, give features=X with a row for each item"
+                f"this run's features are given as arrays, but {missing} of {len(items)} items came"
+                " without one: in Python, give features=X with a row for each item"
             )
         if self._rows.shape[1] != self._columns:
             raise FeatureError(

@@ -115,8 +115,8 @@ def evaluate(
     expect_classes(dataset, f"the data '{dataset.name}'", ", or leave out all labels to compare")
     if dataset.unlabeled:
         raise DataError(
-            f"to evaluate, every row of {dataset.name} should have an answer, but"
-            f" {dataset.unlabeled} of {dataset.total} have none: label them, leave them"
+            f"to evaluate, every row of {dataset.name} should have an answer, got"
+            f" {dataset.unlabeled} of {dataset.total} without one: label them, leave them"
             " out, use `stacksl predict`, or give rows without any to compare them with the run"
         )
     return judge(model.policies(dataset.items, progress), dataset)

@@ -99,7 +99,7 @@ def in_counts(
     text = f"{count(right)} of {count(clear)} {rows} are right"
     text += " by first answers" if first and audit.second is not None else ""
     if audit.n > clear:
-        text += f", and {count(audit.n - clear)} more have no clear answer"
+        text += f", besides {count(audit.n - clear)} without a clear answer"
     askable = audit.second.askable if audit.second else 0
     ways = ""
     if settle is not None:

@@ -121,7 +121,7 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
         share = f"{percent(audit.accuracy)} {_are_right(audit)}"
         text = f"Of the {scope} an estimated {share} ({bounds})."
     if column.unasked:
-        marked = f"{count(column.flagged)} have a doubtful label; the exported table marks them"
+        marked = f"the exported table marks {count(column.flagged)} as doubtful"
         no_doubt = "none has a doubtful label: if some are wrong, the texts do not show which"
         doubt = marked if column.flagged else no_doubt
         text += f" Of {plural(column.unasked, 'row')} that nobody answered {doubt}."
@@ -129,9 +129,10 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
         text += f" People named a class for {count(column.asked)} of the most doubtful."
     if column.changed:
         audited = ", with those of the audit," if audit is not None and audit.n else ""
-        text += f" People's answers{audited} changed {count(column.changed)}"
-        detail = f": {count(column.mended)} were found to be wrong, and the others are unclear"
-        text += f" labels of the exported table{detail if column.mended < column.changed else ''}."
+        text += f" People's answers{audited} changed {plural(column.changed, 'label')}"
+        unclear = column.changed - column.mended
+        detail = f": {count(column.mended)} found to be wrong, and {count(unclear)} unclear"
+        text += f" of the exported table{detail if unclear else ''}."
     if audit is not None and audit.accuracy is not None and not audit.passed_over:
         limit = 1 - column.mended / column.labeled
         if limit < audit.accuracy:

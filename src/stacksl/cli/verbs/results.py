@@ -116,7 +116,7 @@ def _shown(result: dict[str, Any]) -> str:
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("New rows", (result["stated"] or {}).get("sentence")),
             ("Items", count(result["n"])),
-            ("Rows of the run", _shared(result, ". The model may have learned them" + EASIER)),
+            ("Rows of the run", _shared(result, ". The model may have learned such rows" + EASIER)),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )
@@ -124,7 +124,7 @@ def _shown(result: dict[str, Any]) -> str:
 
 def _shared(result: dict[str, Any], follows: str) -> str | None:
     rows, shared = plural(result["n"], "row"), result["shared"]
-    sentence = f"{count(shared)} of {rows} have the same text as a row of the run{follows}"
+    sentence = f"{count(shared)} of {rows} with the text of a row of the run{follows}"
     return sentence if shared else None
 
 

@@ -273,7 +273,7 @@ def _with_file(spec: RunSpec, kind: Kind, path: str) -> RunSpec:
         dataset = read_like(path, sources.pool, settings, "file of more items")
         if shared := overlap(sources.dataset.items, dataset.items):
             rows = f"{shared:,} of {plural(len(dataset.items), 'row')}"
-            warning = f"{rows} have the text of an item of the run (each stays its own item)"
+            warning = f"{rows} with the text of an item of the run (each stays its own item)"
             dataset = replace(dataset, warnings=(*dataset.warnings, warning))
         sources = sources.with_items(dataset, path)
         if settings.labeler != FILE and "labeler" not in spec.folder.read_state():

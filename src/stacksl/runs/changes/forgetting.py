@@ -136,7 +136,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     remains.append("its row in your data is yours to delete: the run does not read it again")
     remains += [f"{sheet} cannot be read as a sheet and is as it was" for sheet in unread]
     if count := sum(peer.content == item.content for peer in spec.dataset.items) - 1:
-        remains.append(f"{count:,} other items of the run have the same text")
+        remains.append(f"other items of the run with the same text: {count:,}")
     if keys:
         remains.append(f"copies of sheets in other places hold its rows {', '.join(keys)}")
     remains.append("copies of the run, backups, exports and predictions are as they were")

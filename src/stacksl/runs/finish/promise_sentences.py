@@ -105,7 +105,7 @@ def looks_left(spec: RunSpec, ledger: LedgerReader, *, class_added: bool = False
     remaining = LOOKS if drawn is None else LOOKS - drawn.number
     after = "After a look, labels are bought only while another that may show it can be paid"
     after = after if remaining else "Nothing is bought"
-    sentence = f"{remaining} of {LOOKS} looks at the table are left. {after}"
+    sentence = f"Looks at the table that are left: {remaining} of {LOOKS}. {after}"
     if (rule := _shown_now(ledger)) and not ledger.accounts.reached:
         sentence += f". The run can promise {rule} only until a label is bought"
     if class_added and (loss := lost_by_class(ledger)):
@@ -156,11 +156,10 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if (others := look["left"] - model_wrong) > 0:
         people_wrong = f"{count(others - look['after'])} that people err on{_added(look)}"
         parts = f", {count(model_wrong)} of {source} and {people_wrong}"
-    verb = "was" if look["wrong"] == 1 and not look["sample"] else "were"
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by_whom}: of"
         f" {count(look['audit'])} rows of {source} drawn at random {count(look['wrong'])}"
-        f"{people_sample} {verb} wrong or unclear, so at most {count(look['left'])} of all"
+        f"{people_sample} turned out wrong or unclear, so at most {count(look['left'])} of all"
         f" are{parts}. Such a promise holds in 95 of 100 runs.{notes}"
     )
 
@@ -306,9 +305,9 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
     people_wrong = look["left"] - model_wrong - look["after"]
     return (f"{waiting} " if waiting else "") + (
         f"Look {look['drawn']} of {LOOKS} showed that at least {_shown_by(look)[6:]} of the"
-        f" {plural(look['of'], 'row')} are right. {wrong_rows} were wrong or unclear. So at most"
-        f" {count(model_wrong)} errors of {labeler} and {count(people_wrong)} of people (or"
-        f" unclear) are left{_added(look)}."
+        f" {plural(look['of'], 'row')} are right. {wrong_rows} turned out wrong or unclear. So at"
+        f" most {plural(model_wrong, 'error')} of {labeler} and {count(people_wrong)} of people"
+        f" (or unclear) may be left{_added(look)}."
         f"{_by_people(spec, ledger, look['of'])}"
     )
 

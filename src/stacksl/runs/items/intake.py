@@ -138,9 +138,10 @@ def with_column(
     classes, count = dataset.classes or (), len(dataset.answers)
     if dataset.unknown:
         raise DataError(
-            f"{len(dataset.unknown)} rows have in the column '{name}' a label that is none of the"
-            f" {len(classes)} classes ({strange(dataset.unknown, classes)}): correct them, or name"
-            " those classes with --classes"
+            f"each label in the column '{name}' should be one of the {len(classes)} classes, got"
+            f" {len(dataset.unknown)} of {len(dataset.items)} otherwise"
+            f" ({strange(dataset.unknown, classes)}): correct them, or name those classes with"
+            " --classes"
         )
     if not count or (names is None and not 0 < len(classes) <= max(10, count / 2)):
         raise DataError(
