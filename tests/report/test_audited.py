@@ -6,7 +6,7 @@ import pytest
 
 from stacksl.report import card, render
 from stacksl.report.answers import audited, notes
-from stacksl.report.facts import Refit
+from stacksl.report.facts import Refit, SettingRow
 from stacksl.report.quality import Gain, SecondLook
 from stacksl.report.sentences import bought, commands, mixed, outcome, uses
 
@@ -55,9 +55,19 @@ def test_where_there_is_neither_it_is_said_everywhere(made):
     facts = made["untested"]()
     assert "accuracy on new items is not known" in outcome(facts)
     for words in shown(facts):
-        assert "Its accuracy on new items is not known" in words
+        assert "The model's accuracy on new items is not known" in words
     page, _ = shown(facts)
     assert "Accuracy on new items not known" in page
+    promise = replace(
+        facts, settings=(*facts.settings, SettingRow("stop_when", "right=98%", "flag"))
+    )
+    refused = replace(promise, stopped="That 98.0% of the 800 rows are right cannot be promised.")
+    assert outcome(refused) == refused.stopped, "the promise speaks of the table"
+
+
+def test_calibration_says_that_it_leaves_out_open_rows(made):
+    assert "over 95 audited items, without open and unclear ones, is" in shown(made["audited"]())[0]
+    assert "without open and unclear ones" not in shown(made["usual"]())[0]
 
 
 def test_an_audit_without_a_clear_answer_tells_nothing(made):
@@ -159,7 +169,7 @@ def test_what_the_model_can_label_is_a_share_or_the_number_that_would_tell(made)
     few = replace(facts, own=replace(facts.own, measured=50, shares=facts.own.shares[1:]))
     assert "cannot be estimated from 50 audited items; needs at least 59" in shown(few)[0]
     none = replace(facts, own=replace(facts.own, source="", measured=0))
-    assert "cannot be estimated without an audit or a test file" in shown(none)[0]
+    assert shown(none)[0].count("it is estimated on an audit or a test file") == 1
 
 
 def test_growth_is_a_number_with_its_interval_or_the_reason(made):

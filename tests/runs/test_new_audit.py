@@ -342,7 +342,7 @@ def test_the_report_begins_with_the_answer_and_counts_each_row_once(
     right, known, still = column.audit.counted()
     assert still > 0
     assert stated["now"] == {"correct": right, "n": known, "open": still}
-    counts = f"{right} of {known} audited rows are right, with {still} open"
+    counts = f"{right} of {known} audited labels are right, with {still} open"
     assert counts in new.status()["column"]["sentence"]
     assert sum(row.right for row in column.classes) == right
     assert sum(row.open for row in column.classes) == still

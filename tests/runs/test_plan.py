@@ -141,7 +141,7 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
     assert [(row["labels"], row["cost"]) for row in first["expected"]] == [(100, 250), (200, 500)]
     assert (first["labels"], first["now"]) == (0, None)
     promised = {"budget": "all", "stop_when": "right=95%"}
-    alone = "of all rows the model alone has so many right"
+    alone = "it is the accuracy of the model alone"
     assert alone in forecast_of_data(prepare(file, settings=promised).spec)["rests_on"]
     assert alone not in first["rests_on"]
     second = done.forecast()

@@ -19,7 +19,7 @@ UNKNOWN = (
     "there is no forecast for language models, for items with options of their own and for a column"
     " of labels, since none was measured"
 )
-ALONE = "; of all rows the model alone has so many right, and a promise counts people's as well"
+ALONE = "; it is the accuracy of the model alone, and a promise counts people's labels as well"
 
 
 def forecast_of_data(spec: RunSpec) -> dict[str, Any]:

@@ -33,8 +33,8 @@ from stacksl.report.wording import (
 )
 
 NOT_KNOWN = (
-    "Its accuracy on new items is not known: there was neither an audit (--audit N) nor a test"
-    " file (--test FILE)."
+    "The model's accuracy on new items is not known: there was neither an audit (--audit N) nor a"
+    " test file (--test FILE)."
 )
 
 
@@ -88,7 +88,8 @@ def outcome(facts: Facts) -> str:
         sentences[:1] = [facts.stated, column_words(facts.column, facts, facts.run)]
     sentences.append(tested(facts))
     stopped = of_run(facts.stopped, facts.run)
-    paragraphs = [" ".join(filter(None, sentences)) or NOT_KNOWN, stopped]
+    unknown = "" if promised(facts) else NOT_KNOWN
+    paragraphs = [" ".join(filter(None, sentences)) or unknown, stopped]
     return " ".join(reversed(paragraphs) if promised(facts) else paragraphs).strip()
 
 
@@ -126,7 +127,7 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
         doubt = marked if column.flagged else no_doubt
         text += f" Of {plural(column.unasked, 'row')} that nobody answered {doubt}."
     if column.asked:
-        text += f" People named a class for {count(column.asked)} of the most doubtful."
+        text += f" People named a class for {count(column.asked)} of the most doubtful labels."
     if column.changed:
         audited = ", with those of the audit," if audit is not None and audit.n else ""
         text += f" People's answers{audited} changed {plural(column.changed, 'label')}"
@@ -141,7 +142,7 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
             text += " better than the others."
     if audit is not None and (second_look := audit.second) is not None:
         settle = None if audit.passed_over or facts.stated else settled_by(facts, run)
-        text += f" {in_counts('audited rows', audit, settle, first=False)}."
+        text += f" {in_counts('audited labels', audit, settle, first=False)}."
         if second_look.errors is not None:
             rate, low, high = second_look.errors
             text += f" People err in an estimated {percent(rate)} of answers"
@@ -335,8 +336,6 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
 
 def share_words(share: LabeledShare, items: OwnItems) -> str:
     """What share of the rest can be labeled at the accuracy wanted, or why that is not known."""
-    if not items.source:
-        return "cannot be estimated without an audit or a test file"
     kind = "audited items" if items.source == "audit" else "test items"
     judged = f"{count(items.measured)} {kind}"
     if items.measured < share.needed:
