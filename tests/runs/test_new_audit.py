@@ -248,10 +248,10 @@ def test_the_output_says_what_settles_open_rows(monkeypatch: pytest.MonkeyPatch)
     now = replace(now, n=62, unknown=2, second=replace(now.second, askable=6))
     told = between(monkeypatch, before, now)["sentence"].partition("). ")[2]
     assert told.partition(" With 60 audited")[0] == (
-        "44 of 60 new rows are right, besides 2 without a clear answer, with 8 open. On these no"
-        " two people agree, and 12 more labels for $18.00 may settle 6 of them: `stacksl change"
+        "44 of 60 new rows are right, besides 2 without a clear answer, with 8 open. No two"
+        " people agree there, and 12 more labels for $18.00 may settle 6 of them: `stacksl change"
         " runs/now --budget 112`. 52 of 60 rows of the audit of"
-        " runs/first are right, with 3 open. On these no two people agree, and nobody else is left"
+        " runs/first are right, with 3 open. No two people agree there, and nobody else is left"
         " to ask unless you add an annotator, at most four answers a row. This may change when"
         " open rows are settled."
     )
@@ -361,7 +361,8 @@ def test_a_page_names_no_folder_of_the_run_before(
 ) -> None:
     first, new, _ = looked
     call = f"`stacksl change {first.path} --budget 90`"
-    words = "are right, with 3 open. On these no two agree, and 6 more labels may settle 3 of them"
+    words = "are right, with 3 open. No two people agree there, and 6 more labels may settle 3"
+    words += " of them"
     sentence = f"May be lower: 52 of 60 rows of the audit of {first.path} {words}: {call}."
     told = {"run": str(first.path), "sentence": sentence}
     monkeypatch.setattr(finish, "stated", lambda *_: told)

@@ -103,7 +103,7 @@ def in_counts(
     askable = audit.second.askable if audit.second else 0
     ways = ""
     if settle is not None:
-        ways = f". On these no two people agree, and {settle(askable) if askable else FURTHER}"
+        ways = f". No two people agree there, and {settle(askable) if askable else FURTHER}"
     return f"{text}, with {count(open_rows)} open{ways}" if open_rows else text
 
 

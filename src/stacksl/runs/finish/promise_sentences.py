@@ -103,7 +103,7 @@ def looks_left(spec: RunSpec, ledger: LedgerReader, *, class_added: bool = False
     """What is said before a run that promises a share goes on."""
     drawn = last_drawn(ledger)
     remaining = LOOKS if drawn is None else LOOKS - drawn.number
-    after = "After a look, labels are bought only while another that may show it can be paid"
+    after = "After a look, labels are bought only while one that may show the share can be paid"
     after = after if remaining else "Nothing is bought"
     sentence = f"Looks at the table that are left: {remaining} of {LOOKS}. {after}"
     if (rule := _shown_now(ledger)) and not ledger.accounts.reached:
