@@ -155,17 +155,15 @@ def test_a_look_that_shows_too_little_is_told_on_the_way(tmp_path: Path, three) 
     more = (
         f"and at least {drawn['audit']} more for ${drawn['audit']}.00 will be asked for after them."
     )
-    waiting = f"0 answers were received, {drawn.total()} are awaited"
+    waiting = f"0 answers received, {drawn.total()} awaited"
     assert f": {waiting}, {more}" in made.status()["stopped"]
     answer_all(made, says)
     less = drawn["audit"] - 1  # nobody else is asked about what one calls ambiguous
     more = more.replace(str(drawn["audit"]), str(less))
-    waiting = f"40 answers were received, {drawn.total() - 40} are awaited"
+    waiting = f"40 answers received, {drawn.total() - 40} awaited"
     assert f": {waiting}, {more}" in made.status()["stopped"]
     answer_all(made, says)
-    waiting = (
-        f"{drawn.total()} answers were received, {len(bought(made, state='open'))} are awaited."
-    )
+    waiting = f"{drawn.total()} answers received, {len(bought(made, state='open'))} awaited."
     assert waiting in made.status()["stopped"], "all of them are part of the cost now"
     assert made.status()["money"]["spent"] >= spent + drawn["audit"]
     steps: list[Progress] = []

@@ -156,7 +156,7 @@ def test_other_rows_are_told_and_shown(audited: Run, tmp_path, capsys, monkeypat
     assert f"\n  stacksl predict {rows} --out labeled.csv  # " in out
     assert f"the rows differ from the run's, as the first {found['told_after']} show" in out
     assert found["groups"][0]["examples"][0]["text"] in out
-    assert "not compared: hashing features are made from the run's own rows, not from new" in out
+    assert "not compared: hashing features are made from the run's rows, not from new" in out
     monkeypatch.setattr("stacksl.runs.storage.status.random_audit", lambda _: None)
     assert call(["evaluate", str(audited.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
     assert f"{buy} how many are right\n" in capsys.readouterr().out, "nothing to compare with"

@@ -101,10 +101,9 @@ def in_counts(
     if audit.n > clear:
         text += f", besides {count(audit.n - clear)} without a clear answer"
     askable = audit.second.askable if audit.second else 0
-    ways = ""
-    if settle is not None:
-        ways = f". No two people agree there, and {settle(askable) if askable else FURTHER}"
-    return f"{text}, with {count(open_rows)} open{ways}" if open_rows else text
+    ways = f". No two people agree there, and {settle(askable) if settle and askable else FURTHER}"
+    text += f", with {count(open_rows)} open{'' if settle is None else ways}" if open_rows else ""
+    return text
 
 
 def audit_rows(audit: AuditResult) -> list[Named]:

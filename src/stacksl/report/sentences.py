@@ -88,8 +88,7 @@ def outcome(facts: Facts) -> str:
         sentences[:1] = [facts.stated, column_words(facts.column, facts, facts.run)]
     sentences.append(tested(facts))
     stopped = of_run(facts.stopped, facts.run)
-    unknown = "" if promised(facts) else NOT_KNOWN
-    paragraphs = [" ".join(filter(None, sentences)) or unknown, stopped]
+    paragraphs = [" ".join(filter(None, sentences)) or NOT_KNOWN * (not promised(facts)), stopped]
     return " ".join(reversed(paragraphs) if promised(facts) else paragraphs).strip()
 
 

@@ -94,10 +94,8 @@ def evaluate(
     warn(str(warning.message) for warning in caught)
     result["rejected"] = rejected(dataset)
     format_result = as_json if json else _compared if "told_after" in result else _shown
-    if format_result is _shown:  # which names the rows that were set aside
-        warn(why for why in dataset.warnings if " set aside: " not in why)
-    elif format_result is _compared:
-        warn(dataset.warnings)
+    if not json:  # `_shown` names each row that was set aside
+        warn(w for w in dataset.warnings if format_result is _compared or " set aside: " not in w)
     print(format_result(result))
     if format_result is _compared:
         rows, audit = f"{word(run)} {word(file)}", min(60, result["n"] - 1)
@@ -134,14 +132,10 @@ def _compared(result: dict[str, Any]) -> str:
     likeness = f"the rows differ from the run's, as the first {after} show; of rows that are alike"
     likeness += " this is said in 5% of cases at most, however often you look"
     if after is None:
-        likeness = (
-            "no difference is shown so far; what follows is of this one look, and can be chance"
-        )
+        likeness = "no difference is shown so far; what follows is of one look, and can be chance"
     surety = "not compared: it needs 50 rows held out in the run"
     if result["held_out"] >= 50:
-        surety = (
-            "not compared: hashing features are made from the run's own rows, not from new ones"
-        )
+        surety = "not compared: hashing features are made from the run's rows, not from new ones"
     if confidence is not None:
         surety = f"{percent(confidence[1])}, and {percent(confidence[0])} on the rows held out"
     rows: list[tuple[str, object]] = [

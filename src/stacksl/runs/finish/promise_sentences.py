@@ -213,9 +213,7 @@ def _next_budget(
     """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
     accounts, past_looks, unspent = game.ledger.accounts, looks(game.ledger), ""
     cap = labels_per_item(spec.settings) * table.rows
-    no_lower = ""
-    if not past_looks:
-        no_lower = " With this budget no lower share is likely to be promised."
+    no_lower = " With this budget no lower share is likely to be promised." * (not past_looks)
     shown_share = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in past_looks)])
     if len(linear_trainer(game).stages) < 3:
         label_range = first_budgets(spec, share, table.rows, accounts)
@@ -327,12 +325,9 @@ def _begun(spec: RunSpec, ledger: LedgerReader, labeler: str) -> str:
     later_rows = list(ledger.rows(look.seq, only=("answered", "reserved")))
     answered = sum(row.event == "answered" for row in later_rows)
     waiting = len(ledger.open_purchases())
-    awaited = f"{count(waiting)} {'is' if waiting == 1 else 'are'} awaited"
-    answers = f"{plural(answered, 'answer was', 'answers were')} received, {awaited}"
+    answers = f"{plural(answered, 'answer')} received, {count(waiting)} awaited"
     sentence = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {labeler}"
-    if look.sample:
-        sentence += f" and {count(look.sample)} of people"
-    sentence += " were drawn at random"
+    sentence += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random"
     if not spec.settings.several_people:
         return f"{sentence}; {answers}."
     audited = {row.item for row in later_rows if row.purpose == "audit" and row.item is not None}

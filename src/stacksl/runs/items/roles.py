@@ -118,7 +118,6 @@ def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str,
 def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
     """The order without items that became owned before their round; seen items stay."""
     late = spec.sources.excluded - spec.sources.excluded_at_first - set(corpus.drawn)
-    late |= {corpus.row[item] for item in ledger.bought("owned")}
     return [row for row in corpus.order if row not in late or ledger.has_decision(corpus.ids[row])]
 
 

@@ -254,11 +254,10 @@ def _unlabeled(ledger: LedgerReader, rule: str | None) -> str:
     rows = [row.payload for row in ledger.rows(only=("class_added",))]
     rows = [added for added in rows if not {added["size"] - 1, normal(added["name"])} & words]
     names = ", ".join(f"'{added['name']}'" for added in rows)
-    ways = []
-    if "none" in words:
-        ways.append("`stacksl change RUN --reopen` asks again where the answer was none")
-    if stop_rule(rule)[0] != "right":  # a promise takes no labels that nobody checks
-        ways.append("`stacksl change RUN --owned FILE` adds labels that you have")
+    call, promised = "`stacksl change RUN", stop_rule(rule)[0] == "right"
+    ways = [f"{call} --reopen` asks again where the answer was none"] * ("none" in words)
+    # a promise takes no labels that nobody checks
+    ways += [f"{call} --owned FILE` adds labels that you have"] * (not promised)
     advice = ", and ".join(ways) or "answers to further rows may name it"
     return names and f"no label names the added {names}: {advice}"
 
