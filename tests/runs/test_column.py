@@ -18,6 +18,7 @@ from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import shown_run
 from stacksl.label.pages import page_of
 from stacksl.report.sentences import column_words, commands, outside
+from stacksl.runs.changes.people import own_label
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 
@@ -96,6 +97,19 @@ def test_the_mended_table_has_a_number_of_its_own(made: Any, audited: stacksl.Ru
     assert (table["people"], table["model"]) == (40, COUNT - 40), "nobody mended a doubtful label"
     own = facts_of(audited)["column"]["audit"]["accuracy"]
     assert table["share"] == pytest.approx((40 + own * (COUNT - 40)) / COUNT)
+
+
+def test_rows_that_the_owner_labels_stay_beside_the_audit(made: Any, tmp_path: Path) -> None:
+    """Without them, which are doubtful ones, the other rows would look better than the audited."""
+    run = copy_of(made[0], tmp_path)
+    items = RunSpec.open(run.folder).sources.usable
+    asked = {*run.ledger.bought()}
+    for item in [item for item in items.values() if item.id not in asked][:3]:
+        own_label(run.folder, item.id, item.candidates[0])
+    run.resume()
+    column = facts_of(run)["column"]
+    assert column["unasked"] == COUNT - 80 - 3
+    assert column["audit"]["reference"] == COUNT - 40
 
 
 def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) -> None:

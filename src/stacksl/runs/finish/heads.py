@@ -87,8 +87,11 @@ class HeadEnding:
 
     def column_reference(self, audit: Audit) -> Array | None:
         """The probabilities of a column's labels at the first audit, or None."""
-        rows = np.flatnonzero((self.game.corpus.roles == Role.POOL) & (audit.number == 1))
-        return largest([*self.of_column(rows.tolist()).values()])
+        if audit.number != 1:
+            return None
+        corpus = self.game.corpus
+        rows = sorted(row for row in corpus.began if corpus.roles[row] != Role.ERASED)
+        return largest([*self.of_column(rows).values()])
 
     def left(self, audit: Audit) -> tuple[dict[str, Array], Array | None]:
         """The audited labels that stand for those of a table in rows which nobody answered.
