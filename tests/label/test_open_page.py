@@ -86,7 +86,7 @@ def test_rows_of_a_page_that_was_stopped_come_into_sheets_by_resume(opened: Open
     page.player.stop()
     told = page.run.status()
     assert [row["file"] for row in told["sheets"]] == ["the page, which is closed"]
-    assert told["resume"] == f"stacksl resume {page.run.path}"
+    assert told["resume"] == f"stacksl label {page.run.path}", "as the closed page says"
     page.run.resume()
     told = page.run.status()
     assert all(Path(row["file"]).is_file() for row in told["sheets"])

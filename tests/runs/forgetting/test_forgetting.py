@@ -174,7 +174,9 @@ def test_a_run_that_waits_goes_on_without_the_item(tmp_path: Path) -> None:
     assert not told.learned
     assert holding(made.path) == set()
     assert any("copies of sheets" in sentence for sentence in told.remains)
-    assert made.status()["asked"] == spent - len(leases) == spent - 2
+    status = made.status()
+    assert status["asked"] == spent - len(leases) == spent - 2
+    assert sum(sheet["open"] for sheet in status["sheets"]) == status["out"]
     for path, before in kept.items():
         rows = [row for row in before.split(b"\r\n") if PROMPT.encode() not in row]
         assert path.read_bytes() == b"\r\n".join(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -46,7 +47,7 @@ UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # items without a candidate from which i
 AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second",
            *AFTER, "none_before", "passed_over")  # fmt: skip
 
-CLOSED = "the page, which is closed"  # the place of rows; `resume` writes them into sheets
+CLOSED = "the page, which is closed"  # the place of rows; `label` opens it again
 
 if TYPE_CHECKING:
     from stacksl.ledger.queries import LedgerReader
@@ -70,7 +71,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             present = present_warnings(state, ledger, table.get("stop_when"))
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-        labels = _labels(ledger, table, final)
+        open_by = _open_questions(ledger, by_file=table["labeler"] == "file")
+        labels = _labels(ledger, table, final, open_by.total())
         if facts and (audit := facts.audit):  # as it was shown: its run may have changed since
             items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
             counts = zip(AFTER, (items, items, classes), strict=True)
@@ -84,17 +86,18 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         last_report = f"{facts.finished}, with {plural(facts.budget.spent, 'label')}"
         last_report += ": accuracy, model and table are of then; the run goes on"
     page, stopped = folder.page() or None, state.get("stopped") if final is None else final.stopped
-    sheets = state.get("sheets") if labels["out"] or table["labeler"] == "file" else None
-    in_sheets = any(sheet["file"] != CLOSED for sheet in sheets or ())
-    on_page = {"open": labels["out"], "file": "the page" if page else CLOSED}
-    sheets = sheets and [sheet if sheet["file"] != CLOSED else sheet | on_page for sheet in sheets]
-    in_own_folder = table["labeler"] == "file" and not table.get("sheets.dir")
-    for sheet in sheets or ():
+    sheets = state.get("sheets") if labels["out"] else None
+    for sheet in sheets if sheets and table["labeler"] == "file" else ():
+        if sheet["file"] == CLOSED:
+            sheet |= {"open": labels["out"], "file": "the page" if page else CLOSED}
+            continue
         path = Path(sheet["file"])
-        if in_own_folder and path.parent.name == "ask":  # the folder may have been moved
+        name = path.stem.partition("-")[2] or table["annotators"].partition(",")[0].strip()
+        sheet["open"] = open_by[name]  # fewer than when it was written, if an item was erased
+        if not table.get("sheets.dir") and path.parent.name == "ask":  # the folder may have moved
             sheet["file"] = str(folder.path / "ask" / path.name)
     python, files = "labeler" in state, table.get("files", {})
-    next_step = _next_step(folder, state["state"], table, python=python, sheets=in_sheets)
+    next_step = _next_step(folder, state["state"], table, python=python, sheets=sheets)
     return {
         "run": run,
         "state": state["state"],
@@ -179,12 +182,23 @@ def random_audit(folder: RunFolder) -> tuple[str, AuditResult, Callable[[int], s
     return f"{judged} the audit of {folder.path}", audit, settled_by(facts, str(folder.path))
 
 
-def _labels(ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None) -> dict[str, Any]:
-    """The labels and the money of a run; `final` are the facts of one that has finished.
+def _open_questions(ledger: LedgerReader, *, by_file: bool) -> Counter[str]:
+    """How many questions wait for an answer of each annotator; of a program under no name."""
+    leases = {(lease.item, lease.slot, lease.token) for lease in ledger.open_purchases()}
+    if not by_file:
+        return Counter({"": len(leases)})
+    handed = ledger.private.handed()
+    return Counter(h.annotator for h in handed if (h.item, h.slot, h.token) in leases)
 
-    Before, the audit counts as it was planned, and answers of audit and training count together:
-    the purpose of one row, dropped or answered, would show otherwise. A label that an audited row
-    has given back may have been bought since.
+
+def _labels(
+    ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None, out: int
+) -> dict[str, Any]:
+    """The labels and the money of a run, with `out` questions that wait.
+
+    `final` are the facts of one that has finished. Before, the audit counts as it was planned, and
+    answers of audit and training count together: the purpose of one row, dropped or answered, would
+    show otherwise. A label that an audited row has given back may have been bought since.
     """
     accounts, money, dropped = ledger.accounts, None, 0
     spent, left = accounts.spent, accounts.left
@@ -202,11 +216,8 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None)
     looks = [row.seq for row in ledger.rows(only=("settings",)) if "look" in row.payload]
     since_look = ledger.rows(looks[0], only=("answered",)) if looks else ()
     asked = accounts.asked - sum(row.purpose == "train" and bool(row.slot) for row in since_look)
-    open_keys = {(lease.item, lease.slot, lease.token) for lease in ledger.open_purchases()}
-    if table["labeler"] == "file":
-        open_keys &= {(row.item, row.slot, row.token) for row in ledger.private.handed()}
     return {
-        "out": len(open_keys),
+        "out": out,
         "rounds": accounts.last_round if final or table["mode"] == "stream" else asked,
         "budget": accounts.budget,
         "asked": asked,
@@ -263,16 +274,16 @@ def _unlabeled(ledger: LedgerReader, rule: str | None) -> str:
 
 
 def _next_step(
-    folder: RunFolder, state: str, table: Mapping[str, Any], *, python: bool, sheets: bool
+    folder: RunFolder, state: str, table: Mapping[str, Any], *, python: bool, sheets: Any
 ) -> str | None:
     """The command that continues a run; None where none is needed.
 
-    `python`: an object made in Python answers. `sheets`: people's rows are in sheets, which
-    `resume` writes otherwise.
+    `python`: an object made in Python answers. `sheets`: where open questions wait.
     """
     path = shlex.quote(str(folder.path))
     if state == "waiting" and table["labeler"] == "file" and sheets:
-        return f"stacksl answer {path} FILE..."
+        closed = all(sheet["file"] == CLOSED for sheet in sheets)
+        return f"stacksl label {path}" if closed else f"stacksl answer {path} FILE..."
     goes_on = state in ("interrupted", "stopped", "failed", "waiting")
     if goes_on and python and table["labeler"] != "file":
         other = ", or Run.change(drop=True, labeler=...) about other items" * (state == "waiting")
