@@ -296,7 +296,9 @@ def test_the_owner_ends_sessions_and_sees_no_audit(opened: Opened) -> None:
     told = owner.http.get("/rows").text
     assert re.search(r"anna</th>\s*<td>\d</td><td>1</td>", told)
     assert "of 24" in told
-    assert "audit" not in told + owner.http.get("/").text
+    shown = owner.http.get("/").text
+    assert "audit" not in told + shown
+    assert "stacksl change RUN --free NAME" in shown
     assert anna.act(act="revoke", name="ben").status_code == 403
     key, prompt = next(iter(anna.rows().items()))
     assert owner.post(owner.given(key, position=0)).status_code == 403
