@@ -12,6 +12,7 @@ import pytest
 from stacksl.api import Run
 from stacksl.errors import DataError, RunError
 from stacksl.ledger.ledger import Ledger
+from stacksl.report.wording import plural
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.finish import finish
 from stacksl.runs.storage.status import Record
@@ -205,6 +206,9 @@ def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknow
     audit = facts_of(done).audit
     assert (audit.n, audit.unknown) == (6, len(measured & asked))
     assert facts_of(done).budget.released == 12, "as many as the command freed"
+    left = plural(len(measured & asked), "label")
+    words = f"{left} reserved for audited rows that were withdrawn cannot buy others."
+    assert done.status()["unspent"] == words
     expect_sound(done)
 
 

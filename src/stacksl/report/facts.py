@@ -87,6 +87,7 @@ class Budget:
         unlearned: further answers on an item that has one, and answers on items erased since.
         aside: training answers of people who are set aside.
         unused: labels that were reserved for a second look, and are left now that it is over.
+        withdrawn: labels of audited rows that were withdrawn, which nothing else may spend.
     """
 
     labels: int
@@ -105,6 +106,7 @@ class Budget:
     unlearned: int = 0
     aside: int = 0
     unused: int = 0
+    withdrawn: int = 0
 
     @property
     def spent(self) -> int:

@@ -66,7 +66,10 @@ def bought(facts: Facts) -> str:
 
 
 def unspent(facts: Facts, run: str = "") -> str:
-    """That a second look left labels, and what spends them in `run`; empty if it left none."""
+    """Why labels of an audit are left, and what spends those of a second look in `run`, if any."""
+    if withdrawn := facts.budget.withdrawn:
+        labels = plural(withdrawn, "label")
+        return f"{labels} reserved for audited rows that were withdrawn cannot buy others."
     if not facts.budget.unused or facts.stopped:  # which says why buying ended
         return ""
     call = change_call(run, {"budget": facts.budget.labels}, python=facts.method.python)

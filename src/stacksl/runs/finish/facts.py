@@ -138,7 +138,8 @@ def _budget(spec: RunSpec, game: Game, audit: AuditResult | None) -> f.Budget:
     )
     over = spec.settings.promised_share is None and not (audit and audit.waits)
     unused = over * min(ledger.accounts.left, spec.terms.further - ledger.accounts.further)
-    return replace(budget, unused=unused, **uses(game))
+    withdrawn = over * max(0, min(budget.left - unused, sum(spec.terms.audits) - budget.audit))
+    return replace(budget, unused=unused, withdrawn=withdrawn, **uses(game))
 
 
 def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:
