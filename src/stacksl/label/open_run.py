@@ -97,9 +97,7 @@ def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
     with Ledger.open(folder.database, readonly=True) as ledger:
         (answered, skipped), terms = _counts(ledger), ledger.accounts
         states = {"set aside": ledger.set_aside, "away": ledger.absent}
-    people = tuple(
-        Person(name, 0, answered[name], skipped[name], _standing(name, states)) for name in names
-    )
+    people = _people(names, Counter(), answered, skipped, states)
     total = sum(person.answered for person in people)
     return View("finished", {}, people, total, terms.budget, terms.money, terms.price)
 
@@ -115,8 +113,16 @@ def _counts(ledger: LedgerReader) -> tuple[Counter[str], Counter[str]]:
     return answered, Counter(owners[key] for key in keys if key in owners)
 
 
-def _standing(name: str, states: Mapping[str, Collection[str]]) -> str:
-    return next((state for state, names in states.items() if name in names), "")
+def _people(
+    names: Iterable[str],
+    rows: Counter[str],
+    answered: Counter[str],
+    skipped: Counter[str],
+    states: Mapping[str, Collection[str]],
+) -> tuple[Person, ...]:
+    """The annotators, each with the first of the `states` whose names have theirs."""
+    standing = {name: next((s for s, who in states.items() if name in who), "") for name in names}
+    return tuple(Person(n, rows[n], answered[n], skipped[n], standing[n]) for n in standing)
 
 
 # The session --------------------------------------------------------------------------------------
@@ -331,9 +337,11 @@ class OpenRun:
             question = earlier_questions.get(row.key) or self.labeler.question(row)
             self._questions[row.key] = question
             rows.setdefault(row.annotator, []).append(question)
+        counts = Counter({name: len(questions) for name, questions in rows.items()})
+        states = {"set aside": self.ledger.set_aside, "away": self.away, "idle": self._idle or ()}
         return View(
             rows={name: tuple(questions) for name, questions in rows.items()},
-            people=self._people(lambda name: len(rows.get(name, ()))),
+            people=_people(self.seen, counts, self._answered, self._skipped, states),
             answered=sum(self._answered.values()),
             budget=self.ledger.accounts.budget,
             money=self.ledger.accounts.money,
@@ -341,20 +349,6 @@ class OpenRun:
             differing=tuple(Differing(**entry) for entry in facts.get("differing", ())),
             facts=facts,
             classes=self.labeler.classes,
-        )
-
-    def _people(self, rows: Callable[[str], int]) -> tuple[Person, ...]:
-        idle, set_aside = self._idle or frozenset(), self.ledger.set_aside
-        states = {"set aside": set_aside, "away": self.away, "idle": idle}
-        return tuple(
-            Person(
-                name,
-                rows(name),
-                self._answered[name],
-                self._skipped[name],
-                _standing(name, states),
-            )
-            for name in self.seen
         )
 
 

@@ -71,8 +71,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             present = present_warnings(state, ledger, table.get("stop_when"))
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-        open_by = _open_questions(ledger, by_file=table["labeler"] == "file")
-        labels = _labels(ledger, table, final, open_by.total())
+        labels = _labels(ledger, table, final)
+        open_by = labels.pop("open_by")
         if facts and (audit := facts.audit):  # as it was shown: its run may have changed since
             items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
             counts = zip(AFTER, (items, items, classes), strict=True)
@@ -182,23 +182,12 @@ def random_audit(folder: RunFolder) -> tuple[str, AuditResult, Callable[[int], s
     return f"{judged} the audit of {folder.path}", audit, settled_by(facts, str(folder.path))
 
 
-def _open_questions(ledger: LedgerReader, *, by_file: bool) -> Counter[str]:
-    """How many questions wait for an answer of each annotator; of a program under no name."""
-    leases = {(lease.item, lease.slot, lease.token) for lease in ledger.open_purchases()}
-    if not by_file:
-        return Counter({"": len(leases)})
-    handed = ledger.private.handed()
-    return Counter(h.annotator for h in handed if (h.item, h.slot, h.token) in leases)
+def _labels(ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None) -> dict[str, Any]:
+    """The labels and the money of a run; `final` are the facts of one that has finished.
 
-
-def _labels(
-    ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None, out: int
-) -> dict[str, Any]:
-    """The labels and the money of a run, with `out` questions that wait.
-
-    `final` are the facts of one that has finished. Before, the audit counts as it was planned, and
-    answers of audit and training count together: the purpose of one row, dropped or answered, would
-    show otherwise. A label that an audited row has given back may have been bought since.
+    Before, the audit counts as it was planned, and answers of audit and training count together:
+    the purpose of one row, dropped or answered, would show otherwise. A label that an audited row
+    has given back may have been bought since. `open_by` has the open rows of each annotator.
     """
     accounts, money, dropped = ledger.accounts, None, 0
     spent, left = accounts.spent, accounts.left
@@ -216,8 +205,11 @@ def _labels(
     looks = [row.seq for row in ledger.rows(only=("settings",)) if "look" in row.payload]
     since_look = ledger.rows(looks[0], only=("answered",)) if looks else ()
     asked = accounts.asked - sum(row.purpose == "train" and bool(row.slot) for row in since_look)
+    leases = {(lease.item, lease.slot, lease.token) for lease in ledger.open_purchases()}
+    rows = [h for h in ledger.private.handed() if (h.item, h.slot, h.token) in leases]
     return {
-        "out": out,
+        "out": len(rows if table["labeler"] == "file" else leases),
+        "open_by": Counter(row.annotator for row in rows),
         "rounds": accounts.last_round if final or table["mode"] == "stream" else asked,
         "budget": accounts.budget,
         "asked": asked,
