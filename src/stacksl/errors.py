@@ -30,8 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+LONGEST = 5_000  # characters of a sentence, which may quote a value of any length
+
+
 class StackslError(Exception):
-    """An error with a sentence for the user; the root of the tree."""
+    """An error with a sentence for the user, on one line; the root of the tree."""
+
+    def __str__(self) -> str:
+        line = " ".join(super().__str__().splitlines())
+        return line if len(line) <= LONGEST else f"{line[:300]} … {line[-300:]}"
 
 
 class SettingsError(StackslError, ValueError):
@@ -51,14 +58,12 @@ class MissingExtra(StackslError, ImportError):
 class DataError(StackslError, ValueError):
     """A file of items, or a row of it, cannot be used.
 
-    The sentence is put on one line, since it may quote names and labels that hold line breaks.
-
     Attributes:
         dataset: what was read of the file, if too many of its rows cannot be used.
     """
 
     def __init__(self, sentence: str, dataset: Any = None) -> None:
-        super().__init__(" ".join(sentence.splitlines()))
+        super().__init__(sentence)
         self.dataset = dataset
 
 

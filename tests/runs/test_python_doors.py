@@ -387,6 +387,7 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         ({"labeler": 5}, SettingsError, "got a int"),
         ({"labeler": lambda request: 7}, LabelerError, "correct the function"),
         ({"labeler": lambda request: True}, LabelerError, "got a bool that is none of them"),
+        ({"preset": pandas.DataFrame()}, SettingsError, "preset should be a name"),
         ({"progress": True}, SettingsError, "progress should be a function"),
         ({"classes": ["one"]}, DataError, "two or more different classes"),
         ({"classes": ["sky", "beach"]}, DataError, r"got another one \(row 2\)"),
@@ -411,11 +412,39 @@ def test_labels_of_another_number_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "labels", [np.zeros((90, 2), int), np.array(1), [["sky"]] * 90, dict.fromkeys(TEXTS, "sky")]
+    "labels",
+    [np.zeros((90, 2), int), np.array(1), [["sky"]] * 90, dict.fromkeys(TEXTS, "sky"), len],
 )
 def test_labels_that_are_no_list_of_single_labels_are_refused(labels: Any) -> None:
     with pytest.raises(SettingsError, match="should be (a list|one name or index)"):
         run(TEXTS, labels)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"annotators": ["ben", 3]},
+        {"classes": ["new", {"x": 1}]},
+        {"items": [None]},
+        {"stop_when": pandas.DataFrame()},
+        {"settings": pandas.DataFrame()},
+        {"budget": "many\nlabels " + "x" * 100_000},
+    ],
+)
+def test_what_no_change_can_be_is_one_short_sentence(given: dict[str, Any]) -> None:
+    played = run(TEXTS, LABELS)
+    with pytest.raises(StackslError) as fault:
+        played.change(**given, dry_run=True)
+    assert "\n" not in str(fault.value)
+    assert len(str(fault.value)) < 1_000
+    assert played.change(drop=None, dry_run=True).dropped == 0  # type: ignore[arg-type]
+    assert played.status()["state"] == "finished"
+
+
+def test_a_key_that_is_no_text_frees_no_row() -> None:
+    waiting = run(TEXTS, classes=list(WORDS), labeler="file")
+    with pytest.raises(SettingsError, match="got a int"):
+        waiting.people(keys=[7])  # type: ignore[list-item]
 
 
 def test_an_empty_text_is_refused_by_predict_as_by_run() -> None:

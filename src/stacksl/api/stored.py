@@ -523,8 +523,8 @@ class Run:
             reopen,
             tuple(_several(annotators)),
             labeler if isinstance(labeler, str) else None,
-            stop_when,
-            flattened(settings or {}),
+            None if stop_when is None else str(stop_when),
+            flattened({} if settings is None else settings),
             drop,
         )
         labeler = None if isinstance(labeler, str) else labeler
@@ -560,5 +560,9 @@ class Run:
 
 def _several(one_or_more: _Text | Sequence[_Text]) -> list[_Text]:
     fits = isinstance(one_or_more, Path | Iterable) and not isinstance(one_or_more, bytes)
-    expect(fits, "a name, a path or a list of them was expected", one_or_more)
-    return [one_or_more] if isinstance(one_or_more, str | Path) else list(one_or_more)
+    expected = "a name, a path or a list of them was expected"
+    expect(fits, expected, one_or_more)
+    names = [one_or_more] if isinstance(one_or_more, str | Path) else list(one_or_more)
+    for name in names:
+        expect(isinstance(name, str | Path), expected, name)
+    return names

@@ -97,7 +97,7 @@ def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli
         from stacksl.cli.printing import visible
 
         sys.stdout.flush()
-        print(f"{program}: {visible(_one_line(sentence))}", file=sys.stderr)
+        print(f"{program}: {visible(sentence)}", file=sys.stderr)
     return code
 
 
@@ -135,7 +135,7 @@ def _sentence_and_code(error: BaseException, verb: str, *, debug: bool) -> tuple
     if isinstance(error, StackslError):
         return str(error), 2
     if isinstance(error, OSError):
-        file, why = f" '{error.filename}'" if error.filename else "", error.strerror or error
+        file, why = f" {error.filename!r}" if error.filename else "", error.strerror or error
         return f"the system refused{file}: {why}; check the path and the free space", 2
     hint = "see above" if debug else "please report it with what the same command and --debug print"
     return f"unexpected {kind_and_place(error)} ({hint})", 1
@@ -147,13 +147,9 @@ def _usage(error: BaseException, verb: str) -> tuple[str, int]:
         return "", 0
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else verb
-    message = _one_line(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
+    message = " ".join(error.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
     message = message[:1].lower() + message[1:].replace(". Did", ": did")
     return f"{message}{'' if message.endswith('?') else ';'} see `{path} --help`", 2
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def in_crew(play: Callable[[], int]) -> int:
@@ -176,7 +172,7 @@ def in_crew(play: Callable[[], int]) -> int:
     except (KeyboardInterrupt, Exception) as error:
         sentence, code = _sentence_and_code(error, "stacksl", debug=False)
         place = f"process {number + 1} of {count}"
-        sys.stderr.write(f"stacksl: {place}: {_one_line(sentence)}\n")  # in one piece
+        sys.stderr.write(f"stacksl: {place}: {sentence}\n")  # in one piece
         if number == 0:
             return code
     return 0  # or the launcher would end the first process before it says what it lost

@@ -254,7 +254,7 @@ def _outcome(spec: RunSpec, target: RunSpec, ledger: Ledger, change: Change, poo
         left=left_to_train(target, ledger),
         annotators=tuple(target.settings.people),
         outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),
-        dropped=len(ledger.open_purchases()) * change.drop,
+        dropped=len(ledger.open_purchases()) if change.drop else 0,
         warnings=tuple(warnings),
     )
 

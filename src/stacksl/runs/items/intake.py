@@ -299,8 +299,9 @@ def in_memory(
         SettingsError, DataError: there is no item, its candidates are no texts, or an answer fits
             no item; repeated ids are left to `as_written`.
     """
-    flat = getattr(answers, "ndim", 1) == 1 and not isinstance(answers, str | Real)
-    expect(flat, "answers should be a list with one label for each item", answers)
+    flat = getattr(answers, "ndim", 1) == 1 and isinstance(answers, Iterable)
+    fits = answers is None or (flat and not isinstance(answers, str))
+    expect(fits, "answers should be a list with one label for each item", answers)
     expect_answers_apart(items, answers)
     if isinstance(items, Dataset):
         return items

@@ -175,8 +175,8 @@ def resolve(
     """
     table = dict(config or {})
     preset_name = table.pop("preset", None)
-    preset = preset or (None if preset_name is None else str(preset_name))
     expect(preset is None or isinstance(preset, str), "preset should be a name", preset)
+    preset = preset or (None if preset_name is None else str(preset_name))
     mistakes: list[str] = []
     layers: list[tuple[str, Mapping[str, Any]]] = [
         ("flag", flattened(flags or {})),
