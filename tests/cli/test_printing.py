@@ -62,7 +62,7 @@ def test_the_labels_of_a_finished_run_are_those_bought_and_those_that_measure() 
 
 def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() -> None:
     found = {"expected": [], "now": None, "labels": 25, "rests_on": "", "reason": ""}
-    why = f"It moves in steps of {EVERY}, because smaller steps would reveal the audit's answers."
+    why = f"It moves in steps of {EVERY}, because smaller steps would reveal an audit's answers."
     assert f"Labels learned  25 so far. {why}" in shown_forecast(found, ls.STEPS)
     assert "steps" not in shown_forecast(found)
 

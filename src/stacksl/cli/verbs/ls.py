@@ -40,7 +40,7 @@ Plugins = Annotated[
     str | None, options.option("Modules of your own, whose parts are listed.", "A,B")
 ]
 
-STEPS = " so far. It moves in steps of 25, because smaller steps would reveal the audit's answers."
+STEPS = " so far. It moves in steps of 25, because smaller steps would reveal an audit's answers."
 
 
 def status(
