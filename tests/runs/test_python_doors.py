@@ -406,6 +406,14 @@ def test_what_is_no_list_of_items_is_one_sentence(items: Any) -> None:
         run(items)
 
 
+@pytest.mark.parametrize("column", ["text", "label"])
+def test_a_cell_that_holds_an_array_is_a_row_that_cannot_be_used(column: str) -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS}, dtype=object)
+    frame[column] = [np.zeros(2)] * 90
+    with pytest.raises(DataError, match="is not text: ndarray"):
+        run(frame)
+
+
 def test_labels_of_another_number_are_refused() -> None:
     with pytest.raises(DataError, match="90 texts should have as many labels, not 3"):
         run(TEXTS, LABELS[:3])

@@ -60,7 +60,7 @@ def is_missing(value: object) -> bool:
     """Whether a cell holds nothing: None, NaN, or only white space."""
     if isinstance(value, str):
         return not value.strip()
-    return value is None or value != value
+    return value is None or (not hasattr(value, "__len__") and bool(value != value))
 
 
 def is_utf8(text: str) -> bool:
@@ -88,7 +88,7 @@ def text(value: Any, subject: str) -> str:
         return "true" if value else "false"
     elif isinstance(value, float) and value.is_integer():
         return str(int(value))
-    elif isinstance(value, list | tuple | Mapping | bytes):
+    elif hasattr(value, "__len__"):  # a list, bytes or an array
         raise RowFault(f"{subject} is not text: {type(value).__name__}")
     else:
         clean_text = str(value)
