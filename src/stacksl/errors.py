@@ -30,15 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-LONGEST = 5_000  # characters of a sentence, which may quote a value of any length
-
-
 class StackslError(Exception):
     """An error with a sentence for the user, on one line; the root of the tree."""
 
     def __str__(self) -> str:
-        line = " ".join(super().__str__().splitlines())
-        return line if len(line) <= LONGEST else f"{line[:300]} … {line[-300:]}"
+        line = " ".join(super().__str__().splitlines())  # it may quote a value of any length
+        return line if len(line) <= 5_000 else f"{line[:300]} … {line[-300:]}"
 
 
 class SettingsError(StackslError, ValueError):

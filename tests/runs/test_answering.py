@@ -206,9 +206,8 @@ def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknow
     audit = facts_of(done).audit
     assert (audit.n, audit.unknown) == (6, len(measured & asked))
     assert facts_of(done).budget.released == 12, "as many as the command freed"
-    left = plural(len(measured & asked), "label")
-    words = f"{left} reserved for audited rows that were withdrawn cannot buy others."
-    assert done.status()["unspent"] == words
+    words = f"{plural(len(measured & asked), 'label')} of withdrawn audited rows"
+    assert done.status()["unspent"] == f"{words} cannot be spent on others."
     expect_sound(done)
 
 

@@ -449,11 +449,9 @@ class Run:
         from stacksl.runs.changes.people import free_rows
 
         expect_progress(progress)
-        purposes = {"away": away, "back": back, "set_aside": set_aside, "keep": keep}
-        who: dict[str, Any] = {purpose: _several(names) for purpose, names in purposes.items()}
-        freed = free_rows(
-            self.folder, **who, free=free, keys=_several(keys), drop=drop, dry_run=dry_run
-        )
+        given = {"away": away, "back": back, "set_aside": set_aside, "keep": keep, "keys": keys}
+        who: dict[str, Any] = {purpose: _several(names) for purpose, names in given.items()}
+        freed = free_rows(self.folder, **who, free=free, drop=drop, dry_run=dry_run)
         if not dry_run and "labeler" not in self.folder.read_state():  # else an object answers
             self.resume(progress)
         return freed
@@ -559,10 +557,8 @@ class Run:
 
 
 def _several(one_or_more: _Text | Sequence[_Text]) -> list[_Text]:
-    fits = isinstance(one_or_more, Path | Iterable) and not isinstance(one_or_more, bytes)
-    expected = "a name, a path or a list of them was expected"
-    expect(fits, expected, one_or_more)
-    names = [one_or_more] if isinstance(one_or_more, str | Path) else list(one_or_more)
+    several = isinstance(one_or_more, Iterable) and not isinstance(one_or_more, str | bytes)
+    names: list[Any] = list(one_or_more) if several else [one_or_more]  # type: ignore[arg-type]
     for name in names:
-        expect(isinstance(name, str | Path), expected, name)
+        expect(isinstance(name, str | Path), "a name, a path or a list of them was expected", name)
     return names

@@ -97,7 +97,7 @@ def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
     with Ledger.open(folder.database, readonly=True) as ledger:
         (answered, skipped), terms = _counts(ledger), ledger.accounts
         states = {"set aside": ledger.set_aside, "away": ledger.absent}
-    people = _people(names, Counter(), answered, skipped, states)
+    people = _people(names, (Counter(), answered, skipped), states)
     total = sum(person.answered for person in people)
     return View("finished", {}, people, total, terms.budget, terms.money, terms.price)
 
@@ -114,14 +114,11 @@ def _counts(ledger: LedgerReader) -> tuple[Counter[str], Counter[str]]:
 
 
 def _people(
-    names: Iterable[str],
-    rows: Counter[str],
-    answered: Counter[str],
-    skipped: Counter[str],
-    states: Mapping[str, Collection[str]],
+    names: Iterable[str], counts: Sequence[Counter[str]], states: Mapping[str, Collection[str]]
 ) -> tuple[Person, ...]:
-    """The annotators, each with the first of the `states` whose names have theirs."""
+    """The annotators with `counts` of rows, and the first of the `states` whose names have them."""
     standing = {name: next((s for s, who in states.items() if name in who), "") for name in names}
+    rows, answered, skipped = counts
     return tuple(Person(n, rows[n], answered[n], skipped[n], standing[n]) for n in standing)
 
 
@@ -337,11 +334,12 @@ class OpenRun:
             question = earlier_questions.get(row.key) or self.labeler.question(row)
             self._questions[row.key] = question
             rows.setdefault(row.annotator, []).append(question)
-        counts = Counter({name: len(questions) for name, questions in rows.items()})
+        waiting = Counter({name: len(questions) for name, questions in rows.items()})
+        counts = waiting, self._answered, self._skipped
         states = {"set aside": self.ledger.set_aside, "away": self.away, "idle": self._idle or ()}
         return View(
             rows={name: tuple(questions) for name, questions in rows.items()},
-            people=_people(self.seen, counts, self._answered, self._skipped, states),
+            people=_people(self.seen, counts, states),
             answered=sum(self._answered.values()),
             budget=self.ledger.accounts.budget,
             money=self.ledger.accounts.money,

@@ -68,8 +68,7 @@ def bought(facts: Facts) -> str:
 def unspent(facts: Facts, run: str = "") -> str:
     """Why labels of an audit are left, and what spends those of a second look in `run`, if any."""
     if withdrawn := facts.budget.withdrawn:
-        labels = plural(withdrawn, "label")
-        return f"{labels} reserved for audited rows that were withdrawn cannot buy others."
+        return f"{plural(withdrawn, 'label')} of withdrawn audited rows cannot be spent on others."
     if not facts.budget.unused or facts.stopped:  # which says why buying ended
         return ""
     call = change_call(run, {"budget": facts.budget.labels}, python=facts.method.python)
