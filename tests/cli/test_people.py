@@ -98,6 +98,13 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     assert "agrees with the annotator" in shown
     for verb in ("verify", "replay"):
         assert stacksl("ledger", verb, "run").code == 0
+    for name in ("model", "facts.json"):  # `resume` makes them again
+        path = Path("run", name)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shown = stacksl("status", "run").out
+        assert "14 of 14 bought, 4 of them only to measure" in shown
+        assert "stacksl resume run" in shown
+    stacksl.done("resume", "run", "--quiet")
     refit = stacksl.done("change", "run", "--train-on-audit", "--json")
     assert json.loads(refit.out)["trained_on_audit"] == 4
 

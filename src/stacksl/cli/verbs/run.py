@@ -349,7 +349,7 @@ def more_for_money(run: Run, result: Mapping[str, Any]) -> str | None:
 
 def _labels(result: Mapping[str, Any]) -> str:
     """What has become of the labels; those of the audit of a run that goes on are kept at once."""
-    if result["state"] == "finished" and not result["resume"]:  # else its results were deleted
+    if result["state"] == "finished":
         # the questions of a pool are counted as labels already
         rounds = f" in {count(result['rounds'])} rounds" * (result["mode"] == "stream")
         measuring = result["measuring"]

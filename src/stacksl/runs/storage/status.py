@@ -22,7 +22,6 @@ from stacksl.ledger.store.schema import TERMS
 from stacksl.models.watching import LEVEL, fall_p, power
 from stacksl.report import sentences
 from stacksl.report.answers import audited, in_counts
-from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult, TestResult
 from stacksl.report.sentences import column_words, compared, in_table, settled_by
 from stacksl.report.wording import MICRO, of_run, plural
@@ -71,8 +70,9 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             present = present_warnings(state, ledger, table.get("stop_when"))
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-        labels = _labels(ledger, table, final)
+        labels = _labels(ledger, table, finished=state["state"] == "finished")
         open_by = labels.pop("open_by")
+        labels |= {"answered": final.budget.answered} if final else {}
         if facts and (audit := facts.audit):  # as it was shown: its run may have changed since
             items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
             counts = zip(AFTER, (items, items, classes), strict=True)
@@ -182,8 +182,8 @@ def random_audit(folder: RunFolder) -> tuple[str, AuditResult, Callable[[int], s
     return f"{judged} the audit of {folder.path}", audit, settled_by(facts, str(folder.path))
 
 
-def _labels(ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None) -> dict[str, Any]:
-    """The labels and the money of a run; `final` are the facts of one that has finished.
+def _labels(ledger: LedgerReader, table: Mapping[str, Any], *, finished: bool) -> dict[str, Any]:
+    """The labels and the money of a run, which may have `finished`.
 
     Before, the audit counts as it was planned, and answers of audit and training count together:
     the purpose of one row, dropped or answered, would show otherwise. A label that an audited row
@@ -191,7 +191,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None)
     """
     accounts, money, dropped = ledger.accounts, None, 0
     spent, left = accounts.spent, accounts.left
-    if final is None:
+    if not finished:
         _, _, audits, _ = table["budget_now"]
         planned = sum(audits)
         dropped = min(left, max(0, planned - (spent - accounts.asked - accounts.further)))
@@ -210,10 +210,10 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], final: Facts | None)
     return {
         "out": len(rows if table["labeler"] == "file" else leases),
         "open_by": Counter(row.annotator for row in rows),
-        "rounds": accounts.last_round if final or table["mode"] == "stream" else asked,
+        "rounds": accounts.last_round if finished or table["mode"] == "stream" else asked,
         "budget": accounts.budget,
         "asked": asked,
-        "answered": final.budget.answered if final else sum(ledger.counts_by_kind().values()),
+        "answered": sum(ledger.counts_by_kind().values()),
         "spent": spent,
         "measuring": spent - asked,
         "left": left,
