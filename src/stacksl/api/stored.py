@@ -515,8 +515,8 @@ class Run:
         expect(not isinstance(annotators, Mapping), reason, annotators)
         requested = Change(
             None if budget is None else str(budget),
-            tuple(str(expect_path(file, "a file").absolute()) for file in _several(items)),
-            tuple(str(expect_path(file, "a file").absolute()) for file in _several(owned)),
+            tuple(str(expect_path(file, "a file").absolute()) for file in _several(items, object)),
+            tuple(str(expect_path(file, "a file").absolute()) for file in _several(owned, object)),
             dict(classes) if isinstance(classes, Mapping) else dict.fromkeys(_several(classes), ""),
             reopen,
             tuple(_several(annotators)),
@@ -556,9 +556,10 @@ class Run:
         return replay_run(RunSpec.open(self.folder))
 
 
-def _several(one_or_more: _Text | Sequence[_Text]) -> list[_Text]:
+def _several(one_or_more: _Text | Sequence[_Text], kinds: type = str) -> list[_Text]:
     several = isinstance(one_or_more, Iterable) and not isinstance(one_or_more, str | bytes)
     names: list[Any] = list(one_or_more) if several else [one_or_more]  # type: ignore[arg-type]
     for name in names:
-        expect(isinstance(name, str | Path), "a name, a path or a list of them was expected", name)
+        fits = isinstance(name, kinds if several else str | Path)
+        expect(fits, "a name, a path or a list of them was expected", name)
     return names
