@@ -188,7 +188,8 @@ def thinks(handler: Handler, body: dict[str, Any], number: int, kind: str = "tag
     """A model that thinks about the wrong options first, in so many tokens as it may have.
 
     The thought is in the reply between two tags, or its template has `opened` it; or it is in a
-    place of its own (`apart`), or `hidden`, as where a server also wants another limit.
+    place of its own (`apart`), a part of the content (`parts`), or `hidden`, as where a server also
+    wants another limit.
     """
     letter = letter_of(body, wanted_of(body))
     thought = f"The answer is {'ABC'.replace(letter, '')[0]}. Or is it?"
@@ -202,12 +203,15 @@ def thinks(handler: Handler, body: dict[str, Any], number: int, kind: str = "tag
         said, more = thought + ("" if short else f"</think>{letter}"), {}
     elif kind == "apart":
         said, more = (None if short else letter), {"reasoning_content": thought}
+    elif kind == "parts":
+        said, more = [{"type": "thinking", "thinking": [{"type": "text", "text": thought}]}], {}
+        said += [] if short else [{"type": "text", "text": letter}]
     else:
         said, more = f"<think>{thought}" + ("" if short else f"</think>{letter}"), {}
     handler.send(200, completion(said, ended="length" if short else "stop", **more))
 
 
-@pytest.mark.parametrize("kind", ["tagged", "opened", "apart", "hidden"])
+@pytest.mark.parametrize("kind", ["tagged", "opened", "apart", "parts", "hidden"])
 def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(kind: str, tmp_path) -> None:
     with serving(partial(thinks, kind=kind)) as server:
         run = begin(server, tmp_path / "run", **SINGLY, **FREE)

@@ -114,17 +114,23 @@ def is_cut(reply: Mapping[str, Any]) -> bool:
     A server may give the thoughts a place of their own, keep them to itself, or leave out the mark
     that its template began them with.
     """
-    choice = reply["choices"][0]
-    text = choice["message"].get("content")
-    if isinstance(text, str) and thought_away(text) is None:
+    if thought_away(_content(reply)) is None:
         return True
-    return choice.get("finish_reason") == "length" and _OBJECT.match(text_of(reply)) is None
+    cut = reply["choices"][0].get("finish_reason") == "length"
+    return cut and _OBJECT.match(text_of(reply)) is None
 
 
 def text_of(reply: Mapping[str, Any]) -> str:
     """The text of a completion after its thoughts; empty where it has none."""
-    text = reply["choices"][0]["message"].get("content")
-    return (thought_away(text) or "") if isinstance(text, str) else ""
+    return thought_away(_content(reply)) or ""
+
+
+def _content(reply: Mapping[str, Any]) -> str:
+    """The content of a completion, or the text of its parts, as Mistral's thinking models send."""
+    content = reply["choices"][0]["message"].get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    texts = [p.get("text") for p in parts if isinstance(p, Mapping) and p.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def place_in(text: str, options: Sequence[str], *, letters: bool, cut: bool = False) -> int | None:
