@@ -285,5 +285,5 @@ def test_where_people_labeled_much_the_number_is_said_to_be_too_low(
     table = TableRight(people, 300, 0.9, 0.84, None, left=0.85)
     facts = replace(facts, method=replace(facts.method, gate=gate), table=table)
     words = in_table(facts)
-    assert words.endswith("too low, because people labeled much of the table.") is low
+    assert words.endswith("too low, because so many rows were asked about.") is low
     assert "85.0%" in words

@@ -209,7 +209,7 @@ def in_table(facts: Facts) -> str:
         of_left += f" {percent(table.left)} {_are_right(audit)}."
     chosen = column is None and facts.method.gate not in ("random", "first")
     if chosen and max(table.share, table.left or 0) < 1 and 3 * table.people >= table.model:
-        of_left += " That is rather too low, because people labeled much of the table."
+        of_left += " This is rather too low, because so many rows were asked about."
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
         f" ({count(table.people)} {source}, {count(table.model)} by {by}{exclusion}) an estimated"
