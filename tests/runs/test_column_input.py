@@ -22,7 +22,7 @@ def with_values(values: list[str]) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("given", "rows", "sentence"),
     [
-        ({"model_labels": "gtp"}, None, "no column 'gtp' .* did you mean 'gpt'.* --model-labels"),
+        ({"model_labels": "gtp"}, None, "no column 'gtp' .* 'gpt'.*-labels, or name a file"),
         ({"model_labels": "gtp", "classes": "classes.txt"}, None, "no column 'gtp' .* 'gpt'"),
         ({}, with_values([""] * 20), "no row has a label in the column 'gpt'"),
         ({"model_labels": "ticket_id"}, None, "'ticket_id' has 160 different labels in 160 rows"),

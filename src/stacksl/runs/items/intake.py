@@ -122,7 +122,8 @@ def with_column(
             require("label", name, (*dataset.columns.values(), *dataset.unused))
     except DataError as fault:
         if not Path(name).exists():
-            raise DataError(str(fault).replace("--label-column", "--model-labels")) from None
+            remedy = "--model-labels, or name a file or a run that exists"
+            raise DataError(str(fault).replace("--label-column", remedy)) from None
         dataset = None
     if dataset is None:
         resolved = resolved.updated({"model_labels": str(Path(name).resolve())})
