@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.api import run
+from stacksl.api import Run, run
 from stacksl.errors import SettingsError
 from stacksl.label.pages import page_of
 from stacksl.label.site import OWNER
@@ -18,6 +18,7 @@ from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.changes.people import own_label
 from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
+from stacksl.types import Item
 
 from ..ledgers import handed_rows, verify
 from ..runs.conftest import CLASSES, class_items, pair_items
@@ -159,14 +160,20 @@ def test_the_owner_labels_a_row_that_nobody_was_asked_about(opened: Opened) -> N
     assert item.prompt not in (page.run.path / "run.db").read_bytes().decode("latin-1")
 
 
+def with_twins(folder: Path) -> tuple[Run, Item, Item, dict[str, int]]:
+    """A finished run whose texts stand in two rows each, two such rows not asked, the answers."""
+    items, answers = class_items(80)
+    items = [replace(item, prompt=items[n // 2].prompt) for n, item in enumerate(items)]
+    made = run(items, answers, budget=8, audit=0, mode="pool", out=folder / "r")
+    asked = {item.prompt for item in items if item.id in made.ledger.bought()}
+    first, second = [item for item in items if item.prompt not in asked][:2]
+    return made, first, second, answers
+
+
 @pytest.mark.parametrize("place", ["file", "click"])
 def test_a_label_that_you_own_is_that_of_all_rows_with_its_text(place: str, tmp_path: Path) -> None:
     """In the list of the page as in the exported table."""
-    items, answers = class_items(80)
-    items = [replace(item, prompt=items[n // 2].prompt) for n, item in enumerate(items)]
-    made = run(items, answers, budget=8, audit=0, mode="pool", out=tmp_path / "r")
-    asked = {item.prompt for item in items if item.id in made.ledger.bought()}
-    first, second = [item for item in items if item.prompt not in asked][:2]
+    made, first, second, _ = with_twins(tmp_path)
     label = next(name for name in CLASSES if name != made.table().rows[0]["label"])
     if place == "file":
         (tmp_path / "owned.csv").write_text(f"prompt,label\n{first.prompt},{label}\n")
@@ -184,11 +191,7 @@ def test_a_label_that_you_own_is_that_of_all_rows_with_its_text(place: str, tmp_
 
 @pytest.mark.parametrize("place", ["file", "click"])
 def test_no_label_is_bought_of_a_text_that_you_labeled(place: str, tmp_path: Path) -> None:
-    items, answers = class_items(80)
-    items = [replace(item, prompt=items[n // 2].prompt) for n, item in enumerate(items)]
-    made = run(items, answers, budget=8, audit=0, mode="pool", out=tmp_path / "r")
-    asked = {item.prompt for item in items if item.id in made.ledger.bought()}
-    first, second = [item for item in items if item.prompt not in asked][:2]
+    made, first, second, answers = with_twins(tmp_path)
     assert first.prompt == second.prompt
     if place == "file":
         owned = tmp_path / "owned.csv"

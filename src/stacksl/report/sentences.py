@@ -90,7 +90,8 @@ def outcome(facts: Facts) -> str:
         sentences[:1] = [facts.stated, column_words(facts.column, facts, facts.run)]
     sentences.append(tested(facts))
     stopped = of_run(facts.stopped, facts.run)
-    paragraphs = [" ".join(filter(None, sentences)) or NOT_KNOWN * (not promised(facts)), stopped]
+    unknown = "" if promised(facts) else NOT_KNOWN
+    paragraphs = [" ".join(filter(None, sentences)) or unknown, stopped]
     return " ".join(reversed(paragraphs) if promised(facts) else paragraphs).strip()
 
 

@@ -317,8 +317,10 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         )
         for group in result["proposed"]
     ]
-    lost, differing = result["lost_by_class"], (Differing(**row) for row in result["differing"])
-    notes += [("Adding a class", lost)] * bool(lost) + [
+    differing = (Differing(**row) for row in result["differing"])
+    if lost := result["lost_by_class"]:
+        notes.append(("Adding a class", lost))
+    notes += [
         (
             f"{person.name} differs",
             f"{person.sentence}: stacksl change {run} --set-aside {word(person.name)} or"

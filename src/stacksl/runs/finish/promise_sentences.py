@@ -213,7 +213,9 @@ def _next_budget(
     """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
     accounts, past_looks, unspent = game.ledger.accounts, looks(game.ledger), ""
     cap = labels_per_item(spec.settings) * table.rows
-    no_lower = " With this budget no lower share is likely to be promised." * (not past_looks)
+    no_lower = ""
+    if not past_looks:
+        no_lower = " With this budget no lower share is likely to be promised."
     shown_share = max([0.5, *(1 - look["left"] / max(1, look["of"]) for look in past_looks)])
     if len(linear_trainer(game).stages) < 3:
         label_range = first_budgets(spec, share, table.rows, accounts)
@@ -327,7 +329,9 @@ def _begun(spec: RunSpec, ledger: LedgerReader, labeler: str) -> str:
     waiting = len(ledger.open_purchases())
     answers = f"{plural(answered, 'answer')} received, {count(waiting)} awaited"
     sentence = f"Look {look.number} of {LOOKS} has begun: {plural(look.audit, 'row')} of {labeler}"
-    sentence += f" and {count(look.sample)} of people" * bool(look.sample) + " were drawn at random"
+    if look.sample:
+        sentence += f" and {count(look.sample)} of people"
+    sentence += " were drawn at random"
     if not spec.settings.several_people:
         return f"{sentence}; {answers}."
     audited = {row.item for row in later_rows if row.purpose == "audit" and row.item is not None}

@@ -87,15 +87,12 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         last_report += ": accuracy, model and table are of then; the run goes on"
     page, stopped = folder.page() or None, state.get("stopped") if final is None else final.stopped
     sheets = state.get("sheets") if labels["out"] else None
-    for sheet in sheets if sheets and table["labeler"] == "file" else ():
-        if sheet["file"] == CLOSED:
-            sheet |= {"open": labels["out"], "file": "the page" if page else CLOSED}
-            continue
-        path = Path(sheet["file"])
-        name = path.stem.partition("-")[2] or table["annotators"].partition(",")[0].strip()
-        sheet["open"] = open_by[name]  # fewer than when it was written, if an item was erased
-        if not table.get("sheets.dir") and path.parent.name == "ask":  # the folder may have moved
-            sheet["file"] = str(folder.path / "ask" / path.name)
+    if sheets and table["labeler"] == "file":
+        closed = {"open": labels["out"], "file": "the page" if page else CLOSED}
+        sheets = [
+            sheet | closed if sheet["file"] == CLOSED else _sheet_now(folder, sheet, table, open_by)
+            for sheet in sheets
+        ]
     python, files = "labeler" in state, table.get("files", {})
     next_step = _next_step(folder, state["state"], table, python=python, sheets=sheets)
     return {
@@ -132,6 +129,17 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "stated": final
         and stated(evaluated(folder.path, table), column_audit, settled_by(final, run)),
     }
+
+
+def _sheet_now(
+    folder: RunFolder, sheet: dict[str, Any], table: Mapping[str, Any], open_by: Mapping[str, int]
+) -> dict[str, Any]:
+    """A sheet with its path and open rows of now: the folder may have moved, an item be erased."""
+    path = Path(sheet["file"])
+    name = path.stem.partition("-")[2] or table["annotators"].partition(",")[0].strip()
+    if not table.get("sheets.dir") and path.parent.name == "ask":
+        path = folder.path / "ask" / path.name
+    return {**sheet, "open": open_by[name], "file": str(path)}
 
 
 def evaluated(folder: Path, settings: Mapping[str, Any]) -> Path | None:
