@@ -9,9 +9,9 @@ nothing, and Snips has three classes.
 
 The second table is about the exported one: the share of the pool's labels that is right, where
 people gave those that were bought, and the model the others. It is estimated by the audited rows
-that stand for the rows left (`stand_for_left`) with the model's probabilities of these, which is
-the product's way, and by the accuracy of the audit. `over` is the share of redraws whose lower
-bound is above the truth, and `short` how far the bound is below it in the mean.
+that the run would not have bought (`WouldBuy`), which is the product's way, and by the accuracy of
+the audit. `holds` is the share of redraws whose interval has the truth, `least` that of the worst
+model, and `over` the share whose low end is above the truth.
 
     pip install ppi-python
     python benchmarks/audit_powered.py --data $STACKSL_DATA --json powered.json
@@ -20,7 +20,9 @@ bound is above the truth, and `short` how far the bound is below it in the mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,11 +32,16 @@ from _rows import read, words_of, write
 from _variants import coded
 from plan_scenarios import DEFAULT, Row, dataset, rows_of
 
+from stacksl.core.blocks import SharedBlock
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
-from stacksl.models.audit import powered, right_in_table, stand_for_left
+from stacksl.models.audit import WouldBuy, powered, right_in_table
 from stacksl.models.metrics import Powers, wilson
-from stacksl.runs.loop.head_fitting import Source, make_final, of_labels
+from stacksl.runs.items.corpus import Role
+from stacksl.runs.loop import choosers
+from stacksl.runs.loop.game import play
+from stacksl.runs.loop.head_fitting import Source, make_final
+from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.arena import make_arena
@@ -47,9 +54,42 @@ SIZES = (20, 50, 100, 200)
 POOL, KEPT, REFERENCE = 1_400, 3_000, 500
 REDRAWS, OF_PEER = 1_000, 200  # ppi-python takes longer
 
-Model = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Which of some rows a model has right, and the probabilities of its answers: its own, and those of
-its heads that are fitted on labels alone."""
+Batches = list[tuple[np.ndarray, float]]
+"""What each batch thinks of the rows kept from it, and its share of the items left to buy."""
+
+
+@dataclass(slots=True)
+class Recorder(WouldBuy):
+    """Keeps what batches think of audited rows, of which audits are drawn afterwards."""
+
+    batches: Batches = field(default_factory=list)
+
+    def note(self, audited: Sequence[int], statistics: np.ndarray, share: float) -> None:
+        """Keep the arguments."""
+        assert len(audited) == len(statistics)
+        self.batches.append((statistics, share))
+
+    def upto(self, labels: int, size: int) -> Batches:
+        """Those of the first `labels` labels, in batches of `size`."""
+        parts = [min(1.0, labels / size - n) for n in range(-(-labels // size))]
+        return [(s, part * share) for (s, share), part in zip(self.batches, parts, strict=False)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A final model of some labels.
+
+    Attributes:
+        right: which rows kept from it it has right, (n,).
+        sure: its probability of its answers to them, (n,).
+        batches: what those that bought its labels think of them.
+        left: which of the pool's rows that were not bought it has right, (m,).
+    """
+
+    right: np.ndarray
+    sure: np.ndarray
+    batches: Batches
+    left: np.ndarray
 
 
 def rows_in(name: str, data: Path) -> list[Row]:
@@ -62,8 +102,8 @@ def rows_in(name: str, data: Path) -> list[Row]:
     return rows
 
 
-def models(name: str, data: Path) -> Iterator[tuple[Model, Model]]:
-    """The final models of a set on half of its rows, at most 3,000, and on the pool's rows left."""
+def models(name: str, data: Path) -> Iterator[Model]:
+    """The final models of a set, judged on at most 3,000 rows kept, and on the rows left."""
     rows = rows_in(name, data)
     order = generator(0, "powered").permutation(len(rows))
     cut = min(len(rows) // 2, KEPT)
@@ -73,26 +113,39 @@ def models(name: str, data: Path) -> Iterator[tuple[Model, Model]]:
     settings = resolve({"features": DEFAULT}).settings
     arena, _ = make_arena(rest, kept, settings, min(POOL, len(rest.items)), LABELS[-1])
     pool = arena.pool(0)
-    bought = np.array(ours.bought(pool, COVERAGE, LABELS[-1]))
+    assert isinstance(pool.block, SharedBlock)
+    assert isinstance(arena.test, SharedBlock)
+    recorder, size = Recorder(), len(pool.gold)
+    wider = replace(
+        pool,
+        block=replace(pool.block, h=np.concatenate([pool.block.h, arena.test.h])),
+        gold=np.concatenate([pool.gold, arena.test_gold]),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        game = ours.game_of(wider, COVERAGE, LABELS[-1], Path(folder))
+        game.corpus.assign(Role.AUDIT, range(size, len(wider.gold)))
+        linear_trainer(game).would_buy = recorder
+        for _ in play(game, choosers.Pool(0, coverage=True)):
+            pass
+        game.ledger.close()
+    bought = np.array([row for row, _, _ in game.examples.bought])
     source = Source(pool.block, pool.names, frozenset(), 0)
     for count in LABELS:
-        head, mixture = make_final(source, bought[:count], pool.gold[bought[:count]])
-        apart = of_labels(head, mixture)
-        assert apart is not None
-        left = np.setdiff1d(np.arange(len(pool.gold)), bought[:count])
-        blocks = (arena.test, arena.test_gold), (pool.block.take(left.tolist()), pool.gold[left])
-        found = []
-        for block, gold in blocks:
-            policies, of_part = (np.asarray(m.probabilities(block)) for m in (head, apart))
-            answers = policies.argmax(axis=1)
-            sure = of_part[np.arange(len(answers)), answers]
-            found.append(((answers == gold).astype(float), policies.max(axis=1), sure))
-        yield found[0], found[1]
+        head, _ = make_final(source, bought[:count], pool.gold[bought[:count]])
+        left = np.setdiff1d(np.arange(size), bought[:count])
+        policies = np.asarray(head.probabilities(arena.test))
+        of_left = np.asarray(head.probabilities(pool.block.take(left.tolist())))
+        yield Model(
+            (policies.argmax(axis=1) == arena.test_gold).astype(float),
+            policies.max(axis=1),
+            recorder.upto(count, settings.open_questions),
+            (of_left.argmax(axis=1) == pool.gold[left]).astype(float),
+        )
 
 
 def redrawn(model: Model, size: int) -> dict[str, float]:
     """Coverage, overstatement and width of each interval over redraws."""
-    right, sure, _ = model
+    right, sure = model.right, model.sure
     rng, truth = generator(size, "powered/redraws"), float(right.mean())
     held: dict[str, list[tuple[bool, bool, float]]] = {"wilson": [], "powered": [], "peer": []}
     beside = min(REFERENCE, len(right) // 3)
@@ -117,25 +170,24 @@ def redrawn(model: Model, size: int) -> dict[str, float]:
     }
 
 
-def of_table(model: Model, left: Model, labels: int, size: int) -> dict[str, float]:
+def of_table(model: Model, labels: int, size: int) -> dict[str, float]:
     """How near both estimates of the right labels in the table come over redraws of the audit."""
-    (right, own, sure), (right_left, _, sure_left) = model, left
-    rng, rows = generator(size, "powered/table"), len(sure_left)
-    truth = (labels + float(right_left.sum())) / (labels + rows)
-    held: dict[str, list[tuple[float, bool, float]]] = {"audit": [], "stand": []}
+    right, rng, rows = model.right, generator(size, "powered/table"), len(model.left)
+    truth = (labels + float(model.left.sum())) / (labels + rows)
+    held: dict[str, list[tuple[float, bool, bool, float]]] = {"audit": [], "stand": []}
     for _ in range(REDRAWS):
-        drawn = rng.choice(len(right), size + min(REFERENCE, len(right) // 3), replace=False)
-        audit, rest = drawn[:size], drawn[size:]
-        stand = audit[stand_for_left(sure[audit], sure_left)]
-        ways = (
-            ("audit", audit, Powers(own[audit], own[rest])),
-            ("stand", stand, Powers(sure[stand], sure_left)),
-        )
-        for name, some, powers in ways:
-            estimate = powered(right[some], np.ones(len(some), dtype=bool), powers)
-            share, low = right_in_table(labels, rows, estimate, n=len(some))
-            held[name].append((share - truth, low > truth, truth - low))
-    names = ("bias", "over", "short")
+        audit = rng.choice(len(right), size, replace=False)
+        would_buy = WouldBuy()
+        for statistics, share in model.batches:
+            would_buy.note(audit.tolist(), statistics[audit], share)
+        stand = np.setdiff1d(audit, would_buy.rows)
+        for name, part in (("audit", audit), ("stand", stand)):
+            hits = int(right[part].sum())
+            estimate = hits / len(part), *wilson(hits, len(part))
+            value, low, high = right_in_table(labels, rows, estimate, n=len(part))
+            holds = low <= truth <= high + 1e-9  # where all are right, sums round below 1
+            held[name].append((value - truth, holds, low > truth, high - low))
+    names = ("bias", "holds", "over", "width")
     found = {
         f"{name} {what}": float(np.mean([row[at] for row in rows]))
         for name, rows in held.items()
@@ -153,11 +205,11 @@ def run(data: Path) -> list[dict[str, Any]]:
     with one_thread():
         made = [(name, model) for name in SETS for model in models(name, data)]
     for size in SIZES:
-        for number, (name, (model, left)) in enumerate(made):
+        for number, (name, model) in enumerate(made):
             labels = LABELS[number % len(LABELS)]
             about = {"audit": size, "set": name, "labels": labels}
-            about |= {"accuracy": float(model[0].mean()), **redrawn(model, size)}
-            rows.append({**about, "table": of_table(model, left, labels, size)})
+            about |= {"accuracy": float(model.right.mean()), **redrawn(model, size)}
+            rows.append({**about, "table": of_table(model, labels, size)})
     return rows
 
 
@@ -187,23 +239,24 @@ def table(rows: list[dict[str, Any]]) -> str:
 def table_of_labels(rows: list[dict[str, Any]]) -> str:
     """A line for each number of labels and size of audit, of the labels in the exported table."""
     lines = [
-        "| labels of 1,400 | audited items | right in the table | audit: bias | error | over"
-        " | short | stand: bias | error | over | most | short |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| labels of 1,400 | audited items | right in the table | audit: bias | error | holds"
+        " | width | this: bias | error | holds | least | over | width |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for labels in LABELS:
         for size in SIZES[1:]:
             cells = [
                 row["table"] for row in rows if (row["labels"], row["audit"]) == (labels, size)
             ]
-            names = ("bias", "error", "over", "short")
+            names = ("bias", "error", "holds", "width", "over")
             audit, stand = (
                 [float(np.mean([cell[f"{which} {name}"] for cell in cells])) for name in names]
                 for which in ("audit", "stand")
             )
-            most = max(cell["stand over"] for cell in cells)
-            shares = [cell["right"] for cell in cells]
-            shown = " | ".join(f"{x:.3f}" for x in (*audit, *stand[:3], most, stand[3]))
+            least = min(cell["stand holds"] for cell in cells)
+            shares, (width, over) = [cell["right"] for cell in cells], stand[3:]
+            numbers = (*audit[:4], *stand[:3], least, over, width)
+            shown = " | ".join(f"{x:.3f}" for x in numbers)
             lines.append(
                 f"| {labels} | {size} | {min(shares):.2f} to {max(shares):.2f} | {shown} |"
             )

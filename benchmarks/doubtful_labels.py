@@ -16,8 +16,7 @@ and a second look by three of them. `over` is the share of redraws whose low end
 
 The share of right labels in the table after 300 labels were asked about is estimated in 1,000 more
 redraws: by the audited rows that stand for the labels left (`stand_for_left`), which is the
-product's way, and by the audit of all labels, less those that were found to be wrong. `short` is
-how far the lower bound is below the truth in the mean.
+product's way, and by the audit of all labels, less those that were found to be wrong.
 
 Final models are judged on up to 4,000 test rows that the weak classifier did not learn from, with
 every C that the product chooses from. For this a fourth set is measured, too.
@@ -229,7 +228,7 @@ def of_table(
     right, count = column == table.truth, len(column)
     for size in SIZES:
         rng = generator(seed, "doubtful/table", size)
-        found: dict[str, list[tuple[float, bool, float]]] = {"stand": [], "difference": []}
+        found: dict[str, list[tuple[float, bool, bool, float]]] = {"stand": [], "difference": []}
         for _ in range(REDRAWS):
             roles = np.zeros(count, dtype=np.int8)  # left, asked, audited
             roles[order] = 1
@@ -239,32 +238,33 @@ def of_table(
             asked, wrong = np.sum(roles == 1), np.sum(~right[roles == 1])
             truth = 1 - np.sum(~right[roles == 0]) / count
             stand = audit[stand_for_left(sure[audit], sure[roles == 0])]
-            hits = int(right[stand].sum())
-            known = hits / max(1, len(stand)), *wilson(hits, len(stand))
+            clear = np.ones(len(stand), dtype=bool)
+            powers = Powers(sure[stand], sure[roles == 0])
+            known = powered(right[stand].astype(float), clear, powers)
             found["stand"].append(_off(right_in_table(people, left, known, n=len(stand)), truth))
             known = float(right[audit].mean()), *wilson(int(right[audit].sum()), size)
             wider = np.sqrt(1 + size / (left + asked))
-            wide = [known[0] + wider * (share - known[0]) for share in known[:2]]
+            wide = [known[0] + wider * (share - known[0]) for share in known]
             kept = [min(left, max(0, share * (left + asked) - asked + wrong)) for share in wide]
             shares = [float((people + some) / count) for some in kept]
-            found["difference"].append(_off((shares[0], shares[1]), truth))
+            found["difference"].append(_off(tuple(shares), truth))
         yield {
             "audit": size,
             **{
                 name: {
                     "error": float(np.sqrt(np.mean([row[0] ** 2 for row in each]))),
-                    **dict(zip(("bias", "over", "short"), np.mean(each, axis=0).tolist(),
-                               strict=True)),
+                    **dict(zip(("bias", "holds", "over", "width"),
+                               np.mean(each, axis=0).tolist(), strict=True)),
                 }
                 for name, each in found.items()
             },
         }  # fmt: skip
 
 
-def _off(estimate: tuple[float, float], truth: float) -> tuple[float, bool, float]:
-    """By how much an estimate is off, whether its bound is above the truth, and how far below."""
-    share, low = estimate
-    return share - truth, low > truth, truth - low
+def _off(estimate: tuple[float, ...], truth: float) -> tuple[float, bool, bool, float]:
+    """How far it is off, whether its interval holds or is above the truth, and the width."""
+    share, low, high = estimate
+    return share - truth, low <= truth <= high + 1e-9, low > truth, high - low  # sums round
 
 
 def measure(name: str, table: Table, right: float, seed: int) -> dict[str, Any]:
@@ -365,16 +365,16 @@ def table_lines(rows: list[dict[str, Any]]) -> list[str]:
     """How near the estimates of the right labels in the table come."""
     lines = [
         "| labels right | audited rows | by audited rows like those left: error | bias | over |"
-        " most | short | by difference: error | bias | over | most | short |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        " holds | least | width | by difference: error | bias | over | holds | least | width |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for cells, each in by_size(rows, "tables"):
         for way in ("stand", "difference"):
             of_way = [audit[way] for audit in each]
             means = {what: np.mean([one[what] for one in of_way]) for what in of_way[0]}
-            most = max(one["over"] for one in of_way)
+            least = min(one["holds"] for one in of_way)
             cells += [f"{means['error']:.4f}", f"{means['bias']:+.4f}", f"{means['over']:.3f}"]
-            cells += [f"{most:.3f}", f"{means['short']:.3f}"]
+            cells += [f"{means['holds']:.3f}", f"{least:.3f}", f"{means['width']:.3f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

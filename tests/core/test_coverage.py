@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from stacksl.core.heads import coverage
-from stacksl.core.heads.coverage import SeenItems, doubts, kernel_of, most_covering, stands_for
+from stacksl.core.heads.coverage import (
+    SeenItems,
+    doubts,
+    edges_outside,
+    gains_outside,
+    kernel_of,
+    most_covering,
+    stands_for,
+)
 from stacksl.core.heads.linear import ClassHead
 from stacksl.core.heads.logistic import Strength
 from stacksl.core.heads.spreading import neighbor_graph, restored_graph, spread
@@ -38,6 +46,25 @@ def test_a_batch_is_the_greedy_one_by_definition(seed) -> None:
     h, doubt, free = cloud(seed=seed), rng.random(60), rng.random(60) > 0.2
     kernel = kernel_of(neighbor_graph(h))
     assert most_covering(kernel, doubt, free, 20).items == defined(h, doubt, free, 20)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_gain_of_items_outside_is_that_by_definition_after_the_batch(seed) -> None:
+    rng = np.random.default_rng(seed)
+    h, others, doubt = cloud(300, seed=seed), cloud(40, seed=seed + 9), rng.random(40)
+    inside, free = rng.random(300), rng.random(300) > 0.1
+    kernel = kernel_of(neighbor_graph(h))
+    cover = most_covering(kernel, inside, free, 20)
+    free[cover.items] = False
+    gains = gains_outside(cover, edges_outside(h, others), doubt, ~free)
+    cosine = others @ h.T
+    near = cosine >= np.sort(cosine, axis=1)[:, -15:-14]
+    k = np.exp(-(((1 - cosine) / np.median((1 - cosine)[near])) ** 2)) * near
+    inner = neighbor_graph(h).weights.toarray() + np.eye(300)
+    covered = inner[~free].max(axis=0)
+    told = np.maximum(k - covered, 0) @ np.where(free, inside, 0.0) ** 3
+    own = 1 - k[:, ~free].max(axis=1)
+    assert gains == pytest.approx(doubt * (told + doubt**3 * own), rel=1e-4)
 
 
 def test_class_names_cover_nothing() -> None:

@@ -30,34 +30,36 @@ from .people_cases import Row, begin, facts_of, play, truth, wrong
 CLASSES, SLOW = 10, pytest.mark.slow
 
 
-# The lower bound ------------------------------------------------------------------------------
+# The interval ---------------------------------------------------------------------------------
 
 
 def missed(people: int, model: int, accuracy: float, errors: float, n: int, k: int) -> Any:
-    """How often the bound is above the truth, where both parts are binomial shares.
+    """How often the interval is above and below the truth, where both parts are binomial shares.
 
-    Also how often it is where the interval of people's errors is left out of it.
+    Also how often it is above where the interval of people's errors is left out of it.
     """
     rng, draws = np.random.default_rng(7), 4000
     truth = (people * (1 - errors) + model * accuracy) / (people + model)
-    over = left_out = 0
+    over = under = left_out = 0
     pairs = zip(rng.binomial(n, accuracy, draws), rng.binomial(k, errors, draws), strict=True)
     for right, bad in pairs:
         parts = (right / n, *wilson(right, n)), (bad / k, *wilson(bad, k))
-        over += truth < right_in_table(people, model, *parts)[1]
+        _, low, high = right_in_table(people, model, *parts)
+        over, under = over + (truth < low), under + (truth > high)
         rate = bad / k
         left_out += truth < right_in_table(people, model, parts[0], (rate, rate, rate))[1]
-    return over / draws, left_out / draws
+    return over / draws, under / draws, left_out / draws
 
 
 @pytest.mark.parametrize("accuracy", [0.6, 0.85, 0.95])
 @pytest.mark.parametrize(("people", "model"), [(100, 500), (300, 300), (500, 100)])
 @pytest.mark.parametrize(("n", "k"), [(50, 60), (200, 150)])
-def test_the_bound_of_two_shares_holds(
+def test_the_interval_of_two_shares_holds(
     people: int, model: int, accuracy: float, n: int, k: int
 ) -> None:
-    over, left_out = missed(people, model, accuracy, 0.05, n, k)
+    over, under, left_out = missed(people, model, accuracy, 0.05, n, k)
     assert over < 0.05
+    assert over + under < 0.08
     if (accuracy, n) != (0.95, 50):  # beyond it no audit of 50 is too good by much
         assert over > 0.001, "a bound that always holds is too low"
     if people > 4 * model:
@@ -70,7 +72,7 @@ def test_the_bound_of_two_shares_holds(
 def test_the_bound_of_a_mended_column_holds(errors: float, right: float, asked: int) -> None:
     """People are asked about a random audit and about the most doubtful labels, and err."""
     rng, draws, count, n = np.random.default_rng(3), 1000, 600, 100
-    over = 0
+    over = under = 0
     off = np.zeros((draws, 2))
     for at in range(draws):
         wrong, err = rng.random(count) > right, rng.random(count) < errors
@@ -83,12 +85,13 @@ def test_the_bound_of_a_mended_column_holds(errors: float, right: float, asked: 
         judged = wrong[:n][stand_for_left(sure[:n], sure[kept])]
         known = 1 - judged.mean(), *wilson(int(np.sum(~judged)), len(judged))
         people, model = n + asked, len(kept)
-        share, least = right_in_table(people, model, known, rates, len(judged))
+        share, low, high = right_in_table(people, model, known, rates, len(judged))
         truth = 1 - (err[:n].sum() + err[doubtful].sum() + wrong[kept].sum()) / count
-        over += truth < least
+        over, under = over + (truth < low), under + (truth > high)
         all_audited = (people + model * (1 - wrong[:n].mean())) / count
         off[at] = share - truth, all_audited - (1 - wrong[kept].sum() / count)
     assert over / draws < 0.04
+    assert (over + under) / draws < 0.08
     bias, without = off.mean(axis=0)
     assert abs(bias) < 0.005
     if asked >= 150 and right < 0.95:
@@ -96,13 +99,14 @@ def test_the_bound_of_a_mended_column_holds(errors: float, right: float, asked: 
 
 
 def test_it_is_the_part_of_the_model_where_peoples_labels_count_as_right() -> None:
-    share, low = right_in_table(150, 450, (0.8, 0.7, 0.86))
-    assert (share, low) == pytest.approx((0.25 + 0.6, 0.25 + 0.525))
-    assert right_in_table(9, 0, (0.8, 0.7, 0.9), (0.1, 0.05, 0.2)) == pytest.approx((0.9, 0.8))
+    found = right_in_table(150, 450, (0.8, 0.7, 0.86))
+    assert found == pytest.approx((0.25 + 0.6, 0.25 + 0.525, 0.25 + 0.645))
+    of_people = right_in_table(9, 0, (0.8, 0.7, 0.9), (0.1, 0.05, 0.2))
+    assert of_people == pytest.approx((0.9, 0.8, 0.95))
 
 
-def second_looked(rng: np.random.Generator, errors: float) -> tuple[float, float]:
-    """The truth about a table of 600 labels, 300 of them people's, and the bound on it.
+def second_looked(rng: np.random.Generator, errors: float) -> tuple[float, float, float]:
+    """The truth about a table of 600 labels, 300 of them people's, and the ends for it.
 
     Three people err independently, and all that a second look of 100 rows wants is asked.
     """
@@ -126,19 +130,20 @@ def second_looked(rng: np.random.Generator, errors: float) -> tuple[float, float
     share = (right + np.sum(~miss[300:])) / 600
     mended = sum(label != answers[name][0] for name, label in zip(names, labels, strict=False))
     found = tuple(max(0.0, rate - mended / 300) for rate in look.errors or (0.0, 0.0, 0.0))
-    return share, right_in_table(300, 300, look.accuracy, found, 100)[1]
+    return share, *right_in_table(300, 300, look.accuracy, found, 100)[1:]
 
 
 @pytest.mark.parametrize("errors", [0.02, 0.05, 0.1])
-def test_the_bound_holds_where_one_second_look_tells_both_parts(errors: float) -> None:
+def test_the_interval_holds_where_one_second_look_tells_both_parts(errors: float) -> None:
     """Its sample moves both parts together, but the intervals of both are wide at their ends.
 
     Of 400 draws 10 would be 2.5%: 21 have a chance of one in a thousand then.
     """
     rng = np.random.default_rng(0)
     draws = np.array([second_looked(rng, errors) for _ in range(400)])
-    truth, low = draws.T
+    truth, low, high = draws.T
     assert np.sum(low > truth) < 21
+    assert np.sum(high < truth) < 21
 
 
 # The labels that are counted ------------------------------------------------------------------
@@ -165,7 +170,7 @@ def expect_counts(done: Run) -> tuple[TableRight, str]:
     assert (
         f". Of the labels by the model, in rows that nobody answered, an estimated {left}" in words
     )
-    assert table.low < table.share
+    assert table.low < table.share <= table.high
     told = done.status()["table"]
     assert told == {**asdict(table), "sentence": words}
     assert words in outcome(facts)
@@ -177,7 +182,7 @@ def test_labels_that_a_program_bought_count_as_right(tmp_path: Path) -> None:
     table, words = expect_counts(finished(tmp_path, audit=6))
     assert (table.people, table.model, table.errors) == (20, 140, None)
     assert "the 160 labels in the exported table (20 by the labeler, 140 by the model) an" in words
-    assert "% are right (at least " in words
+    assert "% are right (95% interval " in words
     assert ", counting bought labels as right. Of the labels by the model" in words
 
 
@@ -223,7 +228,8 @@ def test_the_rows_left_are_judged_by_audited_rows_that_are_like_them(
     )
     naive = (table.people + table.model * audit.accuracy) / len(rows)
     assert naive < right - 0.03
-    assert abs(table.share - right) < 0.7 * abs(naive - right)
+    assert abs(table.share - right) < abs(naive - right)
+    assert table.low <= right <= table.high
 
 
 def test_peoples_errors_are_those_of_the_second_look_but_for_mended_labels(tmp_path: Path) -> None:
@@ -269,21 +275,29 @@ def test_nothing_is_said_where_nothing_measured_the_table(tmp_path: Path) -> Non
 def test_a_look_at_the_audit_gives_a_lower_bound(tmp_path: Path) -> None:
     facts = facts_of(finished(tmp_path, audit=6))
     assert facts.audit is not None
-    table = TableRight(100, 300, 0.9, 0.84, None)
+    table = TableRight(100, 300, 0.9, 0.84, 0.95, None)
     facts = replace(facts, audit=replace(facts.audit, look=2), table=table)
     assert "90.0% are right (at least 84.0% in 95 of 100 runs), counting" in in_table(facts)
 
 
 @pytest.mark.parametrize(
-    ("people", "gate", "low"),
-    [(99, "coverage", False), (100, "coverage", True), (300, "random", False)],
+    ("people", "mode", "gate", "low"),
+    [
+        (99, "stream", "coverage", False),
+        (100, "stream", "coverage", True),
+        (300, "stream", "random", False),
+        (300, "pool", "coverage", False),
+    ],
 )
-def test_where_people_labeled_much_the_number_is_said_to_be_too_low(
-    tmp_path: Path, people: int, gate: str, low: bool
+def test_where_a_stream_asked_about_much_the_number_is_said_to_be_too_low(
+    tmp_path: Path, people: int, mode: str, gate: str, low: bool
 ) -> None:
     facts = facts_of(finished(tmp_path, audit=6))
-    table = TableRight(people, 300, 0.9, 0.84, None, left=0.85)
-    facts = replace(facts, method=replace(facts.method, gate=gate), table=table)
+    table = TableRight(people, 300, 0.9, 0.84, 0.95, None, left=0.85)
+    facts = replace(facts, method=replace(facts.method, gate=gate, mode=mode), table=table)
     words = in_table(facts)
     assert words.endswith("too low, because so many rows were asked about.") is low
+    assert ("(at least 84.0% in 95 of 100 runs)" in words) is (
+        (mode, gate) == ("stream", "coverage")
+    )
     assert "85.0%" in words

@@ -37,7 +37,7 @@ class Audit:
 
     An item without an answer is unanswered; `now` has the corrections made since the audit was
     shown, `revised` how many answers these changed. `second_left` is what a second look found of
-    the rows that `stand_for_left` chooses. `number` counts the run's audits from 1; for
+    the rows that stand for those left. `number` counts the run's audits from 1; for
     `passed_over`, `second` and `waits` see `Audited`.
     """
 
@@ -225,6 +225,36 @@ class Audited:
         return low, 1.0 if self.look else high
 
 
+@dataclass(slots=True)
+class WouldBuy:
+    """The `rows` of an audit that the run would have bought if it had not audited them.
+
+    An audit is a random part of all items, and a batch the items that are worth most. So the run
+    would have bought the same share of both, and the other audited items are like those that it
+    left. `expected` is how many it would have bought until now.
+
+    >>> would_buy = WouldBuy()
+    >>> would_buy.note([3, 5, 8, 9], np.array([0.2, 0.9, 0.4, 0.1]), 0.25)
+    >>> would_buy.rows
+    [5]
+    """
+
+    rows: list[int] = field(default_factory=list)
+    expected: float = 0.0
+
+    def note(self, audited: Sequence[int], statistics: Array, share: float) -> None:
+        """Note those of the `audited` rows that a batch of this `share` of all items would have.
+
+        The `statistics` say what the batch thinks of them, (len(audited),), and the largest are
+        taken. Those noted before take no part.
+        """
+        left = np.flatnonzero(~np.isin(audited, self.rows))
+        self.expected += share * len(left)
+        count = max(0, round(self.expected) - len(self.rows))
+        best = left[np.argsort(-statistics[left], kind="stable")[:count]]
+        self.rows += [audited[position] for position in best]
+
+
 def powered(
     right: Array, clear: NDArray[np.bool_], powers: Powers, z: float = Z
 ) -> tuple[float, float, float]:
@@ -241,28 +271,27 @@ def powered(
 
 def right_in_table(
     people: int, model: int, accuracy: Estimate, errors: Estimate = (0.0, 0.0, 0.0), n: int = 0
-) -> tuple[float, float]:
+) -> Estimate:
     """The share of right labels in a table, of which people and the model gave so many.
 
-    Also its lower bound: the rows that people were not asked about are easier than audited ones
-    with the same probability, so an upper end would often be too low. `errors` is the share of
-    people's that is wrong. The distances of the ends are added in squares (MOVER; Zou and Donner
-    2008); those of the model's `accuracy` grow by √(1 + n/M), since its M labels are of other rows
-    than the `n` audited ones.
+    `errors` is the share of people's that is wrong. The distances of the ends are added in squares
+    (MOVER; Zou and Donner 2008); those of the model's `accuracy` grow by √(1 + n/M), since its M
+    labels are of other rows than the `n` audited ones.
 
     >>> right_in_table(0, 9, (0.8, 0.7, 0.9)), right_in_table(5, 5, (0.8, 0.7, 0.9))
-    ((0.8, 0.7), (0.9, 0.85))
+    ((0.8, 0.7, 0.9), (0.9, 0.85, 0.95))
     """
     people_share, widening = people / (people + model), math.sqrt(1 + n / max(1, model))
-    value, low, _ = ((1 - people_share) * share for share in accuracy)
-    wrong, _, high_wrong = (people_share * rate for rate in errors)
+    value, low, high = ((1 - people_share) * share for share in accuracy)
+    wrong, low_wrong, high_wrong = (people_share * rate for rate in errors)
     share = people_share - wrong + value
     below = math.hypot(widening * (value - low), high_wrong - wrong)
-    return share, max(0.0, share - below)
+    above = math.hypot(widening * (high - value), wrong - low_wrong)
+    return share, max(0.0, share - below), min(1.0, share + above)
 
 
 def stand_for_left(audited: Array, remaining: Array) -> NDArray[np.bool_]:
-    """Which `audited` labels, (n,), stand for the labels `remaining` in a table, (m,).
+    """Which `audited` labels of a column, (n,), stand for the labels `remaining`, (m,).
 
     Both are given by their probabilities. People were asked about doubtful labels, so an audited
     one that is less probable than 499 in 500 of those left stands for none of them.

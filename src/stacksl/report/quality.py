@@ -146,7 +146,7 @@ class AuditResult:
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class TableRight:
-    """The `share` of right labels in the exported table, and its lower bound.
+    """The `share` of right labels in the exported table, with its 95% interval.
 
     So many are `people`'s and the `model`'s, or a column's, without rows that were added after the
     audit was drawn. Of people's the share `errors` is wrong; None where all count as right. Of the
@@ -157,6 +157,7 @@ class TableRight:
     model: int
     share: float
     low: float
+    high: float
     errors: float | None
     left: float | None = None
 

@@ -208,14 +208,17 @@ def in_table(facts: Facts) -> str:
     if table.left is not None:
         of_left = f" Of the labels by {by}, in rows that nobody answered, an estimated"
         of_left += f" {percent(table.left)} {_are_right(audit)}."
-    chosen = column is None and facts.method.gate not in ("random", "first")
-    if chosen and max(table.share, table.left or 0) < 1 and 3 * table.people >= table.model:
-        of_left += " This is rather too low, because so many rows were asked about."
+    bounds = spread(table.low, table.high, audit.look)
+    stands = facts.method.mode == "pool" and facts.language is None  # see `HeadEnding.left`
+    if not stands and facts.method.gate not in ("random", "first"):
+        bounds = at_least(table.low)  # the rows left are easier than audited ones
+        if table.share < 1 and 3 * table.people >= table.model:
+            of_left += " This is rather too low, because so many rows were asked about."
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
         f" ({count(table.people)} {source}, {count(table.model)} by {by}{exclusion}) an estimated"
         f" {percent(table.share)} {_are_right(audit)}"
-        f" ({at_least(table.low)}), {people}.{of_left}"
+        f" ({bounds}), {people}.{of_left}"
     )
 
 

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.core.heads.linear import ClassHead, MixedHead
-from stacksl.core.heads.spreading import Floats, Graph, Rows
+from stacksl.core.heads.spreading import NEIGHBORS, Floats, Graph, Rows
+from stacksl.core.nearest import nearest
 
 POWER = 3  # of the doubt of the items covered
 SEEN = 1000  # last items of a stream that a label is to cover
@@ -80,11 +81,17 @@ def kernel_of(graph: Graph) -> Kernel:
 
 
 class Covering(NamedTuple):
-    """The items of a batch, the gain of each when it was chosen, and the best gain left out."""
+    """The items of a batch, the gain of each when it was chosen, and the best gain left out.
+
+    After the batch, `need` has the doubt of each item to the power of `POWER`, 0 if it is bought,
+    and `covered` how far the bought items cover it, (n,) each.
+    """
 
     items: list[int]
     gains: list[float]
     left_out: float
+    need: Floats
+    covered: Floats
 
 
 def most_covering(kernel: Kernel, doubt: Array, free: NDArray[np.bool_], count: int) -> Covering:
@@ -101,7 +108,7 @@ def most_covering(kernel: Kernel, doubt: Array, free: NDArray[np.bool_], count: 
         kernel.cover(int(row), covered)
     need = (np.where(free, doubt, 0.0) ** POWER).astype(np.float32)
     gains = np.where(free, kernel.gains(np.arange(len(free)), need, covered) * doubt, -1.0)
-    chosen = Covering([], [], -np.inf)
+    chosen = Covering([], [], -np.inf, need, covered)
     for _ in range(min(count, int(free.sum()))):
         best = int(np.argmax(gains))
         chosen.items.append(best)
@@ -116,6 +123,39 @@ def most_covering(kernel: Kernel, doubt: Array, free: NDArray[np.bool_], count: 
     return chosen._replace(left_out=float(left_out))
 
 
+def edges_outside(h: NDArray[Any], outside: NDArray[Any]) -> tuple[NDArray[np.int32], Array]:
+    """The nearest items of a kernel to others, and k of them, (m, 15) each.
+
+    Args:
+        h: the features of the kernel's items, (n, d).
+        outside: those of the m others.
+    """
+    columns, cosine = nearest(_units(outside), _units(h), NEIGHBORS)
+    distance = np.maximum(0.0, 1 - cosine)
+    values: Array = np.exp(-np.square(distance / max(float(np.median(distance)), 1e-12)))
+    return columns, values
+
+
+def gains_outside(
+    cover: Covering,
+    edges: tuple[NDArray[np.int32], Array],
+    doubt: Array,
+    bought: NDArray[np.bool_],
+) -> Array:
+    """The gain that items which are not in the kernel would have after a batch, (m,).
+
+    Args:
+        edges: of `edges_outside`.
+        doubt: u of the m items.
+        bought: (n,) whether the kernel's item is bought, in this batch or before.
+    """
+    columns, values = edges
+    increase = np.maximum(values - cover.covered[columns], 0)
+    own = 1 - np.where(bought[columns], values, 0.0).max(axis=1)
+    gains: Array = doubt * ((cover.need[columns] * increase).sum(axis=1) + doubt**POWER * own)
+    return gains
+
+
 def stands_for(h: NDArray[Any], rows: Rows) -> Array:
     """How many items each bought one represents, (len(rows),): those that it is nearest to.
 
@@ -123,9 +163,7 @@ def stands_for(h: NDArray[Any], rows: Rows) -> Array:
         h: the features of all items, (n, d).
         rows: the bought ones; each represents itself.
     """
-    bought = np.asarray(h[rows], dtype=np.float32)
-    lengths = np.linalg.norm(bought, axis=1, keepdims=True)
-    bought /= np.where(lengths > 0, lengths, np.float32(1))
+    bought = _units(h[rows])
     unbought = np.setdiff1d(np.arange(len(h)), rows)
     counts = np.ones(len(rows))
     for start in range(0, len(unbought), _AT_ONCE):
@@ -214,6 +252,14 @@ def doubts(head: ClassHead | MixedHead, h: NDArray[Any]) -> Array:
     best = np.partition(head.alone(h), -2, axis=1)
     values: Array = 1 - (best[:, -1] - best[:, -2])
     return values
+
+
+def _units(h: NDArray[Any]) -> Floats:
+    """Rows with length 1, or of zeros."""
+    rows = np.array(h, dtype=np.float32)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows /= np.where(lengths > 0, lengths, np.float32(1))
+    return rows
 
 
 def _unit(h: NDArray[Any]) -> Floats:

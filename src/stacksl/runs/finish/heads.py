@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block
 from stacksl.core.heads.linear import MixedHead
-from stacksl.core.rng import generator
 from stacksl.core.scorers import Head
 from stacksl.features import FeatureMap
 from stacksl.models.audit import Audit, Audited, judge_audit, stand_for_left
@@ -24,15 +22,12 @@ from stacksl.runs.finish.answers import table_answers
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game, Progress, Report
-from stacksl.runs.loop.head_fitting import of_labels
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
 from stacksl.runs.spec import RunSpec
 
 CURVE = (0.1, 0.25, 0.5)  # shares of the labels at which the curve is drawn, besides all of them
 HELD_OUT = 20  # items that a curve is measured on at least
-SAMPLE = 20_000  # items never asked whose answers are compared with the audit at most
-CHUNK = 4096  # items scored at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,40 +91,24 @@ class HeadEnding:
     def left(self, audit: Audit) -> tuple[dict[str, Array], Array | None]:
         """The audited labels that stand for those of a table in rows which nobody answered.
 
-        They are a column's, where the run judges one, or else the final model's, as (K,)
-        probabilities by item. Also gives the probabilities of the labels that nobody gave: the
-        final model's of a sample, where there are many.
+        They are the final model's in the rows that the run would not have bought, as (K,)
+        probabilities by item; none where all audited rows are such. Of a column, whose labels stay
+        as they are, its probabilities tell, and those of the labels left are given, too.
         """
-        trainer = linear_trainer(self.game)
-        if trainer.doubt is not None:
-            audited, rows = self.of_column(audit.rows), unasked(self.spec, self.game)
-            left = trainer.doubt.held_out[rows]
-        else:
-            ids = [self.game.corpus.ids[row] for row in audit.rows]
-            drawn = _unasked(trainer)
-            audited = dict(zip(ids, self._answers(audit.rows), strict=True))
-            left = np.array([answer.max() for answer in self._answers(drawn.tolist())])
-        if not len(left):
-            return audited, None
-        stand = stand_for_left(np.array([label.max() for label in audited.values()]), left)
-        pairs = zip(audited.items(), stand, strict=True)
-        return {item: label for (item, label), stands in pairs if stands}, left
-
-    def _answers(self, rows: Sequence[int]) -> Iterator[Array]:
-        """The final model's answers to the items in `rows`: (K,), zero but for the answer's.
-
-        Its probability is that of the heads that are fitted on labels alone (`of_labels`).
-        """
-        head, block = self.game.trainer.head, self.game.examples.block
-        models = [
-            self._model(head),
-            self._model(of_labels(head, linear_trainer(self.game).mixture)),
-        ]
-        for at in range(0, len(rows), CHUNK):
-            chunk = block.take(rows[at : at + CHUNK])
-            for policy, by_labels in zip(*(m.probabilities(chunk) for m in models), strict=True):
-                answer = np.arange(len(policy)) == np.argmax(policy)
-                yield np.where(answer, np.maximum(by_labels, 1e-12), 0.0)
+        if (doubt := linear_trainer(self.game).doubt) is not None:
+            audited = self.of_column(audit.rows)
+            remaining = doubt.held_out[unasked(self.spec, self.game)]
+            if not len(remaining):
+                return audited, None
+            stand = stand_for_left(np.array([label.max() for label in audited.values()]), remaining)
+            pairs = zip(audited.items(), stand, strict=True)
+            return {item: label for (item, label), stands in pairs if stands}, remaining
+        would_buy = {*linear_trainer(self.game).would_buy.rows}
+        rows = [row for row in audit.rows if row not in would_buy]
+        if len(rows) in (0, len(audit.rows)):
+            return {}, None
+        ids = [self.game.corpus.ids[row] for row in rows]
+        return dict(zip(ids, self.policies(rows), strict=True)), None
 
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results with a curve by the audit where there is no test file."""
@@ -258,13 +237,3 @@ def _model_labels(trainer: LinearTrainer) -> str:
     if not confusion.tells:
         return f"{sentence}, which may be chance: its labels took no part."
     return f"{sentence}."
-
-
-def _unasked(trainer: LinearTrainer) -> NDArray[np.int64]:
-    """A uniform sample of the rows never asked."""
-    corpus = trainer.examples.corpus
-    asked_rows = {corpus.row[item] for item in trainer.ledger.bought()}
-    left_out = np.array(sorted(asked_rows | corpus.outside_pool()), dtype=np.int64)
-    unasked = np.setdiff1d(np.arange(len(corpus.ids)), left_out)
-    order = generator(trainer.seed, "left").permutation(unasked)
-    return unasked if len(unasked) <= SAMPLE else np.sort(order[:SAMPLE])

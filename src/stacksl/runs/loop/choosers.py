@@ -19,11 +19,13 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.core.gates.registry import COVERAGE, Margin
-from stacksl.core.heads.coverage import most_covering
+from stacksl.core.heads.coverage import gains_outside, most_covering
 from stacksl.core.learner import presented
+from stacksl.runs.items.corpus import Role
 from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.game import DRAWN, Game
 from stacksl.runs.loop.head_fitting import Doubt
@@ -137,7 +139,7 @@ class Pool:
         drawn_set, count = set(drawn_rows), count - len(drawn_rows)
         unbought = [row for row in unbought if row not in drawn_set]
         pick = _covering if self._coverage else _ranked
-        decisions = pick(game, unbought, count) if count else []
+        decisions = pick(game, unbought, count) if count and unbought else []
         return [*decisions, *_picked(game, drawn_rows, DRAWN)]
 
 
@@ -194,6 +196,13 @@ def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]
         doubt *= source.answerable(labeled_rows, np.array(sorted(unnamed_rows), dtype=np.int64))
     buyable[positions] = True
     cover = most_covering(kernel, doubt, buyable, count)
+    if audited := _audited(game):
+        buyable[cover.items] = False
+        doubts = np.ones(len(audited))
+        if head is not None:
+            doubts += margins(head, source.block, audited)[0]
+        gains = gains_outside(cover, source.outside(audited), doubts, ~buyable)
+        _note_audited(game, audited, gains, len(cover.items), len(unbought))
     records = _picked(game, members[cover.items].tolist(), COVERAGE, cover.left_out)
     decisions = [
         replace(record, statistic=gain) for record, gain in zip(records, cover.gains, strict=True)
@@ -207,15 +216,13 @@ def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]
 
 def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     """`count` of the rows in `unbought` with large statistics; by a linear model spread out."""
-    head = game.trainer.head
-    assert head is not None
-    # in blocks: 20,000 items are ranked in the time of some hundred decision records
-    statistics, predicted_classes = margins(head, game.examples.block, unbought)
-    if not (isinstance(game.learner.gate, Margin) and game.learner.top_k is None):
-        statistics = np.array([_record(game, row).statistic for row in unbought], np.float64)
+    statistics, predicted_classes = _statistics(game, unbought)
     ranking = np.argsort(-statistics, kind="stable")
     rows = [unbought[n] for n in ranking]
     if isinstance(game.trainer, LinearTrainer):
+        if audited := _audited(game):
+            of_audited = _statistics(game, audited)[0]
+            _note_audited(game, audited, of_audited, count, len(unbought))
         classes = None if predicted_classes is None else predicted_classes[ranking].tolist()
         picked_rows = spread_out(rows, count, game.examples.block, classes)
     else:
@@ -224,6 +231,34 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     threshold = float(statistics[ranking[count]]) if count < len(ranking) else -math.inf
     threshold = min([threshold, *(record.statistic for record in records)])
     return [replace(record, threshold=threshold) for record in records]
+
+
+def _audited(game: Game) -> list[int]:
+    """The rows set aside for an audit, which are compared with those that a batch has."""
+    rows: list[int] = np.flatnonzero(game.corpus.roles == Role.AUDIT).tolist()
+    return [row for row in rows if row not in game.corpus.looked_at]
+
+
+def _note_audited(
+    game: Game, audited: Sequence[int], statistics: Array, count: int, unbought: int
+) -> None:
+    """Note which `audited` rows a batch of `count` of the `unbought` ones would have.
+
+    Rows set aside for the interval are left for the model as well.
+    """
+    share = min(count, unbought) / (unbought + len(game.corpus.compared))
+    linear_trainer(game).would_buy.note(audited, statistics, share)
+
+
+def _statistics(game: Game, rows: Sequence[int]) -> tuple[Array, NDArray[np.int64] | None]:
+    """The gate's statistics of the items in `rows`, (n,), and their classes as of `margins`."""
+    head, learner = game.trainer.head, game.learner
+    assert head is not None
+    # in blocks: 20,000 items are ranked in the time of some hundred decision records
+    statistics, predicted_classes = margins(head, game.examples.block, rows)
+    if not (isinstance(learner.gate, Margin) and learner.top_k is None):
+        statistics = np.array([_record(game, row).statistic for row in rows], dtype=np.float64)
+    return statistics, predicted_classes
 
 
 def _record(game: Game, row: int) -> Decision:

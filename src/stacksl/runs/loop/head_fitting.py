@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, SharedBlock
-from stacksl.core.heads.coverage import Kernel, kernel_of, stands_for
+from stacksl.core.heads.coverage import Kernel, edges_outside, kernel_of, stands_for
 from stacksl.core.heads.linear import ClassHead, MixedHead, mixture_weights, tempered
 from stacksl.core.heads.logistic import (
     DEFAULT,
@@ -48,7 +48,6 @@ from stacksl.core.heads.spreading import (
     spread,
 )
 from stacksl.core.rng import generator
-from stacksl.core.scorers import Head
 from stacksl.files import arrays
 from stacksl.models.confusion import Confusion
 from stacksl.runs.loop.batch_selection import surest
@@ -135,6 +134,7 @@ class Source:
     _graph: tuple[Graph, Rows] | None = None
     _holding: tuple[Graph, Rows] | None = None
     _kernel: Kernel | None = None
+    _outside: tuple[Sequence[int], tuple[NDArray[np.int32], Array]] | None = None
     _name_shift: NDArray[np.float32] | None = None
 
     def named(self, gold: Rows) -> Soft:
@@ -273,6 +273,13 @@ class Source:
             self._kernel = kernel_of(graph)
         return self._kernel, members
 
+    def outside(self, rows: Sequence[int]) -> tuple[NDArray[np.int32], Array]:
+        """The edges that join `rows` set aside with the kernel's items (`edges_outside`)."""
+        if self._outside is None or self._outside[0] != rows:
+            _, members = self.graph()
+            self._outside = rows, edges_outside(self.block.h[members], self.block.h[rows])
+        return self._outside[1]
+
     def _build(self, rows: Rows) -> tuple[Graph, Rows]:
         """The graph, and the rows of the block that are its items, in ascending order."""
         members = np.setdiff1d(np.arange(len(self.block)), np.array(sorted(self.apart), np.int64))
@@ -334,18 +341,6 @@ def _all_at(heads: Sequence[ClassHead], components: Sequence[Component]) -> list
 
 def _mixed(heads: Sequence[ClassHead], mixture: Mixture) -> MixedHead:
     return MixedHead(tuple(heads), np.array([part.weight for part in mixture]))
-
-
-def of_labels(head: Head | None, mixture: Mixture) -> Head | None:
-    """The final model without its heads that are fitted on items without a label as well.
-
-    Those are surer of the pool's items than of audited ones, on which nothing is fitted.
-    """
-    if not isinstance(head, MixedHead):
-        return head
-    positions = [n for n, part in enumerate(mixture) if part.kind not in (GRAPHED, SMOOTHED)]
-    weights = head.weights[positions]
-    return MixedHead(tuple(head.heads[n] for n in positions), weights / weights.sum())
 
 
 def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
