@@ -19,6 +19,7 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.models.promise import LOOKS, MODEL, allowed_wrong, left_wrong
 from stacksl.runs.finish import forecasting
+from stacksl.runs.finish.promise_sentences import _shown_by
 from stacksl.runs.session import session
 from stacksl.runs.settings.budget import right_share
 
@@ -121,7 +122,8 @@ def test_rows_that_are_added_after_a_look_count_as_wrong(tmp_path: Path, promise
     again, said = looks(made)[-1], made.status()["stopped"]
     assert (again["after"], again["rows"], again["of"]) == (100, rows, 400)
     assert said.startswith("That 90.0% of the 400 rows are right cannot be promised")
-    assert "may be left, with 100 rows counted as wrong, since rows or classes were added" in said
+    shown = f"Now this look shows at least {_shown_by(again)[6:]} of the 400 rows"
+    assert f"may be left. {shown}, with 100 rows counted as wrong, since rows or classes" in said
     shown = made.status()["audit"]["sentence"]
     assert shown.endswith(" 100 of 400 rows added after it was drawn."), "no audit is offered"
     made.change(budget=300)
@@ -140,6 +142,10 @@ def test_a_class_that_is_added_after_a_look_needs_another(tmp_path: Path, promis
     again, said = looks(made)[-1], made.status()["stopped"]
     assert again["after"] == again["of"] - 300 + looks(promised)[-1]["rows"] - again["audit"]
     assert said.startswith("That 90.0% of the 300 rows are right cannot be promised")
+    assert f"Look 1 of 3 showed that at least {_shown_by(looks(promised)[-1])[6:]} of the" in said
+    assert f"at most {looks(promised)[-1]['left']} errors of the model" in said
+    shown = f"Now this look shows at least {_shown_by(again)[6:]} of the 300 rows"
+    assert f"{shown}, with {again['after']} rows counted as wrong" in said
     assert "--stop-when" not in said, "people's own rows alone are no share to ask for"
     told = str(made.change(budget="+9", classes=["stranger"], dry_run=True).measures)
     assert "can promise" not in told

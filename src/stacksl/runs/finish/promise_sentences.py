@@ -293,12 +293,17 @@ def _budget(spec: RunSpec, accounts: Accounts, labels: int) -> str:
 
 
 def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
-    """What the last look found, after the sentence on one that waits."""
+    """What the last look found when it was taken, after the sentence on one that waits."""
     labeler = "the column" if spec.settings.column else "the model"
     waiting, past_looks = _begun(spec, ledger, labeler), looks(ledger)
     if not past_looks:
         return waiting
-    look = past_looks[-1]
+    look, now = past_looks[-1], ""
+    taken = next(past for past in past_looks if past["drawn"] == look["drawn"])
+    if taken["after"] < look["after"]:  # it stays true of the table that it was taken of
+        now = f" Now this look shows at least {_shown_by(look)[6:]} of the"
+        now += f" {plural(look['of'], 'row')}{_added(look)}."
+        look = taken
     model_wrong = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
     wrong_rows = f"{count(look['wrong'])} of {plural(look['audit'], 'row')} of {labeler}"
     wrong_rows += f" and {look['differ']} of {look['sample']} of people" * bool(look["sample"])
@@ -307,8 +312,8 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         f"Look {look['drawn']} of {LOOKS} showed that at least {_shown_by(look)[6:]} of the"
         f" {plural(look['of'], 'row')} are right. {wrong_rows} turned out wrong or unclear. So at"
         f" most {plural(model_wrong, 'error')} of {labeler} and {count(people_wrong)} of people"
-        f" (or unclear) may be left{_added(look)}."
-        f"{_by_people(spec, ledger, look['of'])}"
+        f" (or unclear) may be left{_added(look)}.{now}"
+        f"{_by_people(spec, ledger, past_looks[-1]['of'])}"
     )
 
 
