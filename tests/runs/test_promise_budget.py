@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from typer import Abort
 
 from stacksl.api import prepare, run
+from stacksl.cli.verbs import run as verb
 from stacksl.cli.verbs.dry_run import print_plan
 from stacksl.labelers.protocol import Request
 from stacksl.models.promise import RANGE, Look, audit_size, expected_look, first_look
@@ -73,6 +77,26 @@ def test_a_budget_before_a_first_look_is_told(tmp_path: Path, capsys) -> None:
     given |= {"budget": "all", "stop_when": "right=97%"}
     hard = prepare(write_pool(tmp_path, 40, seed=1), settings=given)
     assert any("takes more labels than a budget may" in warning for warning in hard.warnings)
+
+
+def test_the_range_of_labels_is_said_once(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warning of a small budget leaves it to the line on what a promise takes."""
+    given = {**THREE, "price": "2", "labeler": "file", "classes": str(write_classes(tmp_path))}
+    given |= {"stop_when": "right=70%", "budget": "$100"}
+    del given["count"]
+    plan = prepare(write_pool(tmp_path, 400), settings=given)
+    monkeypatch.setattr(verb, "agree", Mock(side_effect=Abort))
+    for words in ({"dry_run": True}, {"dry_run": False}):
+        with suppress(Abort):
+            verb.begin(plan, **words, yes=False, quiet=False, json=False)
+        out, err = capsys.readouterr()
+        assert "look at the table, and nothing is promised then. With this budget no share" in err
+        assert (out + err).count("probably takes") == 1
+    with suppress(Abort):
+        verb.begin(plan, dry_run=False, yes=False, quiet=True, json=False)
+    assert capsys.readouterr().err.count("probably takes") == 1, "only the warning is printed"
 
 
 def test_what_a_run_spent_to_measure_comes_on_top_of_a_first_look(tmp_path: Path) -> None:

@@ -127,9 +127,11 @@ def begin(
     A dry run prints the plan alone.
     """
     from stacksl.data import columns_line
-    from stacksl.runs.finish.promise_sentences import expected_promise
+    from stacksl.runs.finish.promise_sentences import before_a_look, expected_promise
 
-    warn(plan.warnings)
+    spec, alone = plan.spec, quiet and not dry_run
+    short, brief = (before_a_look(spec, spec.budget.labels, says_range=x) for x in (True, alone))
+    warn(brief if sentence == short else sentence for sentence in plan.warnings)
     if dry_run:
         print_plan(plan, json=json)
         return

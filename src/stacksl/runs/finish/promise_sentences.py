@@ -67,7 +67,9 @@ def _range_of(spec: RunSpec, label_range: Sequence[int]) -> str:
     return f"{label_range[0]:,} to {label_range[1]:,} labels{price}"
 
 
-def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) -> str:
+def before_a_look(
+    spec: RunSpec, labels: int, accounts: Accounts | None = None, *, says_range: bool = True
+) -> str:
     """A warning where a budget of so many labels may end before a look can be paid; else empty."""
     if (share := spec.settings.promised_share) is None:
         return ""
@@ -81,12 +83,13 @@ def before_a_look(spec: RunSpec, labels: int, accounts: Accounts | None = None) 
         return ""
     lower, label_range = largest_below(share, fits), first_budgets(spec, share, rows, accounts)
     takes = _range_of(spec, label_range) if label_range else "more labels than a budget may have"
+    takes = f": right={100 * share:.4g}% probably takes {takes}" * says_range  # once
     hint = "no share of 50% or more is likely to be promised"
     if lower:
         hint = f"right={100 * lower:.0f}% is likelier, if you ask for it now and not at the end"
     return (
         f"a budget of {plural(labels, 'label')} may end before a look at the table, and nothing is"
-        f" promised then: right={100 * share:.4g}% probably takes {takes}. With this budget {hint}"
+        f" promised then{takes}. With this budget {hint}"
     )
 
 
@@ -301,9 +304,8 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
     look, now = past_looks[-1], ""
     taken = next(past for past in past_looks if past["drawn"] == look["drawn"])
     if taken["after"] < look["after"]:  # it stays true of the table that it was taken of
-        now = f" Now this look shows at least {_shown_by(look)[6:]} of the"
-        now += f" {plural(look['of'], 'row')}{_added(look)}."
-        look = taken
+        now = f" Now this look shows at least {_shown_by(look)[6:]} of the {look['of']:,} rows"
+        now, look = f"{now}{_added(look)}.", taken
     model_wrong = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
     wrong_rows = f"{count(look['wrong'])} of {plural(look['audit'], 'row')} of {labeler}"
     wrong_rows += f" and {look['differ']} of {look['sample']} of people" * bool(look["sample"])
