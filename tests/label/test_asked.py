@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.errors import SettingsError
+from stacksl.errors import RunError, SettingsError
 from stacksl.label.pages import page_of
 from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
@@ -187,6 +187,25 @@ def test_a_label_that_you_own_is_that_of_all_rows_with_its_text(place: str, tmp_
     for row in (shown[first.id], shown[second.id]):
         assert row["why"] == "nobody was asked; the label is yours"
         assert [word[:2] for word in row["words"]] == [("owner", label)]
+
+
+@pytest.mark.parametrize("place", ["file", "click"])
+def test_a_label_of_an_audited_text_is_not_learned(place: str, tmp_path: Path) -> None:
+    """The model would be measured by a row whose label it was told."""
+    items, answers = class_items(80)
+    items = [replace(item, prompt=items[n // 2].prompt) for n, item in enumerate(items)]
+    made = run(items, answers, budget=24, audit=12, mode="pool", out=tmp_path / "r")
+    audited = {item.prompt for item in items if item.id in made.ledger.bought("audit")}
+    asked = made.ledger.bought()
+    twin = next(item for item in items if item.prompt in audited and item.id not in asked)
+    if place == "file":
+        (tmp_path / "owned.csv").write_text(f"prompt,label\n{twin.prompt},{CLASSES[0]}\n")
+        made.change(owned=tmp_path / "owned.csv")
+    else:
+        with pytest.raises(RunError, match="than the audited rows, got one with the same"):
+            own_label(made.folder, twin.id, CLASSES[0])
+    assert not made.ledger.bought("owned")
+    assert made.status()["state"] == "finished"
 
 
 @pytest.mark.parametrize("place", ["file", "click"])

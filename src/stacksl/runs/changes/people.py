@@ -362,7 +362,7 @@ def own_label(folder: RunFolder, item: str, label: str) -> None:
     No label is bought of the other items with its text, as where a file has their label.
 
     Raises:
-        RunError: somebody was asked about the item, or it is none of the run's.
+        RunError: somebody was asked about it, its text is in an audit, or it is none of the run's.
         SettingsError: the label is none of the item's options, or the run promises a share.
     """
     with folder.locked(), Ledger.open(folder.database) as ledger:
@@ -373,6 +373,12 @@ def own_label(folder: RunFolder, item: str, label: str) -> None:
             raise RunError(
                 "expected a row that nobody was asked about, got another one: answers are corrected"
                 " by the key of their row"
+            )
+        audited = [usable[id].content for id in ledger.bought("audit") if id in usable]
+        if usable[item].content in audited and not owned:
+            raise RunError(
+                "expected a row with another text than the audited rows, got one with the same: the"
+                " model would learn your label and be measured by it; set it in the exported table"
             )
         options = usable[item].candidates
         if label not in options:
