@@ -21,6 +21,7 @@ command line prints it on stderr and exits with code 2.
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
@@ -115,8 +116,9 @@ def expect(fits: object, what: str, given: object) -> None:
 def expect_path(given: object, what: str) -> Path:
     """The path of an argument; a `SettingsError` says that `what` should be one."""
     expect(isinstance(given, str | PathLike), f"{what} should be a path", given)
-    if "\0" in str(given):
-        raise SettingsError(f"{what} should be a path, got one with a NUL character: remove it")
+    if re.search("[\0\ud800-\udc7f\udd00-\udfff]", str(given)):  # the others are bytes of a name
+        unusable = "a NUL character or half of a character"
+        raise SettingsError(f"{what} should be a path, got one with {unusable}: remove it")
     return Path(given)  # type: ignore[arg-type]
 
 

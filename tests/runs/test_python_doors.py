@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -445,8 +447,95 @@ def test_what_no_change_can_be_is_one_short_sentence(given: dict[str, Any]) -> N
         played.change(**given, dry_run=True)
     assert "\n" not in str(fault.value)
     assert len(str(fault.value)) < 1_000
-    assert played.change(drop=None, dry_run=True).dropped == 0  # type: ignore[arg-type]
+    assert played.change(budget=30, drop=None, dry_run=True).dropped == 0  # type: ignore[arg-type]
     assert played.status()["state"] == "finished"
+
+
+FRAME = pandas.DataFrame({"a": [1, 0]})
+HALF = "a\ud800b"
+
+
+@pytest.mark.parametrize("value", [FRAME, FRAME.a, pandas.NA, np.zeros(2), "yes"])
+def test_a_flag_without_a_truth_is_one_sentence(value: Any) -> None:
+    made = run(TEXTS, LABELS)
+    calls = {
+        "names": made.labels,
+        "reopen": made.change,
+        "drop": partial(made.change, budget=30),
+        "later": partial(made.change, budget=30),
+        "dry_run": made.people,
+    }
+    for flag, function in calls.items():
+        expected = rf"^{flag} should be True or False, got a {type(value).__name__}$"
+        with pytest.raises(SettingsError, match=expected):
+            function(**{flag: value})
+    with pytest.raises(StackslError):
+        made.people(free=value)
+    with pytest.raises(StackslError):
+        made.answer(correct=value)
+    assert made.change(budget=np.int64(30), later=np.False_, drop=None).left == 10  # type: ignore[arg-type]
+    assert made.status()["spent"] == 30
+
+
+def test_a_path_with_half_of_a_character_is_one_sentence() -> None:
+    made = run(TEXTS, LABELS)
+    calls: list[Callable[[], Any]] = [
+        lambda: stacksl.Run.open(HALF),
+        lambda: stacksl.load(HALF),
+        lambda: stacksl.list_runs(HALF),
+        lambda: made.predict(HALF),
+        lambda: made.change(items=HALF),
+        lambda: made.change(owned=[HALF]),
+        lambda: made.answer(HALF),
+        *(
+            partial(stacksl.run, TEXTS, LABELS, budget=20, **{name: HALF})
+            for name in ("out", "test", "classes", "owned", "model_labels")
+        ),
+    ]
+    expected = "should be a path, got one with a NUL character or half of a character: remove it"
+    for function in calls:
+        with pytest.raises(SettingsError, match=expected):
+            function()
+    with pytest.raises(RunError, match="there is no run"):
+        stacksl.Run.open("caf\udce9")  # a name of bytes that are not UTF-8
+
+
+def test_too_long_a_name_of_a_file_of_labels_is_one_sentence() -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        run(TEXTS, LABELS, model_labels="x" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"budget": None}, "budget must be a valid string, not None: correct that or leave it out"),
+        ({"refit": pandas.NA}, "refit must be a valid boolean, not <NA>: correct that or"),
+        ({"gate": FRAME}, "gate must be a valid dictionary or instance of Gate, not "),
+        ({"lm": {"lora_rank": "x"}}, "lora_rank must be a valid integer, not 'x': correct"),
+        ({"budgt": 1, "seed": 1.5}, "unknown setting 'budgt': correct"),
+        ({"budgt": 1, "seed": 1.5}, "seed must be a valid integer, not 1.5; "),
+    ],
+)
+def test_settings_that_are_wrong_are_sentences(settings: Any, sentence: str) -> None:
+    with pytest.raises(SettingsError) as fault:
+        stacksl.Settings(**settings)
+    assert sentence in str(fault.value)
+    assert "pydantic" not in str(fault.value)
+
+
+def test_what_is_no_table_of_settings_and_no_list_of_names_is_one_sentence() -> None:
+    for wrong in (FRAME, pandas.NA, {1: 2}):
+        with pytest.raises(SettingsError, match=r"settings? should be (a dict|text), got a"):
+            stacksl.prepare(TEXTS, LABELS, settings=wrong)
+    expected = "classes should be a list of names, or a file of them, got a"
+    for names in (5, pandas.NA, {"a": "b"}, "classes.txt"):
+        with pytest.raises(SettingsError, match=expected):
+            stacksl.prepare(TEXTS, LABELS, classes=names)  # type: ignore[arg-type]
+    made = run(TEXTS, LABELS)
+    with pytest.raises(SettingsError, match="a name, a path or a list of them was expected, got a"):
+        made.change(classes={1: "one"})  # type: ignore[dict-item]
+    with pytest.raises(DataError, match="should have an answer, got 1 of 90 without one"):
+        made.evaluate(TEXTS, [*LABELS[:-1], pandas.NA])
 
 
 def test_a_key_that_is_no_text_frees_no_row() -> None:

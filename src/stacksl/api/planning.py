@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.api.stored import Run, expect_progress
+from stacksl.api.stored import Run, expect_plain
 from stacksl.api.watching import not_of
 from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
 from stacksl.data import Classes, Dataset, as_written, table_of
@@ -102,7 +102,7 @@ class Plan:
         from stacksl.runs.session.session import Session
         from stacksl.runs.session.setup import begin, keep_rows
 
-        expect_progress(progress)
+        expect_plain(progress)
         if not self.fits:
             return self.claimed().start(progress)
         folder = RunFolder.create(self.out)
@@ -144,6 +144,9 @@ def prepare(
     from stacksl.runs.finish.promise_sentences import before_a_look
 
     chosen = None if out is None else expect_path(out, "out")
+    listed = hasattr(classes, "__getitem__") and not isinstance(classes, str | Mapping)
+    what = "classes should be a list of names, or a file of them"
+    expect(classes is None or listed, what, classes)
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     copied, labeled = (data if isinstance(data, RunSpec) else None), None
     if copied is None or copied.settings.model_labels != resolved.settings.model_labels:
@@ -240,7 +243,7 @@ def _read_sources(
         return replace(sources, test=load_test(test_path, sources.pool, settings))
     classes = given_classes(settings)
     if classes is None and names is not None:
-        classes = Classes(tuple(names), ("",) * len(names))
+        classes = Classes(tuple(map(str, names)), ("",) * len(names))
     if source is not None:
         sources = load(source, test_path, settings, classes=classes)
     else:
@@ -318,12 +321,8 @@ def run(
     answerer, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
     rows = features if hasattr(features, "__array__") or isinstance(features, list) else None
     features = features if rows is None else GIVEN
-    listing, listed = _path(classes), None
-    if not isinstance(classes, str | Path | None):
-        ordered = hasattr(classes, "__getitem__") and not isinstance(classes, Mapping)
-        expect(ordered, "classes should be a list of names, or a file of them", classes)
-        listed = [*map(str, classes)]
-    flags = {"budget": budget, "labeler": name, "features": features, "classes": listing}
+    listed = None if isinstance(classes, str | Path) else classes
+    flags = {"budget": budget, "labeler": name, "features": features, "classes": _path(classes)}
     flags = {name: _plain(name, value) for name, value in (flags | settings).items()}
     resolved = resolve(flags, preset=preset)
     plan = prepare(

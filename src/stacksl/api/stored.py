@@ -35,9 +35,12 @@ if TYPE_CHECKING:
 _Text = TypeVar("_Text", str, str | Path)
 
 
-def expect_progress(given: object) -> None:
-    """Raise a `SettingsError` unless an argument `progress` can be called."""
-    expect(given is None or callable(given), "progress should be a function", given)
+def expect_plain(progress: object = None, **flags: object) -> None:
+    """Raise a `SettingsError` unless `progress` can be called and all `flags` are true or false."""
+    expect(progress is None or callable(progress), "progress should be a function", progress)
+    for name, flag in flags.items():  # a data frame has no truth, and numbers are not meant
+        fits = type(flag).__name__ in ("bool", "bool_", "NoneType")
+        expect(fits, f"{name} should be True or False", flag)
 
 
 @lru_cache(maxsize=2)
@@ -157,7 +160,7 @@ class Run:
         """
         from stacksl.api.labeling import PREFIX, answer_cells, joined, left_to_people, threshold_of
 
-        expect_progress(progress)
+        expect_plain(progress)
         threshold = None if right is None else threshold_of(self, right)
         dataset = self.read(data, given=columns)
         items = dataset.items
@@ -231,6 +234,7 @@ class Run:
         """
         from stacksl.api.labeling import COLUMNS, bought_answers, own_rows
 
+        expect_plain(names=names)
         spec, table = bought_answers(self, names=names)
         frame = self.frame if frame is None else frame
         if frame is None:
@@ -254,7 +258,7 @@ class Run:
         """
         from stacksl.api.labeling import label_own
 
-        expect_progress(progress)
+        expect_plain(progress)
         return label_own(self, progress, self.frame if frame is None else frame)
 
     def evaluate(
@@ -280,7 +284,7 @@ class Run:
         from stacksl.api.watching import watch
         from stacksl.models.evaluation import evaluate
 
-        expect_progress(progress)
+        expect_plain(progress)
         run, spec = {"run": str(self.path)}, RunSpec.open(self.folder)
         dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)
@@ -349,7 +353,7 @@ class Run:
         from stacksl.runs.session.language import expect_room
         from stacksl.runs.session.session import Session
 
-        expect_progress(progress)
+        expect_plain(progress)
         if isinstance(labeler, str):
             raise SettingsError(
                 "labeler should be the object or the function that answers this run, got the name"
@@ -395,7 +399,8 @@ class Run:
         """
         from stacksl.runs.changes.people import answer, corrections
 
-        expect_progress(progress)
+        expect_plain(progress)
+        expect(isinstance(correct, Sequence | None), "correct should be a list", correct)
         folder, paths = self.folder, [expect_path(file, "a sheet") for file in files]
         if not correct:
             return answer(folder, paths, progress)
@@ -448,7 +453,7 @@ class Run:
         """
         from stacksl.runs.changes.people import free_rows
 
-        expect_progress(progress)
+        expect_plain(progress, free=isinstance(free, str) or free, drop=drop, dry_run=dry_run)
         given = {"away": away, "back": back, "set_aside": set_aside, "keep": keep, "keys": keys}
         who: dict[str, Any] = {purpose: _several(names) for purpose, names in given.items()}
         freed = free_rows(self.folder, **who, free=free, drop=drop, dry_run=dry_run)
@@ -510,20 +515,21 @@ class Run:
         """
         from stacksl.runs.changes.change import Change, change_run
 
-        expect_progress(progress)
+        expect_plain(progress, reopen=reopen, later=later, dry_run=dry_run, drop=drop)
         reason = "annotators should be names alone, as a label has one price, whoever answers it"
         expect(not isinstance(annotators, Mapping), reason, annotators)
+        names = _several(classes)
         requested = Change(
             None if budget is None else str(budget),
             tuple(str(expect_path(file, "a file").absolute()) for file in _several(items, object)),
             tuple(str(expect_path(file, "a file").absolute()) for file in _several(owned, object)),
-            dict(classes) if isinstance(classes, Mapping) else dict.fromkeys(_several(classes), ""),
+            dict.fromkeys(names, "") | dict(classes if isinstance(classes, Mapping) else {}),
             reopen,
             tuple(_several(annotators)),
             labeler if isinstance(labeler, str) else None,
             None if stop_when is None else str(stop_when),
             flattened({} if settings is None else settings),
-            drop,
+            bool(drop),
         )
         labeler = None if isinstance(labeler, str) else labeler
         later = later or dry_run
@@ -556,7 +562,7 @@ class Run:
         return replay_run(RunSpec.open(self.folder))
 
 
-def _several(one_or_more: _Text | Sequence[_Text], kinds: type = str) -> list[_Text]:
+def _several(one_or_more: _Text | Iterable[_Text], kinds: type = str) -> list[_Text]:
     several = isinstance(one_or_more, Iterable) and not isinstance(one_or_more, str | bytes)
     names: list[Any] = list(one_or_more) if several else [one_or_more]  # type: ignore[arg-type]
     for name in names:

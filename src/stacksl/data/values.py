@@ -57,10 +57,10 @@ def is_long(column: str) -> bool:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a cell holds nothing: None, NaN, or only white space."""
+    """Whether a cell holds nothing: None, NaN, NA of pandas, or only white space."""
     if isinstance(value, str):
         return not value.strip()
-    return value is None or (not hasattr(value, "__len__") and bool(value != value))
+    return value is None or (not hasattr(value, "__len__") and str(value != value) != "False")
 
 
 def is_utf8(text: str) -> bool:

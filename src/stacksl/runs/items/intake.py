@@ -113,6 +113,7 @@ def with_column(
     named_classes, columns, dataset = given_classes(settings), named_columns(settings), None
     names = names if named_classes is None else named_classes.names
     layout = Layout(settings.read.worksheet, settings.read.header)
+    path = expect_path(name, "model_labels")
     try:
         if table is not None:
             dataset = read(
@@ -121,12 +122,12 @@ def with_column(
             )  # fmt: skip
             require("label", name, (*dataset.columns.values(), *dataset.unused))
     except DataError as fault:
-        if not Path(name).exists():
+        if not path.exists():
             remedy = "--model-labels, or name a file or a run that exists"
             raise DataError(str(fault).replace("--label-column", remedy)) from None
         dataset = None
     if dataset is None:
-        resolved = resolved.updated({"model_labels": str(Path(name).resolve())})
+        resolved = resolved.updated({"model_labels": str(path.resolve())})
         explicit = {key for key, origin in resolved.origin.items() if origin in ("flag", "config")}
         if mistakes := conflicts(resolved.settings, explicit):
             raise SettingsError("; ".join(mistakes))

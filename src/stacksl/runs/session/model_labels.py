@@ -332,7 +332,7 @@ def load_model_labels(
         DataError: it cannot be read, its classes are others, or it labels none of the items.
     """
     path, warnings = Path(source), tuple[str, ...]()
-    if path.is_dir():
+    if os.path.isdir(path):  # False for too long a name
         labels = _bought(path, train)
     else:
         dataset = read_like(source, train, settings, "file of a model's labels")

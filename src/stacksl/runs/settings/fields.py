@@ -18,7 +18,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Self, TypeAlias, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from stacksl.errors import SettingsError
@@ -51,6 +51,27 @@ class Group(BaseModel):
         coerce_numbers_to_str=True,
         use_attribute_docstrings=True,
     )
+
+    def __init__(self, **values: Any) -> None:
+        """Raises a `SettingsError` with a sentence on each value that is wrong."""
+        try:
+            super().__init__(**values)
+        except ValidationError as fault:
+            hint = ": correct that or leave it out" * isinstance(self, Settings)
+            raise SettingsError("; ".join(map(self.sentence, fault.errors())) + hint) from fault
+
+    @staticmethod
+    def sentence(error: Any, group: str = "", unknown: Any = "unknown setting '{}'".format) -> str:
+        """What is wrong with a value of a `group`, whose name ends in a dot, or `unknown` in it."""
+        if error["type"] == "value_error":
+            return str(error["ctx"]["error"])
+        name = f"{group}{error['loc'][0]}"
+        if error["type"] == "extra_forbidden":
+            return str(unknown(name))
+        expected = error["msg"].partition(",")[0].removeprefix("Input should be ")
+        if error["type"] == "string_pattern_mismatch":
+            expected = "permissions that let the owner read and write, such as 0640"
+        return f"{name} must be {expected}, not {error['input']!r}"
 
 
 class Columns(Group):

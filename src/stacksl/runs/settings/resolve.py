@@ -9,16 +9,13 @@ from where Python finds modules: never from the run's folder, which holds data a
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
-
-from pydantic import ValidationError
 
 from stacksl.core.gates.registry import GATES
 from stacksl.errors import SettingsError, expect
@@ -133,6 +130,7 @@ def flattened(layer: Mapping[str, Any]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     expect(isinstance(layer, Mapping), "settings should be a dict", layer)
     for name, value in layer.items():
+        expect(isinstance(name, str), "the name of a setting should be text", name)
         if isinstance(value, Mapping):
             settings |= {f"{name}.{key}": inner for key, inner in value.items()}
         elif name in GROUPS:
@@ -179,7 +177,7 @@ def resolve(
     preset = preset or (None if preset_name is None else str(preset_name))
     mistakes: list[str] = []
     layers: list[tuple[str, Mapping[str, Any]]] = [
-        ("flag", flattened(flags or {})),
+        ("flag", flattened({} if flags is None else flags)),
         ("config", flattened(table)),
         ("preset", _preset(preset, mistakes)),
     ]
@@ -229,35 +227,20 @@ def validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings:
         tables[table][key] = value
     kinds = {**GROUPS, "gate": gate_group(tables["gate"].get("name", "margin"))}
     groups = {
-        name: _valid(kind, tables[name], partial(_sentence, f"{name}."), mistakes)
-        for name, kind in kinds.items()
+        name: _valid(kind, tables[name], f"{name}.", mistakes) for name, kind in kinds.items()
     }
-    return _valid(Settings, tables[""] | groups, partial(_sentence, ""), mistakes)
+    return _valid(Settings, tables[""] | groups, "", mistakes)
 
 
-def _valid(
-    kind: type[Model], values: dict[str, Any], sentence: Callable[[Any], str], mistakes: list[str]
-) -> Model:
+def _valid(kind: type[Model], values: dict[str, Any], group: str, mistakes: list[str]) -> Model:
     try:
         return kind(**values)
-    except ValidationError as fault:
-        mistakes += map(sentence, fault.errors())
-        wrong = {str(error["loc"][0]) for error in fault.errors() if error["loc"]}
+    except SettingsError as refusal:
+        faults = refusal.__cause__.errors()  # type: ignore[union-attr]
+        mistakes += (kind.sentence(error, group, unknown_setting) for error in faults)
+        wrong = {str(error["loc"][0]) for error in faults if error["loc"]}
         good = {name: value for name, value in values.items() if wrong and name not in wrong}
-        return _valid(kind, good, sentence, mistakes)
-
-
-def _sentence(group: str, error: Any) -> str:
-    """What is wrong with a value of a `group`, whose name ends in a dot."""
-    if error["type"] == "value_error":
-        return str(error["ctx"]["error"])
-    name = f"{group}{error['loc'][0]}"
-    if error["type"] == "extra_forbidden":
-        return unknown_setting(name)
-    expected = error["msg"].partition(",")[0].removeprefix("Input should be ")
-    if error["type"] == "string_pattern_mismatch":
-        expected = "permissions that let the owner read and write, such as 0640"
-    return f"{name} must be {expected}, not {error['input']!r}"
+        return _valid(kind, good, group, mistakes)
 
 
 def load_plugins(names: object) -> None:
