@@ -129,6 +129,22 @@ def test_rows_with_the_text_of_an_owned_label_have_that_label_in_the_table(tmp_p
     assert (own.rest, sum(total.human for total in own.totals)) == (table.model, table.people)
 
 
+def test_the_page_says_which_rows_of_the_ledger_it_counts(tmp_path: Path) -> None:
+    """`ledger verify` counts all rows, among them those on the page itself."""
+    done = finished(tmp_path / "run", budget=30, audit=6)
+    done.change(budget=40)
+    (mark,) = (row for row in facts_of(done).fingerprints if row.name.startswith("ledger"))
+    assert mark.name == "ledger before this report, without rows on saved arrays"
+    with done.ledger as ledger:
+        rows, (count, tip) = list(ledger.rows()), ledger.told_head
+        before = next(row.seq for row in rows if row.hash == tip)
+        assert {row.event for row in rows[before:]} == {"stored", "derived"}
+        stored = sum(row.event == "stored" for row in rows[:before])
+    assert mark.value == f"{before - stored} rows, last {tip}"
+    assert count == before - stored < len(rows)
+    assert mark.name in (done.path / "report.html").read_text(encoding="utf-8")
+
+
 @POOL
 def test_the_items_of_the_classes_are_those_of_the_run(tmp_path: Path, mode: str) -> None:
     done = play(begin(tmp_path, mode=mode, count=200, budget=90, audit=40, open_questions=30))

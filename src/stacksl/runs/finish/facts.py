@@ -40,6 +40,7 @@ from stacksl.runs.storage.status import present_warnings
 from stacksl.types import copied
 
 CONFUSIONS = 20  # pairs of classes listed
+COUNTED = "ledger before this report, without rows on saved arrays"  # `verify` counts these as well
 
 
 def facts_of(
@@ -60,7 +61,7 @@ def facts_of(
         audit = replace(audit, rows=items, rows_after=rows_after, classes_after=len(added))
         asked_again = {*answered_none(spec, game.ledger)}.intersection(tested.audited.items)
         audit = replace(audit, none_before=len(asked_again))
-    head = "{} rows, last {}".format(*game.ledger.told_head)
+    head = Named(COUNTED, "{:,} rows, last {}".format(*game.ledger.told_head))
     column = None if tested.column is None else column_facts(spec, game, tested, disputed)
     return f.Facts(
         title=spec.dataset.name,
@@ -94,7 +95,7 @@ def facts_of(
             Named(name.removeprefix("version_"), value)
             for name, value in versions(spec.settings.plugins).items()
         ),
-        fingerprints=(*ending.fingerprints, Named("ledger", head)),
+        fingerprints=(*ending.fingerprints, head),
         warnings=tuple(present_warnings(state, game.ledger, spec.settings.stop_when)),
         stopped=state.get("stopped", ""),
         language=language,
