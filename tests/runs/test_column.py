@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from html import unescape
@@ -61,6 +62,39 @@ def test_the_audit_judges_the_column_and_the_model_beside_it(made: Any) -> None:
     assert "There is no curve: the model has most of its labels, those of the column," in page
     assert f"<dd>{row['right']} of {row['audited']} audited labels right (95% interval" in page
     assert status["sentence"].split("(")[0].replace("'", "&#39;") in page
+
+
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [
+        ({}, "Of the labels in the column 'gpt' an estimated "),
+        (
+            {"stop_when": "right=90%", "audit": None, "budget": 300},
+            "At least 90.0% of the 400 rows",
+        ),
+        ({"stop_when": "right=99.9%", "audit": None, "budget": 90}, "That 99.9% of the 400 rows"),
+    ],
+)
+def test_the_page_opens_with_the_result_and_explains_it_below(
+    settings: dict[str, Any], first: str, tmp_path: Path
+) -> None:
+    run = judged(tickets(400), tmp_path, price="0.5", **settings)
+    text = unescape((run.path / "report.html").read_text(encoding="utf-8"))
+    page = " ".join(re.sub("<.*?>", "", text.partition("</style>")[2]).split())
+    (lead,) = re.findall(r'<p class="lead">(.*?)</p>', text)
+    sentences = re.findall(r"\S.*?[.](?= |$)", lead)
+    assert lead.startswith(first)
+    assert len(sentences) <= 4
+    assert f"labels of 400 items were bought for ${run.status()['money']['spent']:.2f}" in lead
+    details = page.partition("The labels that the data had")[2].partition("Labels and items")[0]
+    status, stopped = run.status(), run.status()["stopped"] or ""
+    table = (status["table"] or {"sentence": ""})["sentence"]
+    told = " ".join(filter(None, [status["column"]["sentence"], table, stopped.replace("`", "")]))
+    for sentence in re.findall(r"\S.*?[.](?= [A-Z]|$)", told):
+        assert (sentence in lead) != (sentence in details), "once, there or below"
+    card = (run.path / "README.md").read_text(encoding="utf-8")
+    assert "nobody answered" in card.partition("## Limits")[2].partition("## Training")[0]
+    assert "nobody answered" not in lead
 
 
 def test_the_rows_bought_are_the_doubtful_ones_in_that_order(made: Any) -> None:
@@ -214,12 +248,12 @@ def test_labels_that_people_changed_are_held_against_the_estimate(made: Any) -> 
     assert column is not None
     assert column.audit is not None
     few = replace(column, asked=1, changed=1, mended=1)
-    assert "none of these corrections is wrong" not in column_words(few, facts, "RUN")
+    assert "none of these corrections is wrong" not in " ".join(column_words(few, facts, "RUN"))
     wrong = round((1 - column.audit.accuracy) * column.labeled) + 1
     more = replace(column, asked=wrong, changed=wrong + 5, mended=wrong)
-    said = column_words(more, facts, "RUN")
-    assert "People's answers changed 1 label of" in column_words(
-        replace(few, audit=None), facts, ""
+    said = " ".join(column_words(more, facts, "RUN"))
+    assert "People's answers changed 1 label of" in " ".join(
+        column_words(replace(few, audit=None), facts, "")
     )
     most = f"{100 * (1 - wrong / column.labeled):.1f}%"
     assert (
@@ -245,9 +279,9 @@ def test_the_next_command_corrects_the_column_as_long_as_labels_are_doubtful(
         left = replace(facts, column=replace(facts.column, flagged=flagged))
         assert any("check 3 labels" in name for name, _ in commands(left)) == offered
         assert not any("Buy 100 more" in name for name, _ in commands(left))
-        assert ("none has a doubtful label" in column_words(left.column, left, "RUN")) != offered
+        assert ("none has a doubtful label" in column_words(left.column, left, "RUN")[1]) != offered
         all_asked = replace(left.column, unasked=0, flagged=0)
-        assert "nobody answered" not in column_words(all_asked, left, "RUN")
+        assert "nobody answered" not in " ".join(column_words(all_asked, left, "RUN"))
 
 
 def test_page_and_card_speak_of_the_column_and_not_of_a_model(made: Any) -> None:

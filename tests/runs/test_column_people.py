@@ -184,8 +184,8 @@ def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
     assert column is not None
     assert column.audit is not None
     nobody = replace(column.audit, second=SecondLook(**(second | {"askable": 0})))
-    assert "unless you add an annotator, at most four answers a row." in column_words(
-        replace(column, audit=nobody), facts, "RUN"
+    assert "unless you add an annotator, at most four answers a row." in " ".join(
+        column_words(replace(column, audit=nobody), facts, "RUN")
     )
     check = next(call for why, call in commands(read_facts(done.folder)) if "check" in why)
     flagged, labels = facts_of(done)["column"]["flagged"], facts_of(done)["budget"]["labels"]

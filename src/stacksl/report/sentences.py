@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 
@@ -79,26 +80,37 @@ def unspent(facts: Facts, run: str = "") -> str:
 
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
-    sentences = [] if facts.audit is None else [audited(facts.audit, facts.run), outside(facts)]
-    sentences[1:1] = [in_table(facts)]
-    if facts.audit is not None and (rows := facts.audit.none_before):
-        sentences.append(
-            f"{plural(rows, 'audited row')} answered with none of these before a class was added"
-            f" count as wrong: `stacksl change {shlex.quote(facts.run)} --reopen` asks again."
-        )
-    if facts.column is not None:
-        sentences[:1] = [facts.stated, column_words(facts.column, facts, facts.run)]
-    sentences.append(tested(facts))
+    accuracy = "" if facts.audit is None else audited(facts.audit, facts.run)
+    sentences = [accuracy, *in_table(facts), *_limits(facts)]
     stopped = of_run(facts.stopped, facts.run)
     unknown = "" if promised(facts) else NOT_KNOWN
     paragraphs = [" ".join(filter(None, sentences)) or unknown, stopped]
     return " ".join(reversed(paragraphs) if promised(facts) else paragraphs).strip()
 
 
-def opening(facts: Facts) -> tuple[str, str]:
-    """The two parts of what is said first, the one that was asked for before the other."""
-    paragraphs = bought(facts), outcome(facts)
-    return paragraphs[::-1] if facts.stated or promised(facts) else paragraphs
+def _limits(facts: Facts) -> list[str]:
+    """What the audit says nothing of or counts as wrong, and the result of a test file."""
+    reopened = ""
+    if facts.audit is not None and (rows := facts.audit.none_before):
+        reopened = (
+            f"{plural(rows, 'audited row')} answered with none of these before a class was added"
+            f" count as wrong: `stacksl change {shlex.quote(facts.run)} --reopen` asks again."
+        )
+    return [outside(facts), reopened, tested(facts)]
+
+
+def opening(facts: Facts) -> tuple[list[str], str]:
+    """What is said first, the part asked for before the other; what explains it for a column."""
+    if facts.column is None:
+        paragraphs = [bought(facts), outcome(facts)]
+        return paragraphs[::-1] if promised(facts) else paragraphs, ""
+    share, details = column_words(facts.column, facts, facts.run)
+    table, of_left = in_table(facts)
+    stopped = of_run(facts.stopped, facts.run)
+    [(promise, reasons)] = re.findall(r"^(At least.*? runs\.|.*?\.(?!\S)|) ?(.*)$", stopped)
+    result = " ".join(filter(None, [promise, share, table, bought(facts)]))
+    explained = filter(None, [reasons, of_left, details, *_limits(facts)])
+    return [*filter(None, [facts.stated, result])], " ".join(explained)
 
 
 def promised(facts: Facts) -> str:
@@ -109,8 +121,8 @@ def promised(facts: Facts) -> str:
     return share if separator and share.startswith("At least ") else "not promised"
 
 
-def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
-    """How many of the labels that the data had are right, doubtful and corrected.
+def column_words(column: ColumnFacts, facts: Facts, run: str) -> tuple[str, str]:
+    """How many of the labels that the data had are right; how many are doubtful and corrected.
 
     The `facts` have the budget, and `run` is where the run is.
     """
@@ -123,6 +135,7 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
             scope = "table's labels that people had not been asked about"
         share = f"{percent(audit.accuracy)} {_are_right(audit)}"
         text = f"Of the {scope} an estimated {share} ({bounds})."
+    result, text = text, ""
     if column.unasked:
         marked = f"the exported table marks {count(column.flagged)} as doubtful"
         no_doubt = "none has a doubtful label: if some are wrong, the texts do not show which"
@@ -149,7 +162,7 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> str:
             rate, low, high = second_look.errors
             text += f" People err in an estimated {percent(rate)} of answers"
             text += f" (95% interval {interval(low, high)})."
-    return text
+    return result, text.lstrip()
 
 
 def _are_right(audit: AuditResult) -> str:
@@ -179,13 +192,13 @@ def compared(fell: bool | None, min_p: float, p: float, *sides: str) -> str:
     return f"{sentence} This may change when open rows are settled." if fell is None else sentence
 
 
-def in_table(facts: Facts) -> str:
-    """How many labels of the exported table are right; empty where that is not known."""
+def in_table(facts: Facts) -> tuple[str, str]:
+    """How many labels of the exported table are right, and of the rest; empty if not known."""
     column = facts.column
     audit = facts.audit if column is None else column.audit
     by = "the column" if column and column.name != PREDICTED else "the model"
     if (table := facts.table) is None or audit is None:
-        return ""
+        return "", ""
     agree = audit.measures != "accuracy"
     counted, source, labeler = "people's labels", "by people", _setting(facts, "labeler")
     if facts.method.python or labeler not in ("", "file"):
@@ -218,8 +231,8 @@ def in_table(facts: Facts) -> str:
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
         f" ({count(table.people)} {source}, {count(table.model)} by {by}{exclusion}) an estimated"
         f" {percent(table.share)} {_are_right(audit)}"
-        f" ({bounds}), {people}.{of_left}"
-    )
+        f" ({bounds}), {people}."
+    ), of_left.lstrip()
 
 
 def outside(facts: Facts) -> str:

@@ -119,12 +119,14 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "lost_by_class": state.get("lost_by_class", ""),
         "test": _accuracy(facts.test, sentences.tested(facts), "macro_f1") if facts else None,
         "audit": _accuracy(facts.audit, audit_sentence, *AUDITED) if facts else None,
-        "table": final and final.table and {**asdict(final.table), "sentence": in_table(final)},
+        "table": final
+        and final.table
+        and {**asdict(final.table), "sentence": " ".join(in_table(final)).rstrip()},
         "column": facts
         and facts.column
         and {
             **asdict(facts.column),
-            "sentence": column_words(facts.column, facts, run if final else ""),
+            "sentence": " ".join(column_words(facts.column, facts, run if final else "")).rstrip(),
         },
         "stated": final
         and stated(evaluated(folder.path, table), column_audit, settled_by(final, run)),
