@@ -33,6 +33,14 @@ def test_the_audited_accuracy_is_the_headline(made):
     assert "Test accuracy" not in page
 
 
+@pytest.mark.parametrize(("rows", "counted"), [(1, "1 audited row"), (2, "2 audited rows")])
+def test_rows_that_a_new_class_may_answer_are_counted(made, rows: int, counted: str):
+    facts = made["audited"]()
+    said = outcome(replace(facts, audit=replace(facts.audit, none_before=rows)))
+    before = f"{counted} answered with none of these before a class was added"
+    assert f"{before} {'counts' if rows == 1 else 'count'} as wrong: `stacksl change" in said
+
+
 def test_an_audit_that_is_clear_has_no_worst_case(made):
     facts = made["audited_and_tested"]()
     said = outcome(facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from stacksl import Item
-from stacksl.api import Run, run
+from stacksl.api import Run, prepare, run
+from stacksl.api.forecasting import forecast_of_data
 from stacksl.cli.app import app as cli
 from stacksl.errors import DataError
 from stacksl.models import evaluation
+from stacksl.models.audit import expected_width
 from stacksl.models.metrics import wilson
 
 from ..tables import write_table
@@ -35,6 +38,24 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("evaluation")
     data = write(folder / "train.csv", rows_of(60, 0))
     return run(data, budget=15, out=folder / "run")
+
+
+def test_a_count_of_one_is_singular(tmp_path: Path) -> None:
+    made = run(write(tmp_path / "a.csv", rows_of(60, 0)), budget=4, audit=1, out=tmp_path / "run")
+    told = made.evaluate(write(tmp_path / "one.csv", rows_of(1, 5)))["stated"]["sentence"]
+    assert re.search(
+        r"[01] of 1 new row is right\. [01] of 1 row of the audit of \S+ is right\.", told
+    )
+    assert "With 1 audited row then and 1 now" in told
+    assert expected_width(1, 4).startswith("1 of the 4 labels is kept for an audit")
+    few = prepare(write(tmp_path / "few.csv", rows_of(9, 0)), settings={"budget": "all"})
+    assert "got 9 items" in forecast_of_data(few.spec)["reason"]
+    rows = [[*row, row[1] if n else CLASSES[-1]] for n, row in enumerate(rows_of(60, 0))]
+    table = write_table(tmp_path / "column.csv", ("text", "topic", "gpt"), rows)
+    given = {"model_labels": "gpt", "columns.label": "topic", "labeler": "oracle", "audit": 2}
+    judged = run(table, budget=3, out=tmp_path / "judged", **given)
+    page = (judged.path / "report.html").read_text(encoding="utf-8")
+    assert "where people answered, the one label bought" in page
 
 
 def test_the_numbers_agree_with_the_predictions(trained, tmp_path) -> None:

@@ -218,7 +218,7 @@ def settling(price: int, run: str) -> Callable[[int], str]:
 
 
 def between(monkeypatch: pytest.MonkeyPatch, before: AuditResult, now: AuditResult) -> Any:
-    known = "rows of the audit of runs/first", before, settling(500_000, "runs/first")
+    known = "row of the audit of runs/first", before, settling(500_000, "runs/first")
     monkeypatch.setattr(status, "random_audit", lambda _: known)
     return status.stated(Path("runs/first"), now, settling(1_500_000, "runs/now"))
 

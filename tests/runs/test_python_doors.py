@@ -527,7 +527,7 @@ def test_what_is_no_table_of_settings_and_no_list_of_names_is_one_sentence() -> 
     for wrong in (FRAME, pandas.NA, {1: 2}):
         with pytest.raises(SettingsError, match=r"settings? should be (a dict|text), got a"):
             stacksl.prepare(TEXTS, LABELS, settings=wrong)
-    expected = "classes should be a list of names, or a file of them, got a"
+    expected = "classes should be a list of names or a file, got a"
     for names in (5, pandas.NA, {"a": "b"}, "classes.txt"):
         with pytest.raises(SettingsError, match=expected):
             stacksl.prepare(TEXTS, LABELS, classes=names)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report.wording import MICRO
+from stacksl.report.wording import MICRO, plural
 from stacksl.runs.settings.budget import stop_rule
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -33,7 +33,7 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     items, growth = spec.sources.pool.items, known_of(spec.settings, spec.sources.pool)
     available, options = spec.sources.available, options_of(spec)
     if growth is None or len(items) <= LABELS[0]:
-        too_few = f"a forecast begins at {LABELS[0]} labels, and there are {len(items)} items"
+        too_few = f"a forecast begins at {LABELS[0]} labels, got {plural(len(items), 'item')}"
         return _forecast(0, options, available, None, None, UNKNOWN if growth is None else too_few)
     price = None if spec.budget.money is None else spec.budget.price
     forecast = _forecast(0, options, available, price, growth.first)

@@ -145,12 +145,12 @@ def prepare(
 
     chosen = None if out is None else expect_path(out, "out")
     listed = hasattr(classes, "__getitem__") and not isinstance(classes, str | Mapping)
-    what = "classes should be a list of names, or a file of them"
-    expect(classes is None or listed, what, classes)
+    expect(classes is None or listed, "classes should be a list of names or a file", classes)
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     copied, labeled = (data if isinstance(data, RunSpec) else None), None
+    piped = isinstance(data, str) and data == STDIN  # a frame must not be compared with a word
     if copied is None or copied.settings.model_labels != resolved.settings.model_labels:
-        table: Any = None if copied or _is(data, STDIN) else _path(data) or table_of(data)
+        table: Any = None if copied or piped else _path(data) or table_of(data)
         resolved, labeled = intake.with_column(resolved, table, classes)
     resolved = intake.with_features(resolved, without_data=data is None)
     if resolved.settings.labeler == "file":
@@ -162,7 +162,7 @@ def prepare(
     names = labeled.classes if labeled else classes
     sources = _read_sources(data, answers, test, resolved.settings, names)
     _expect_rows(resolved.settings, rows, sources)
-    filed = copied is not None or data_place is not None or _is(data, STDIN)
+    filed = copied is not None or data_place is not None or piped
     filed |= sources.pool.format == intake.TEXTS
     filed = filed and (data is not None or resolved.settings.adapts)
     resolved, budget = _settled(resolved, sources, filed=filed)
@@ -226,7 +226,8 @@ def _places(data: Any, test: Any, settings: Settings) -> tuple[str | None, str |
     if isinstance(data, RunSpec):
         return data.data or None, _path(test) or data.test_source
     built_in = QUESTIONS if settings.adapts else SAMPLE
-    source = built_in if data is None else None if _is(data, STDIN) else _path(data)
+    source = built_in if data is None else _path(data)
+    source = None if source == STDIN else source
     return source, built_in if data is None and test is None else _path(test)
 
 
@@ -251,7 +252,7 @@ def _read_sources(
         class_names = None if classes is None else classes.names
         pool = (
             of_stdin(settings, classes)
-            if _is(data, STDIN)
+            if isinstance(data, str)
             else as_written(intake.in_memory(data, answers, classes=class_names, **how))
         )
         if settings.adapts and settings.lm.answer_format == "letter":
@@ -556,11 +557,6 @@ def _model_labels(
 
 
 # Arguments ----------------------------------------------------------------------------------------
-
-
-def _is(data: Any, word: str) -> bool:
-    """Whether `data` is a `word`; a data frame must not be compared with one."""
-    return isinstance(data, str) and data == word
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -137,8 +137,9 @@ def expected_width(
     if size:
         ends = (wilson(round(share * size), size) for share in (0.5, 0.9))
         half = [50 * (high - low) for low, high in ends]
+        kept = (reserved or RESERVED).replace(" are ", " is " if size == 1 else " are ")
         return (
-            f"{size:,} of the {budget:,} {reserved or RESERVED}: it will measure the {measured}"
+            f"{size:,} of the {budget:,} {kept}: it will measure the {measured}"
             f" to within {half[0]:.0f} points where it is near 50%, and within"
             f" {half[1]:.0f} where it is near 90% (half of a 95% interval; more where people err)"
         )

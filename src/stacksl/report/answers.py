@@ -92,11 +92,13 @@ def audited(audit: AuditResult, run: str, *, judged: bool = True) -> str:
 
 
 def in_counts(
-    rows: str, audit: AuditResult, settle: Callable[[int], str] | None, first: bool
+    row: str, audit: AuditResult, settle: Callable[[int], str] | None, first: bool
 ) -> str:
-    """How many `rows` of an audit are right and open, and what would `settle` open ones."""
+    """How many of an audit's rows, each a `row`, are right and open; what would `settle` these."""
     right, clear, open_rows = audit.counted(first=first)
-    text = f"{count(right)} of {count(clear)} {rows} are right"
+    noun, of, audited = row.partition(" of ")
+    text = f"{count(right)} of {plural(clear, noun)}{of}{audited}"
+    text += " is right" if 1 in (right, clear) else " are right"
     text += " by first answers" if first and audit.second is not None else ""
     if audit.n > clear:
         text += f", besides {count(audit.n - clear)} without a clear answer"

@@ -90,13 +90,10 @@ def outcome(facts: Facts) -> str:
 
 def _limits(facts: Facts) -> list[str]:
     """What the audit says nothing of or counts as wrong, and the result of a test file."""
-    reopened = ""
-    if facts.audit is not None and (rows := facts.audit.none_before):
-        reopened = (
-            f"{plural(rows, 'audited row')} answered with none of these before a class was added"
-            f" count as wrong: `stacksl change {shlex.quote(facts.run)} --reopen` asks again."
-        )
-    return [outside(facts), reopened, tested(facts)]
+    rows, run = facts.audit.none_before if facts.audit else 0, shlex.quote(facts.run)
+    reopened = f"{plural(rows, 'audited row')} answered with none of these before a class was added"
+    reopened += f" count{'s' * (rows == 1)} as wrong: `stacksl change {run} --reopen` asks again."
+    return [outside(facts), reopened * (rows > 0), tested(facts)]
 
 
 def opening(facts: Facts) -> tuple[list[str], str]:
@@ -157,7 +154,7 @@ def column_words(column: ColumnFacts, facts: Facts, run: str) -> tuple[str, str]
             text += " better than the others."
     if audit is not None and (second_look := audit.second) is not None:
         settle = None if audit.passed_over or facts.stated else settled_by(facts, run)
-        text += f" {in_counts('audited labels', audit, settle, first=False)}."
+        text += f" {in_counts('audited label', audit, settle, first=False)}."
         if second_look.errors is not None:
             rate, low, high = second_look.errors
             text += f" People err in an estimated {percent(rate)} of answers"

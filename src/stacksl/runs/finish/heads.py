@@ -148,7 +148,7 @@ class HeadEnding:
             )
         owned = sum(choice < 0 for _, _, choice in trainer.examples.bought)
         bought, model_note = len(trainer.examples.bought) - owned, _model_labels(trainer)
-        basis = f"all {bought:,} labels bought"
+        basis = "the one label bought" if bought == 1 else f"all {bought:,} labels bought"
         if trainer.column is not None:
             basis = f"the column of labels{f' and, where people answered, {basis}' * bool(bought)}"
         basis = f"The final model was refitted on {basis}{f' and {owned:,} owned' * bool(owned)}"

@@ -168,7 +168,7 @@ def stated(
     p = fall_p((then, of), (right + open_now, n))
     p_least = fall_p((then + open_then, of), (right, n))
     fell = True if p <= LEVEL else None if p_least <= LEVEL else False
-    sides = ("new rows", now, settle), earlier
+    sides = ("new row", now, settle), earlier
     counts = (in_counts(*side[:2], side[2] if fell is None else None, first) for side in sides)
     detectable = "" if fell else f" {power((then, of, open_then), n).capitalize()}."
     sentence = compared(fell, p_least, p, *counts) + detectable
@@ -188,7 +188,7 @@ def random_audit(folder: RunFolder) -> tuple[str, AuditResult, Callable[[int], s
     audit = facts.audit if facts and stop_rule(rule)[0] != "right" else None
     if facts is None or audit is None or not audit.counted()[1]:
         return None
-    judged = "answers of the final model to" if facts.column else "rows of"
+    judged = "answer of the final model to" if facts.column else "row of"
     return f"{judged} the audit of {folder.path}", audit, settled_by(facts, str(folder.path))
 
 
