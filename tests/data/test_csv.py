@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.data import Dataset, check, read
+from stacksl.data import Dataset, check, read, rows_of
 from stacksl.errors import DataError, SettingsError
 
 Make = Callable[[str, str | bytes], Path]
@@ -183,6 +183,15 @@ def test_rows_with_too_many_fields_are_set_aside_with_their_line(make: Make) -> 
     data = read(make("x.csv", "text,label\n" + body + "one, two,x\n"))
     assert [(r.row, r.kind) for r in data.rejected] == [(51, "wrong number of fields")]
     assert "line 52" in data.rejected[0].reason
+
+
+def test_a_row_with_a_wrong_number_of_fields_keeps_its_cells(make: Make) -> None:
+    body = "".join(f"text {i},{'xy'[i % 2]}\n" for i in range(50))
+    path = make("x.csv", "text,label\n" + body + "one, two,x\nthree\n")
+    columns, rows = rows_of(path, read(path))
+    assert columns == ("text", "label", "column 3")
+    long, short = ({"text": "one", "label": " two", "column 3": "x"}, {"text": "three"})
+    assert rows[50:] == [(long, None), (short, None)]
 
 
 def test_bytes_that_are_not_utf8_cost_one_row(make: Make) -> None:

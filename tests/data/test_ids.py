@@ -52,9 +52,10 @@ def test_id_wins_then_the_first_that_is_unique_and_filled(make: Make) -> None:
     assert ids(read(csv(make, header.format("row_uuid"), rows))) == ["1", "2", "3"]
 
 
-def test_rows_without_a_text_do_not_count(make: Make) -> None:
-    rows = [*((f"T{n}", f"text {n}", "xy"[n % 2]) for n in range(50)), ("", "", ""), ("", "", "")]
-    data = read(csv(make, "ticket_id,text,label", rows))
+@pytest.mark.parametrize("label", ["", "x"])
+def test_rows_without_a_text_do_not_count(make: Make, label: str) -> None:
+    rows = [(f"T{n}", f"text {n}", "xy"[n % 2]) for n in range(50)]
+    data = read(csv(make, "ticket_id,text,label", [*rows, ("", "", label), ("", " ", label)]))
     assert ids(data) == [f"T{n}" for n in range(50)]
     assert [row.kind for row in data.rejected] == ["empty prompt"] * 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -236,13 +236,14 @@ def test_a_workbook_goes_in_and_a_workbook_comes_out(tmp_path: Path) -> None:
 def test_cells_of_a_workbook_stay_numbers_and_dates_in_the_workbook_that_is_written(
     tmp_path: Path,
 ) -> None:
-    values = (123456789012345, 9.13, datetime(2026, 3, 1, 8), date(2026, 3, 2), True, "007", None)
-    names = ("nr", "price", "at", "day", "paid", "code", "text")
+    values = (123456789012345, 9.13, datetime(2026, 3, 1, 8), date(2026, 3, 2), True, "007")
+    values = (*values, "#N/A", timedelta(hours=25), None)
+    names = ("nr", "price", "at", "day", "paid", "code", "share", "lasts", "blank", "text")
     book = Workbook()
     sheet = book.active
     sheet.append(names)
     for n in range(4):
-        sheet.append((*values[:-1], f"a text {n}"))
+        sheet.append((*values, f"a text {n}"))
         sheet.cell(n + 2, 2).number_format = "0.00 [$€]"
     path, out = tmp_path / "book.xlsx", tmp_path / "out.xlsx"
     book.save(path)
@@ -251,13 +252,16 @@ def test_cells_of_a_workbook_stay_numbers_and_dates_in_the_workbook_that_is_writ
     write_table(out, columns, [values for values, _ in rows])
     written = load_workbook(out).active
     assert [cell.value for cell in written[1]] == [*names]
-    plain = (*values[:3], datetime(2026, 3, 2), *values[4:-1])  # a date is a time in a workbook
+    plain = (*values[:3], datetime(2026, 3, 2), *values[4:])  # a date is a time in a workbook
     assert [cell.value for cell in written[2]] == [*plain, "a text 0"]
     assert written.cell(2, 2).number_format == "0.00 [$€]"
-    assert written.cell(2, 6).data_type == "s"
+    assert [written.cell(2, column).data_type for column in (6, 7)] == ["s", "e"]
+    with ZipFile(out) as archive:
+        assert 'r="I2"' not in archive.read("xl/worksheets/sheet1.xml").decode()
     write_table(tmp_path / "out.csv", columns, [values for values, _ in rows])
     line = (tmp_path / "out.csv").read_text().splitlines()[1]
-    assert line == "123456789012345,9.13,2026-03-01T08:00:00,2026-03-02,TRUE,007,a text 0"
+    values = '2026-03-01T08:00:00,2026-03-02,TRUE,007,#N/A,"1 day, 1:00:00",,a text 0'
+    assert line == f"123456789012345,9.13,{values}"
 
 
 def saved(path: Path, values: dict[str, object]) -> Path:

@@ -106,13 +106,13 @@ def is_named_id(column: str) -> bool:
 
 
 def _is_unique(column: str, head: Sequence[Row]) -> bool:
-    """Whether the rows that hold a text have a value each, and no two the same."""
-    rows = [r for _, r, _ in head if any(isinstance(v, str) and v.strip() for v in r.values())]
+    """Whether no two rows have the same value; one without may be a row that is set aside."""
     try:
-        ids = {text(row.get(column), "the id") for row in rows}
+        ids = [text(row.get(column), "the id") for _, row, fault in head if fault is None]
     except RowFault:
         return False
-    return "" not in ids and len(ids) == len(rows)
+    filled = [id for id in ids if id]
+    return 0 < len(filled) == len({*filled})
 
 
 def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str:

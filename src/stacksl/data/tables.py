@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice, starmap
+from itertools import chain, count, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -165,11 +165,11 @@ def _is_cell(name: str, below: set[str], *, alone: bool) -> bool:
 def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
     width = len(names)
     for number, (line, record) in enumerate(records, 1):
-        if len(record) == width:
-            yield Row(number, dict(zip(names, record, strict=True)))
-        else:
-            fault = f"wrong number of fields: {len(record)} from line {line}, {width} expected"
-            yield Row(number, {}, fault)
+        fault = None
+        if (found := len(record)) != width:
+            fault = f"wrong number of fields: {found} from line {line}, {width} expected"
+        further = (f"column {n}" for n in count(width + 1))  # a table given back loses no cell
+        yield Row(number, dict(zip(chain(names, further), record, strict=False)), fault)
 
 
 def _header(path: Path, cells: list[str]) -> tuple[str, ...]:

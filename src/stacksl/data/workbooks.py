@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -174,6 +174,8 @@ def _text(cell: Any) -> str:
         copy = Cell(value)
     elif isinstance(value, datetime | date | time):
         copy = Cell(value.isoformat().removesuffix("T00:00:00"))
+    elif isinstance(value, timedelta) or cell.data_type == "e":
+        copy = Cell(value)
     else:
         return _ESCAPE.sub(lambda match: "_" if match[1] == "005F" else "", str(value))
     copy.value, copy.style = value, cell.number_format

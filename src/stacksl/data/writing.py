@@ -113,7 +113,9 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
             typed_cell = WriteOnlyCell(sheet, value.value)
             typed_cell.number_format = value.style
             return typed_cell
-        text_cell = WriteOnlyCell(sheet, cell_text(_cell(value).encode(errors="replace").decode()))
+        if not (text := _cell(value)):
+            return None  # a spreadsheet counts an empty text
+        text_cell = WriteOnlyCell(sheet, cell_text(text.encode(errors="replace").decode()))
         text_cell.data_type = "s"  # a text is never a formula
         return text_cell
 
