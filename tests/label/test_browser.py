@@ -114,7 +114,7 @@ def test_offline_a_double_click_and_a_second_tab(visit: Callable[..., Any], tmp_
 
 def test_three_hundred_classes_and_a_hostile_prompt(visit: Callable[..., Any], tmp_path) -> None:
     hostile = "</button><script>document.title='owned'</script>"
-    names = [*NAMES[:41], hostile, *NAMES[42:]]
+    names = [*NAMES[:41], hostile, "a name that is long " * 9 + "!", *NAMES[43:]]
     text = "<img src=x onerror=document.title='owned'>\u202e" + "long " * 4000
     made = of_many_classes(tmp_path, names, ["short", text], budget=2, open_questions=2)
     served = Served(made)
@@ -126,6 +126,10 @@ def test_three_hundred_classes_and_a_hostile_prompt(visit: Callable[..., Any], t
     assert page.evaluate(WIDER_THAN_THE_PAGE) == []
     order = page.eval_on_selector_all("#shared .text", "all => all.map(each => each.textContent)")
     assert order == names
+    widths = page.eval_on_selector_all("#shared .text", "all => all.map(each => each.clientWidth)")
+    assert min(widths) > 150, "a long description leaves room for the name"
+    near = "document.querySelector('#filter').getBoundingClientRect().top < innerHeight"
+    assert page.evaluate(near)
     page.focus("#filter")
     page.keyboard.type("CLASS 4 zé")
     assert page.locator("#shared li:visible").count() == 0
@@ -136,6 +140,7 @@ def test_three_hundred_classes_and_a_hostile_prompt(visit: Callable[..., Any], t
     page.keyboard.type("251")
     assert page.inner_text("#shared .marked .text") == "class 250 aaa"
     page.keyboard.press("Enter")
+    assert page.evaluate(near), "also where the text is long"
     page.keyboard.press("?")
     page.wait_for_selector("#finished:not([hidden])")
     served.finish()
