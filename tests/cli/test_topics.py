@@ -15,7 +15,7 @@ from openpyxl import Workbook, load_workbook
 
 from stacksl.api import prepare
 from stacksl.errors import DataError
-from stacksl.models.topics import find_topics
+from stacksl.models.topics import characteristic, find_topics
 
 from ..tables import write_table
 
@@ -154,3 +154,9 @@ def test_topics_without_words_have_names_of_their_own() -> None:
     assert all(each.name.startswith("topic ") for each in found)
     with pytest.raises(DataError, match="5 topics need 5 different texts"):
         find_topics(["1", "2", "3", "4"], vectors, 5)
+
+
+def test_words_of_scripts_with_marks_are_whole() -> None:
+    texts = ["पासवर्ड बदलें", "ฉันทำบัตรหาย", "Zoe\u0308 1a"]
+    words = characteristic(texts, np.arange(3))
+    assert [set(group) for group in words] == [{"पासवर्ड", "बदलें"}, {"ฉันทำบัตรหาย"}, {"zoe\u0308"}]

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from stacksl.errors import SettingsError
+from stacksl.runs.session.assignment import SHEET
 from stacksl.runs.session.build_learner import default_scorer
 from stacksl.runs.settings.fields import FIELDS, descriptions
 from stacksl.runs.settings.resolve import RENAMED, known_settings, resolve
@@ -41,6 +42,12 @@ def test_a_name_that_is_there_twice_is_shown() -> None:
     found = mistake(flags={"labeler": "file", "annotators": "anna,ben,Anna"})
     assert found.startswith("annotators should be different names")
     assert found.endswith("got anna,ben,Anna")
+
+
+def test_names_may_have_marks_between_their_letters() -> None:
+    names = "अनीता,ปิ่น,Zoe\u0308"
+    assert resolve({"labeler": "file", "annotators": names}).settings.annotators == names
+    assert all(SHEET(f"0001-{name}.xlsx") for name in names.split(","))
 
 
 def test_an_absent_flag_is_no_flag() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -90,7 +91,9 @@ def characteristic(texts: Sequence[str], groups: NDArray[np.int64]) -> list[tupl
     from sklearn.feature_extraction.text import CountVectorizer
 
     sizes = np.bincount(groups)
-    counter = CountVectorizer(binary=True, token_pattern=r"[^\W\d_][^\W_]+")
+    # words of Hindi, Thai and others have marks between the letters, which are not in \w
+    marks = "".join(c for c in map(chr, range(0x300, 0xFFFF)) if unicodedata.category(c)[0] == "M")
+    counter = CountVectorizer(binary=True, token_pattern=rf"[^\W\d_](?:[^\W_]|[{marks}])+")
     try:
         table = counter.fit_transform(texts)
     except ValueError:  # there is no word in them

@@ -30,7 +30,7 @@ from stacksl.runs.storage.folder import SECRET
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
 LISTS = re.compile(r"classes(-of-\d+)?\.csv").fullmatch
-SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx)").fullmatch
+SHEET = re.compile(r"(\d{4,}|classes)(-[^\s/]+)?\.(csv|xlsx)").fullmatch
 
 
 class SheetAnswers(NamedTuple):

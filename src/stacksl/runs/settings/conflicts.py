@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -97,7 +98,10 @@ def _of_people(settings: Settings, people: bool) -> Iterator[str]:
     if not people:
         return
     names = [name.strip() for name in settings.annotators.split(",")]
-    plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
+    letters = (  # without the marks that some scripts have between letters, which are not in \w
+        "".join(c for c in name if unicodedata.category(c)[0] != "M") for name in names
+    )
+    plain = all(re.fullmatch(r"[\w.-]+", name) for name in letters)
     folded_names = {name.casefold() for name in names}
     if "owner" in folded_names:
         yield "the page calls you 'owner', so no annotator may be called that: give another name"
