@@ -38,10 +38,11 @@ def test_plain_lines_come_now_and_then_at_the_start_and_at_the_end(
         for done in range(1, 101):
             show(step(done))
         show(step(21, phase="labels"))  # they may all wait for people
+        show(step(1, phase="labels", total=1))
         show(step(0, phase="refit", total=1))
         show(step(1, phase="refit", total=1))
-    first, last, asked, refit = out.getvalue().splitlines()
-    assert asked == "labels asked for 21 of 100"
+    first, last, asked, only, refit = out.getvalue().splitlines()
+    assert (asked, only) == ("labels asked for 21 of 100", "labels asked for 1 of 1")
     assert first.startswith("rounds 1 of 100 · 4 of 10 labels")
     assert last.startswith("rounds 100 of 100")
     assert refit == "final model"

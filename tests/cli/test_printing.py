@@ -73,3 +73,10 @@ def test_the_forecast_of_a_run_that_a_model_labels_is_of_agreement() -> None:
     shown = shown_forecast(found, measure="Agreement with the model")
     assert "Agreement with the model now  0.929" in shown
     assert "Accuracy" not in shown
+
+
+def test_a_narrow_interval_has_its_estimate_in_it() -> None:
+    now = {"accuracy": 0.9985, "low": 0.9967, "high": 0.9993}
+    told = {"expected": [], "now": now, "labels": 30, "rests_on": "", "reason": ""}
+    assert "0.999 (0.997 to 0.999)" in shown_forecast(told)
+    assert "0.999 (0.91 to 1.00)" in shown_forecast({**told, "now": {**now, "low": 0.91}})

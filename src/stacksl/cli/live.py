@@ -83,7 +83,7 @@ def _plain() -> Show:
         phase, due = step.phase, now + EVERY
         facts = describe(step)
         line = PHASES.get(step.phase, step.phase)
-        if step.total > 1:  # a phase of one step is only named
+        if step.total > 1 or step.phase == "labels":  # another phase of one step is only named
             line += f" {step.done:,} of {step.total:,}"
         line += f" · {facts}" if facts else ""
         if line != last_line:

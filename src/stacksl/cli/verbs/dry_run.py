@@ -222,7 +222,8 @@ def shown_forecast(forecast: dict[str, Any], how: str = "", measure: str = "Accu
 
 
 def _between(row: dict[str, Any]) -> str:
-    return f"{row['low']:.2f} to {row['high']:.2f}"
+    digits = 2 if row["high"] - row["low"] > 0.02 else 3  # as many as the accuracy that is in it
+    return f"{row['low']:.{digits}f} to {row['high']:.{digits}f}"
 
 
 def _shown_size(size: dict[str, Any]) -> str:
