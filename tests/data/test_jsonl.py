@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stacksl.data import read
+from stacksl.data import read, rows_of, write_table
 from stacksl.errors import DataError
 
 Make = Callable[[str, str | bytes], Path]
@@ -183,3 +185,22 @@ def test_parquet_gives_the_same_items_as_jsonl(make: Make, tmp_path: Path) -> No
     same = read(make("x.jsonl", lines(rows)))
     assert data.format == "parquet:options"
     assert (data.items, data.answers) == (same.items, same.answers)
+
+
+def test_columns_of_parquet_keep_their_types(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    kinds = {"n": pa.int8(), "f": pa.float32(), "kind": pa.dictionary(pa.int32(), pa.string())}
+    kinds |= {"price": pa.decimal128(10, 2), "at": pa.timestamp("ms", "UTC"), "none": pa.int16()}
+    given = {"n": [1, None], "f": [0.1, 2.0], "kind": ["a", "b"], "price": [Decimal("1.10"), None]}
+    given |= {"at": [datetime(2026, 1, 2, tzinfo=UTC)] * 2, "none": [None, None]}
+    texts = {"text": pa.array(["one", "two"])}
+    table = pa.table(texts | {name: pa.array(given[name], kinds[name]) for name in kinds})
+    path, out = tmp_path / "x.parquet", tmp_path / "out.parquet"
+    pq.write_table(table, path)
+    columns, rows = rows_of(path, read(path, classes=("a", "b")))
+    write_table(out, columns, [values for values, _ in rows])
+    assert pq.read_table(out).equals(table)
+    write_table(out, columns, [{**values, "n": 1000} for values, _ in rows])
+    assert pq.read_table(out)["n"].to_pylist() == [1000, 1000], "of another file"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stacksl.data.values import RowFault, listed, text
 from stacksl.errors import DataError, SettingsError, unknown_name
@@ -28,6 +28,13 @@ _NAMES = {
 }
 _ID_WORDS = ("id", "uuid", "guid", "uid", "qid")
 _CASE = re.compile(r"(?<=[^\W_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # ticket|Id, URL|Id
+
+
+class Typed(str):
+    """The name of a column, with the `type` that its Parquet file gives it."""
+
+    __slots__ = ("type",)
+    type: Any
 
 
 def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:

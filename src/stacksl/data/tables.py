@@ -12,7 +12,7 @@ from itertools import chain, count, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacksl.data.columns import names_columns
+from stacksl.data.columns import Typed, names_columns
 from stacksl.data.dataset import AS_USUAL, Layout
 from stacksl.data.files import DELIMITERS, csv_records, encoding_of, open_text, reading
 from stacksl.data.values import is_long, is_utf8, named
@@ -237,7 +237,10 @@ def _open_parquet(path: Path) -> Iterator[Table]:
         with pq.ParquetFile(path) as file:
             batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1024))
             rows = starmap(Row, enumerate(chain.from_iterable(batches), 1))
-            yield table_from("parquet", file.schema_arrow.names, rows)
+            names = [Typed(field.name) for field in file.schema_arrow]
+            for name, field in zip(names, file.schema_arrow, strict=True):
+                name.type = field.type
+            yield table_from("parquet", names, rows)
     except pa.ArrowException as error:
         reason = str(error).split(". ")[0].splitlines()[0]
         raise DataError(f"the Parquet file '{path}' is truncated or damaged: {reason}") from None

@@ -140,10 +140,11 @@ def _parquet(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes
 
     def column(name: str) -> Any:
         values = [row.get(name) for row in rows]
-        with suppress(pa.ArrowException, UnicodeEncodeError, OverflowError):
-            array = pa.array(values)
-            if "struct<>" not in str(array.type):  # Parquet has none without fields
-                return array
+        for type in (getattr(name, "type", None), None):
+            with suppress(pa.ArrowException, UnicodeEncodeError, OverflowError):
+                array = pa.array(values, type)
+                if "struct<>" not in str(array.type):  # Parquet has none without fields
+                    return array
         # of mixed types, of numbers that are too large, or of objects that are empty
         texts = (None if v is None else _cell(v) for v in values)
         return pa.array([None if t is None else t.encode(errors="replace").decode() for t in texts])
