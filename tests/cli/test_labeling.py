@@ -179,7 +179,11 @@ def test_from_stdin_to_stdout(folder, new, capfdbinary, monkeypatch) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "sentence"),
-    [(b"", "standard input is empty"), (b"text\n", "standard input has a header but no rows")],
+    [
+        (b"", "standard input is empty"),
+        (b" \n\n", "standard input is empty: items were expected"),
+        (b"text\n", "standard input has a header but no rows"),
+    ],
 )
 def test_standard_input_is_named_as_such(folder, capsys, monkeypatch, lines, sentence) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))

@@ -136,8 +136,8 @@ def _expect_workbook(path: Path) -> None:
     if size > LARGEST or len(parts) > _PARTS:
         raise DataError(
             f"'{path}' unpacks to {size / 1e6:,.0f} MB in {len(parts):,} parts, at most "
-            f"{LARGEST / 1e6:,.0f} MB in {_PARTS:,} are read: copy the rows into the sheet that "
-            "was given out, or save that sheet alone as 'CSV UTF-8'"
+            f"{LARGEST / 1e6:,.0f} MB in {_PARTS:,} are read: save the sheet with the rows as 'CSV "
+            "UTF-8', or copy them into a new workbook"
         )
     if "xl/workbook.xml" not in {part.filename for part in parts}:
         raise DataError(
@@ -151,7 +151,7 @@ def _filled(path: Path, rows: Iterator[Sequence[Any]]) -> Iterator[Row]:
         if number > _ROWS:
             raise DataError(
                 f"'{path}' has more than {_ROWS:,} rows, many perhaps empty: delete rows "
-                "below the last question and save it again"
+                "below the last one that is filled and save it again"
             )
         cells = [_text(cell) for cell in row]
         if any(cell.strip() for cell in cells):

@@ -279,5 +279,6 @@ def stdin_copied() -> Iterator[str]:
         try:
             yield str(path)
         except DataError as fault:
-            fault.args = (str(fault).replace(f"'{path}'", "standard input"), *fault.args[1:])
+            sentence = re.sub(f"(the file )?'{re.escape(str(path))}'", "standard input", str(fault))
+            fault.args = (sentence, *fault.args[1:])
             raise
