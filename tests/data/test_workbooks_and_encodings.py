@@ -264,6 +264,25 @@ def test_cells_of_a_workbook_stay_numbers_and_dates_in_the_workbook_that_is_writ
     assert line == f"123456789012345,9.13,{values}"
 
 
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_header_is_written_as_it_was_given(tmp_path: Path, kind: str) -> None:
+    names = (" text\nof the ticket ", "nr ", 2026 if kind == "xlsx" else "2026")
+    path, out = tmp_path / f"given.{kind}", tmp_path / f"out.{kind}"
+    if kind == "xlsx":
+        workbook(path, ("Tickets", [names, ("one", 1, 2), ("two", 3, 4)]))
+    else:
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([names, ("one", 1, 2), ("two", 3, 4)])
+    dataset = read(path, classes=("a", "b"), columns={"prompt": "text of the ticket"})
+    columns, rows = rows_of(path, dataset)
+    assert columns == ("text of the ticket", "nr", "2026")
+    write_table(out, columns, [values for values, _ in rows])
+    if kind == "xlsx":
+        assert [cell.value for cell in load_workbook(out).active[1]] == [*names]
+    else:
+        assert next(csv.reader(io.StringIO(out.read_text(), newline=""))) == [*names]
+
+
 def saved(path: Path, values: dict[str, object]) -> Path:
     """The workbook with the values of its formulas, as a spreadsheet program saves them."""
     with ZipFile(path) as archive:

@@ -30,10 +30,11 @@ _ID_WORDS = ("id", "uuid", "guid", "uid", "qid")
 _CASE = re.compile(r"(?<=[^\W_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # ticket|Id, URL|Id
 
 
-class Typed(str):
-    """The name of a column, with the `type` that its Parquet file gives it."""
+class Column(str):
+    """The name of a column, with its `type` in a Parquet file, or its `header` as it was given."""
 
-    __slots__ = ("type",)
+    __slots__ = ("header", "type")
+    header: str
     type: Any
 
 

@@ -12,7 +12,7 @@ from itertools import chain, count, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacksl.data.columns import Typed, names_columns
+from stacksl.data.columns import Column, names_columns
 from stacksl.data.dataset import AS_USUAL, Layout
 from stacksl.data.files import DELIMITERS, csv_records, encoding_of, open_text, reading
 from stacksl.data.values import is_long, is_utf8, named
@@ -125,7 +125,7 @@ def _named_rows(
     names = _lettered_names(head)
     if names is None:
         header, (_, cells) = layout.header, head[0]
-        if header is None and not (header := not {*columns}.isdisjoint(cells)):
+        if header is None and not (header := not {*columns}.isdisjoint(map(_name, cells))):
             below = [{r[n].strip() for _, r in head[1:] if n < len(r)} for n in range(len(cells))]
             usual = names_columns([c for c, b in zip(cells, below, strict=True) if c not in b])
             header = usual or not layout.headless
@@ -172,8 +172,15 @@ def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) 
         yield Row(number, dict(zip(chain(names, further), record, strict=False)), fault)
 
 
+def _name(cell: str) -> Column:
+    """The name of a column of which `cell` is the header."""
+    name = Column(" ".join(cell.split()))
+    name.header = cell
+    return name
+
+
 def _header(path: Path, cells: list[str]) -> tuple[str, ...]:
-    names = tuple(" ".join(cell.split()) for cell in cells)
+    names = tuple(map(_name, cells))
     if not all(map(is_utf8, names)):
         raise DataError(f"the header of '{path}' is not UTF-8: save the file as UTF-8")
     repeated = [n for n in dict.fromkeys(names) if n and names.count(n) > 1]
@@ -237,7 +244,7 @@ def _open_parquet(path: Path) -> Iterator[Table]:
         with pq.ParquetFile(path) as file:
             batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1024))
             rows = starmap(Row, enumerate(chain.from_iterable(batches), 1))
-            names = [Typed(field.name) for field in file.schema_arrow]
+            names = [Column(field.name) for field in file.schema_arrow]
             for name, field in zip(names, file.schema_arrow, strict=True):
                 name.type = field.type
             yield table_from("parquet", names, rows)

@@ -72,7 +72,7 @@ def write_table(
 def _delimited(delimiter: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
     stream = io.StringIO()
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow([getattr(name, "header", name) for name in columns])
     writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
     return stream.getvalue().encode(errors="replace")
 
@@ -126,7 +126,7 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
             f"a workbook takes at most {_ROWS:,} rows and {_CELL:,} characters a cell, and these"
             " are more: give the file a name that ends in .csv"
         )
-    sheet.append([cell(name) for name in columns])
+    sheet.append([cell(getattr(name, "header", name)) for name in columns])
     for number, row in enumerate(rows, 2):
         sheet.append([cell(row.get(name), (number, n)) for n, name in enumerate(columns, 1)])
     stream = io.BytesIO()
