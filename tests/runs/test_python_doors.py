@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import partial
+from decimal import Decimal
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,41 @@ def test_labels_may_be_numbers_of_numpy_or_come_from_an_iterator() -> None:
         assert human.items() <= {str(n): label for n, label in enumerate(LABELS)}.items()
 
 
+def test_numbers_that_are_names_of_classes_are_no_indices() -> None:
+    numbers = [n % 12 for n in range(96)]  # as text '10' and '11' are sorted before '2'
+    texts = [f"{'abcdefghijkl'[n] * 3} {'mnopqrstuvwx'[n] * 3} {m}" for m, n in enumerate(numbers)]
+    played = run(texts, numbers, budget=60, test=(texts, np.array(numbers)))
+    assert played.model.classes[:4] == ("0", "1", "10", "11")
+    assert played.status()["test"]["accuracy"] > 0.9
+    for same in (numbers, [*map(float, numbers)], [*map(str, numbers)]):
+        assert played.evaluate(texts, same)["accuracy"] > 0.9
+    with pytest.raises(DataError, match=r"one of the 12 classes .* another one \('15' in row 1"):
+        played.evaluate(texts[:2], [15, 3])
+    stars = stacksl.run(TEXTS, [n % 3 + 2 for n in range(90)], classes=[3, 4, 2], out="s", budget=9)
+    human = {row["id"]: row["label"] for row in stars.table().rows if row["source"] == "human"}
+    assert human.items() <= {f"row-{n:06d}": str((n - 1) % 3 + 2) for n in range(1, 91)}.items()
+
+
+def test_a_function_that_returns_a_number_means_one_candidate() -> None:
+    def stars(request: Any) -> int:
+        return [*WORDS].index(right_of(request)) + 1
+
+    def right_of(request: Any) -> str:
+        return next(topic for topic in WORDS if request.prompt.split()[0] in WORDS[topic])
+
+    settings = {"classes": [3, 1, 2], "budget": 20, "audit": 0, "out": "stars"}
+    with pytest.raises(LabelerError, match="the text of one candidate .* return a text such as"):
+        stacksl.run(TEXTS, labeler=stars, **settings)
+    played = stacksl.Run.open("stars").resume(labeler=lambda request: str(stars(request)))
+    topics = dict(zip(TEXTS, LABELS, strict=True))
+    labels = {(topics[row["text"]], row["label"]) for row in played.labels().rows}
+    assert labels == {("beach", "1"), ("forest", "2"), ("sky", "3")}
+
+
+def test_a_model_is_shown_without_its_arrays() -> None:
+    assert len(repr(run(TEXTS, LABELS).model)) < 500
+
+
 def test_a_text_alone_is_no_item_where_items_have_candidates() -> None:
     items = [stacksl.Item(f"{n}", text, (f"a{n}", f"b{n}")) for n, text in enumerate(TEXTS)]
     played = run(items, [n % 2 for n in range(90)])
@@ -318,9 +354,15 @@ def test_a_function_abstains_for_nothing_and_says_what_an_answer_cost() -> None:
         assert ledger.counts_by_kind() == {"label": 19, "none": 1, "ambiguous": 0, "broken": 0}
 
 
+def test_an_answer_may_cost_a_decimal_number() -> None:
+    cost = {"price": "1", "labeler": lambda request: (right(request), Decimal("0.10"))}
+    played = run(TEXTS, classes=list(WORDS), **cost)
+    assert played.status()["money"]["spent"] == 2
+
+
 @pytest.mark.parametrize("price", [-0.1, 1.5, "much"])
 def test_an_answer_costs_what_was_agreed_at_most(price: Any) -> None:
-    with pytest.raises(LabelerError, match=r"a price from 0 to 1 .*, got .*: give the run"):
+    with pytest.raises(LabelerError, match=r"a price from 0 to 1 .*, got .*: correct the function"):
         run(TEXTS, classes=list(WORDS), price="1", labeler=lambda request: (0, price))
 
 
@@ -374,6 +416,8 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         played.people(free=True)
     with pytest.raises(RunError, match="come from 'right', not from people"):
         played.people(free="anna")
+    with pytest.raises(RunError, match="come from 'right', not from people: annotators"):
+        played.change(annotators="anna", labeler=right)
 
 
 @pytest.mark.parametrize(
@@ -391,6 +435,7 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         ({"labeler": lambda request: True}, LabelerError, "got a bool that is none of them"),
         ({"preset": pandas.DataFrame()}, SettingsError, "preset should be a name"),
         ({"progress": True}, SettingsError, "progress should be a function"),
+        ({"classes": ["sky", None]}, SettingsError, "none missing: leave out None and NaN"),
         ({"classes": ["one"]}, DataError, "two or more different classes"),
         ({"classes": ["sky", "beach"]}, DataError, r"got another one \(row 2\)"),
         ({"features": ROWS, "test": (TEXTS, LABELS)}, SettingsError, "Run.evaluate"),
@@ -536,6 +581,22 @@ def test_what_is_no_table_of_settings_and_no_list_of_names_is_one_sentence() -> 
         made.change(classes={1: "one"})  # type: ignore[dict-item]
     with pytest.raises(DataError, match="should have an answer, got 1 of 90 without one"):
         made.evaluate(TEXTS, [*LABELS[:-1], pandas.NA])
+
+
+def test_more_items_are_files_and_no_frame() -> None:
+    with pytest.raises(SettingsError, match="a path or a list .* got a DataFrame"):
+        run(TEXTS, LABELS).change(items=pandas.DataFrame({"text": TEXTS}))  # type: ignore[arg-type]
+
+
+def test_a_report_that_was_deleted_is_said_with_what_makes_it_again() -> None:
+    played = run(TEXTS, LABELS)
+    for path in (played.path / "facts.json", *(played.path / "model").iterdir()):
+        path.unlink()
+    with pytest.raises(RunError, match="no report in run: it .* to which `stacksl resume run`"):
+        played.report()
+    with pytest.raises(RunError, match="there is no model in run/model: it is written at the end"):
+        played.predict(TEXTS)
+    assert played.resume().report().is_file()
 
 
 def test_a_key_that_is_no_text_frees_no_row() -> None:

@@ -17,6 +17,7 @@ from stacksl.api.watching import not_of
 from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
 from stacksl.data import Classes, Dataset, as_written, table_of
 from stacksl.data.dataset import Rejected
+from stacksl.data.values import is_missing
 from stacksl.errors import DataError, FeatureError, SettingsError, expect, expect_path
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
@@ -144,8 +145,12 @@ def prepare(
     from stacksl.runs.finish.promise_sentences import before_a_look
 
     chosen = None if out is None else expect_path(out, "out")
-    listed = hasattr(classes, "__getitem__") and not isinstance(classes, str | Mapping)
-    expect(classes is None or listed, "classes should be a list of names or a file", classes)
+    if classes is not None:
+        ordered = hasattr(classes, "__getitem__") and not isinstance(classes, str | Mapping)
+        expect(ordered, "classes should be a list of names or a file", classes)
+        reason = "classes should be names, and none missing: leave out None and NaN"
+        expect(not any(map(is_missing, classes)), reason, classes)
+        classes = [*map(str, classes)]
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     copied, labeled = (data if isinstance(data, RunSpec) else None), None
     piped = isinstance(data, str) and data == STDIN  # a frame must not be compared with a word
@@ -297,8 +302,9 @@ def run(
     Args:
         items: a path, a data frame of pandas or polars, a `datasets.Dataset`, a list of texts or
             of `Item`, or None for the built-in sample.
-        answers: the labels of texts, as names or indices of classes, or the gold indices of items,
-            by id or in their order; the labeler `oracle` reveals one only when it is bought.
+        answers: the labels of texts, as names or indices of classes, where a number that is the
+            name of a class is that class; or the gold indices of items, by id or in their order.
+            The labeler `oracle` reveals one only when it is bought.
         budget: a fraction below 1 (0.1), a count from 2, `"$40"` with `price=`, or `"all"`.
         test: a path, or (items, answers), to measure the final model on.
         out: the run's folder; `runs/DATE-NAME` if absent.

@@ -324,8 +324,8 @@ class Run:
             status = self.status()
             step = status["resume"] or f"stacksl status {self.path}"
             raise RunError(
-                f"the report of {self.path} is written when the run has finished, and it is"
-                f" {status['state']}: `{step}`"
+                f"there is no report in {self.path}: it is written at the end of the run, to which"
+                f" `{step}` leads"
             )
         read_facts(self.folder)  # first: where they are damaged, that is said
         expect_derived(self.folder, MODEL, FACTS)
@@ -564,6 +564,7 @@ class Run:
 
 def _several(one_or_more: _Text | Iterable[_Text], kinds: type = str) -> list[_Text]:
     several = isinstance(one_or_more, Iterable) and not isinstance(one_or_more, str | bytes)
+    several &= not hasattr(one_or_more, "columns")  # a data frame
     names: list[Any] = list(one_or_more) if several else [one_or_more]  # type: ignore[arg-type]
     for name in names:
         fits = isinstance(name, kinds if several else str | Path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, Final
 
@@ -138,6 +139,13 @@ class FunctionLabeler:
         if isinstance(content, str) and content in request.candidates:
             return request.answer(request.candidates.index(content), self.name, price)
         index = isinstance(content, Integral) and not isinstance(content, bool)
+        texts = [text for text in request.candidates if index and text == str(content)]
+        if any(request.candidates.index(text) != content for text in texts):
+            raise LabelerError(
+                f"the labeler '{self.name}' returned a number that is the text of one candidate of"
+                f" item '{request.item}' and may be the index of another: return a text such as"
+                " '3', then resume"
+            )
         if index and 0 <= int(content) < len(request.candidates):
             return request.answer(int(content), self.name, price)
         raise LabelerError(
@@ -147,11 +155,12 @@ class FunctionLabeler:
         )
 
     def _price(self, price: Any, request: Request) -> int:
-        if isinstance(price, Real) and 0 <= float(price) * MICRO <= request.price:
+        if isinstance(price, Real | Decimal) and 0 <= float(price) * MICRO <= request.price:
             return round(float(price) * MICRO)
         raise LabelerError(
             f"the labeler '{self.name}' should return a price from 0 to {request.price / MICRO:g}"
-            f" for the answer to item '{request.item}', got {price!r}: give the run that --price"
+            f" for the answer to item '{request.item}', got {price!r}: correct the"
+            " function, or begin a run with a higher price"
         )
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class Model:
 
     features: FeatureMap
     scorer: Scorer
-    head: Head | None
+    head: Head | None = field(repr=False)  # arrays
     classes: tuple[str, ...] | None
     columns: Mapping[str, str]
 
@@ -169,7 +169,7 @@ def _about(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT
     if not path.is_file():
         raise RunError(
-            f"there is no model in {folder} yet: it is written when the run has finished;"
+            f"there is no model in {folder}: it is written at the end of the run;"
             f" `stacksl status {folder.parent}` says how to go on"
         )
     try:

@@ -358,7 +358,8 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
     labeler = spec.settings.labeler if change.labeler is None else change.labeler
     if change.annotators and labeler != FILE:
         raise RunError(
-            f"the labels of the run {spec.folder.path} come from '{labeler}', not from people:"
+            f"the labels of the run {spec.folder.path} come from"
+            f" '{spec.folder.read_state().get('labeler', labeler)}', not from people:"
             " annotators are added to runs with --labeler file"
         )
     mistakes, flat = list[str](), {**spec.settings.flat(), **values}

@@ -13,6 +13,7 @@ from stacksl.data import Dataset, Layout, as_written, overlap, read, strange, ta
 from stacksl.data.columns import require
 from stacksl.data.files import absolute_path
 from stacksl.data.values import is_missing
+from stacksl.data.values import text as text_of
 from stacksl.errors import DataError, SettingsError, expect, expect_path
 from stacksl.runs.items.reading import Reading, given_classes, named_columns
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI, conflicts
@@ -383,7 +384,7 @@ def of_texts(
 
     Args:
         texts: the prompts.
-        labels: names or indices of classes; None, NaN or "" where there is none.
+        labels: names of classes, else indices; None, NaN or "" where there is none.
         classes: their names in order; where there are none, the distinct labels sorted as text.
 
     Raises:
@@ -394,15 +395,18 @@ def of_texts(
     values = [] if labels is None else [None if is_missing(label) else label for label in labels]
     if labels is not None and len(values) != len(texts):
         raise DataError(f"{len(texts)} texts should have as many labels, not {len(values)}")
+    written = [x if isinstance(x, str) else text_of(x, "a label") for x in values]
     if classes is None:
-        classes = sorted({str(label) for label in values if label is not None})
-        values = [None if label is None else str(label) for label in values]
+        classes = sorted({*written} - {""})
     names = tuple(map(str, classes))
     if len(names) < 2 or len({*names}) < len(names):
         raise DataError(
             f"expected two or more different classes, got {len({*names})}: give classes=[...]"
         )
     indices = {name: index for index, name in enumerate(names)}
+    numbers = {name for x, name in zip(values, written, strict=True) if not isinstance(x, str)}
+    if not numbers.isdisjoint(names):  # the number 10 is the class '10', wherever that stands
+        values = [label or None for label in written]
     items, gold = [], {}
     for row, text in enumerate(texts, 1):
         items.append(Item(f"row-{row:06d}", str(text), names))
