@@ -583,6 +583,17 @@ def test_what_is_no_table_of_settings_and_no_list_of_names_is_one_sentence() -> 
         made.evaluate(TEXTS, [*LABELS[:-1], pandas.NA])
 
 
+def test_labels_of_some_rows_are_said_to_be_not_learned() -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
+    frame.head(20).to_csv("own.csv", index=False)
+    frame.loc[20:, "label"] = None
+    warned = run(frame, labeler=right).status()["warnings"]
+    assert "20 of 90 rows have a label that this run does not learn and may buy again" in warned[0]
+    again = stacksl.run(frame, labeler=right, owned="own.csv", out="again", budget=20, audit=0)
+    assert not [w for w in again.status()["warnings"] if "may buy again" in w]
+    assert again.labels().head(20).bought_label.isna().all()
+
+
 def test_more_items_are_files_and_no_frame() -> None:
     with pytest.raises(SettingsError, match="a path or a list .* got a DataFrame"):
         run(TEXTS, LABELS).change(items=pandas.DataFrame({"text": TEXTS}))  # type: ignore[arg-type]

@@ -185,6 +185,7 @@ def prepare(
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **stamps})
     RunFolder.create(folder, dry_run=True)
     (audit,), left, second = budget.audits, budget.train, " with its second look"
+    answerer = resolved.settings.labeler if labeler is None else labeler.name
     too_small = f"an audit of {audit:,}{second * bool(budget.further)} leaves {left:,} of the"
     too_small += f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
     warnings = (
@@ -192,6 +193,7 @@ def prepare(
         *label_warnings,
         *sources.pool.warnings,
         *intake.warnings_of_test(sources.pool, sources.test),
+        *intake.unused_answers(resolved.settings, sources.pool, elsewhere=answerer != "oracle"),
         *intake.no_encoder(resolved),
         *intake.without_threshold(resolved),
         *filter(None, [before_a_look(spec, budget.labels), rarely_shown(spec.settings, audit)]),

@@ -17,7 +17,7 @@ from stacksl.data.values import text as text_of
 from stacksl.errors import DataError, SettingsError, expect, expect_path
 from stacksl.runs.items.reading import Reading, given_classes, named_columns
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI, conflicts
-from stacksl.runs.settings.fields import Gate
+from stacksl.runs.settings.fields import Gate, Settings
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
@@ -267,6 +267,17 @@ def without_threshold(resolved: Resolved) -> list[str]:
     return [
         f"a pool is ranked by the statistic of '{settings.gate.name}' and has no threshold:"
         f" {', '.join(chosen_names)} has an effect only where the statistic reads it"
+    ]
+
+
+def unused_answers(settings: Settings, dataset: Dataset, *, elsewhere: bool) -> list[str]:
+    """A warning where some rows have answers, and a labeler `elsewhere` is asked about any row."""
+    known, rows = len(dataset.answers), len(dataset.items)
+    if not elsewhere or settings.owned is not None or not 0 < known < rows:
+        return []
+    return [
+        f"{known:,} of {rows:,} rows have a label that this run does not learn and may buy again:"
+        " write these rows to a file and give it as well, with --owned FILE (owned= in Python)"
     ]
 
 
