@@ -435,7 +435,7 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         ({"labeler": lambda request: True}, LabelerError, "got a bool that is none of them"),
         ({"preset": pandas.DataFrame()}, SettingsError, "preset should be a name"),
         ({"progress": True}, SettingsError, "progress should be a function"),
-        ({"classes": ["sky", None]}, SettingsError, "none missing: leave out None and NaN"),
+        ({"classes": ["sky", pandas.NA]}, SettingsError, "none missing: leave out None and NaN"),
         ({"classes": ["one"]}, DataError, "two or more different classes"),
         ({"classes": ["sky", "beach"]}, DataError, r"got another one \(row 2\)"),
         ({"features": ROWS, "test": (TEXTS, LABELS)}, SettingsError, "Run.evaluate"),
@@ -451,6 +451,16 @@ def test_what_cannot_be_used_is_one_sentence(settings: Any, kind: Any, expected:
 def test_what_is_no_list_of_items_is_one_sentence(items: Any) -> None:
     with pytest.raises(DataError, match="items should be|at least one item"):
         run(items)
+
+
+@pytest.mark.parametrize("column", ["text", "label"])
+def test_a_cell_may_be_missing_as_pandas_says_it(column: str) -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS}, dtype=object)
+    frame.loc[3, column] = pandas.NA
+    table = run(frame, labeler=right).table()
+    assert table.predicted_label.isna().sum() == (column == "text")
+    texts = stacksl.run(TEXTS, [*LABELS[:89], pandas.NA], labeler=right, out="texts", budget=20)
+    assert texts.model.classes == ("beach", "forest", "sky")
 
 
 @pytest.mark.parametrize("column", ["text", "label"])

@@ -57,10 +57,13 @@ def is_long(column: str) -> bool:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a cell holds nothing: None, NaN, NA of pandas, or only white space."""
+    """Whether a cell holds nothing: None, NaN, pandas.NA, or only white space."""
     if isinstance(value, str):
         return not value.strip()
-    return value is None or (not hasattr(value, "__len__") and str(value != value) != "False")
+    try:
+        return value is None or (not hasattr(value, "__len__") and bool(value != value))
+    except TypeError:  # of pandas.NA, which is neither true nor false
+        return True
 
 
 def is_utf8(text: str) -> bool:
