@@ -593,6 +593,19 @@ def test_what_is_no_table_of_settings_and_no_list_of_names_is_one_sentence() -> 
         made.evaluate(TEXTS, [*LABELS[:-1], pandas.NA])
 
 
+def test_labels_and_features_in_another_order_than_the_texts_are_refused() -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS}, index=[f"r{n}" for n in range(90)])
+    turned = frame[::-1]
+    with pytest.raises(SettingsError, match="answers should have the index of the items in the"):
+        run(frame.text, turned.label)
+    with pytest.raises(SettingsError, match="features should have the index of the items in the"):
+        run(frame, features=pandas.DataFrame(ROWS, index=turned.index))
+    played = run(frame.text, frame.label)
+    assert played.evaluate(frame.text, frame.label.reset_index(drop=True))["accuracy"] > 0.9
+    with pytest.raises(SettingsError, match="answers should have the index"):
+        played.evaluate(frame.text, turned.label)
+
+
 def test_labels_of_some_rows_are_said_to_be_not_learned() -> None:
     frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
     frame.head(20).to_csv("own.csv", index=False)

@@ -330,6 +330,7 @@ def run(
     answerer, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
     rows = features if hasattr(features, "__array__") or isinstance(features, list) else None
     features = features if rows is None else GIVEN
+    intake.expect_order(items, rows, "features")
     listed = None if isinstance(classes, str | Path) else classes
     flags = {"budget": budget, "labeler": name, "features": features, "classes": _path(classes)}
     flags = {name: _plain(name, value) for name, value in (flags | settings).items()}

@@ -291,6 +291,15 @@ def expect_answers_apart(items: Any, answers: Any) -> None:
         )
 
 
+def expect_order(items: Any, others: Any, what: str) -> None:
+    """Refuse pandas objects of which `others` has the index of `items` in another order."""
+    index, other = (getattr(each, "index", None) for each in (items, others))
+    if hasattr(index, "symmetric_difference") and hasattr(other, "symmetric_difference"):
+        alike = index.equals(other) or len(index.symmetric_difference(other))
+        reason = f"{what} should have the index of the items in the same order, as with .loc"
+        expect(alike, reason, others)
+
+
 def in_memory(
     items: Any,
     answers: Any = None,
@@ -317,6 +326,7 @@ def in_memory(
     fits = answers is None or (flat and not isinstance(answers, str))
     expect(fits, "answers should be a list with one label for each item", answers)
     expect_answers_apart(items, answers)
+    expect_order(items, answers, "answers")
     if isinstance(items, Dataset):
         return items
     table = table_of(items)
