@@ -107,10 +107,16 @@ def kind_and_place(fault: BaseException) -> str:
     return f"{type(fault).__name__} in {name}, line {frame.tb_lineno}"
 
 
+def kind_of(given: object) -> str:
+    """The type of a value, with its article, for a message."""
+    name = type(given).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
 def expect(fits: object, what: str, given: object) -> None:
     """Raise a `SettingsError` unless an argument fits; `what` says what it should be."""
     if not fits:
-        raise SettingsError(f"{what}, got a {type(given).__name__}")
+        raise SettingsError(f"{what}, got {kind_of(given)}")
 
 
 def expect_path(given: object, what: str) -> Path:

@@ -46,7 +46,7 @@ def test_it_is_charged_once_and_never_learned(book, decision, path, said):
         ({"index": 1}, "the index .* belongs only to said='label'"),
         ({"said": "label"}, "the index .* should be a whole number, got None"),
         ({"said": "broken"}, "the right text only to said='none', got 'broken'"),
-        ({"text": 5}, "the text .* should be a text or None, got a int"),
+        ({"text": 5}, "the text .* should be a text or None, got an int"),
         ({"note": b"x"}, "the note .* should be a text or None, got a bytes"),
     ],
 )

@@ -259,8 +259,10 @@ def test_a_function_that_raises_or_is_stopped_loses_no_answer(fault: BaseExcepti
         word = request.prompt.split()[0]
         return next(c for c in request.candidates if word in WORDS[c])
 
-    with pytest.raises(type(fault)):
+    with pytest.raises(type(fault)) as raised:
         run(TEXTS, classes=list(WORDS), labeler=colleague, open_questions=25)
+    (note,) = raised.value.__notes__
+    assert note.startswith("In Python stacksl.Run.open('run').resume(labeler=...) continues the")
     stopped = stacksl.Run.open("run")
     assert stopped.status()["state"] == ("failed" if isinstance(fault, OSError) else "stopped")
     assert stopped.status()["answered"] == 11, "ten of them name a class"
@@ -430,7 +432,7 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         ({"features": 1j * ROWS}, FeatureError, "array of real numbers"),
         ({"features": "given"}, SettingsError, "features=X"),
         ({"budget": ROWS}, SettingsError, "budget should be one value, got a ndarray"),
-        ({"labeler": 5}, SettingsError, "got a int"),
+        ({"labeler": 5}, SettingsError, "got an int"),
         ({"labeler": lambda request: 7}, LabelerError, "correct the function"),
         ({"labeler": lambda request: True}, LabelerError, "got a bool that is none of them"),
         ({"preset": pandas.DataFrame()}, SettingsError, "preset should be a name"),
@@ -635,7 +637,7 @@ def test_a_report_that_was_deleted_is_said_with_what_makes_it_again() -> None:
 
 def test_a_key_that_is_no_text_frees_no_row() -> None:
     waiting = run(TEXTS, classes=list(WORDS), labeler="file")
-    with pytest.raises(SettingsError, match="got a int"):
+    with pytest.raises(SettingsError, match="got an int"):
         waiting.people(keys=[7])  # type: ignore[list-item]
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, Final
 
-from stacksl.errors import LabelerError, SettingsError, expect
+from stacksl.errors import LabelerError, SettingsError, expect, kind_of
 from stacksl.labelers.protocol import Labeler, Pending, Request
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.report.wording import MICRO
@@ -150,8 +150,8 @@ class FunctionLabeler:
             return request.answer(int(content), self.name, price)
         raise LabelerError(
             f"the labeler '{self.name}' should return one of the {len(request.candidates)}"
-            f" candidates of item '{request.item}', the index of one, None or ABSTAIN, got a"
-            f" {type(content).__name__} that is none of them: correct the function, then resume"
+            f" candidates of item '{request.item}', the index of one, None or ABSTAIN, got"
+            f" {kind_of(content)} that is none of them: correct the function, then resume"
         )
 
     def _price(self, price: Any, request: Request) -> int:

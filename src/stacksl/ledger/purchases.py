@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from stacksl.errors import LabelerError
+from stacksl.errors import LabelerError, kind_of
 from stacksl.types import Decision, Label
 
 Purpose = Literal["train", "audit", "owned"]
@@ -187,8 +187,8 @@ def whole_answer(answer: Answer) -> Answer:
     """
     if not isinstance(answer, Answer):
         raise LabelerError(
-            f"a labeler should give answers made by `request.answer(...)`, got a"
-            f" {type(answer).__name__}: correct its `answers`, then resume"
+            "a labeler should give answers made by `request.answer(...)`, got"
+            f" {kind_of(answer)}: correct its `answers`, then resume"
         )
     whose = f"of the answer to item '{answer.item}' by '{answer.labeler}'"
     slot, token, price = (
@@ -217,5 +217,5 @@ def whole_answer(answer: Answer) -> Answer:
 def _free(text: object, name: str) -> str | None:
     """A free text, None where it is empty; it is never quoted."""
     if text is not None and not isinstance(text, str):
-        raise LabelerError(f"{name} should be a text or None, got a {type(text).__name__}")
+        raise LabelerError(f"{name} should be a text or None, got {kind_of(text)}")
     return text or None

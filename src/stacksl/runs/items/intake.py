@@ -14,7 +14,7 @@ from stacksl.data.columns import require
 from stacksl.data.files import absolute_path
 from stacksl.data.values import is_missing
 from stacksl.data.values import text as text_of
-from stacksl.errors import DataError, SettingsError, expect, expect_path
+from stacksl.errors import DataError, SettingsError, expect, expect_path, kind_of
 from stacksl.runs.items.reading import Reading, given_classes, named_columns
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI, conflicts
 from stacksl.runs.settings.fields import Gate, Settings
@@ -47,7 +47,7 @@ WITHOUT_ENCODER = (
 
 _WRONG = (
     "items should be a path, a data frame, a data set, or a list of texts or of stacksl.Item,"
-    " got a {}"
+    " got {}"
 )
 
 
@@ -335,7 +335,7 @@ def in_memory(
         dataset = read(table, columns=columns, classes=classes, lenient=lenient, without=without)
         return replace(dataset, columns=columns or {}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-        raise DataError(_WRONG.format(type(items).__name__))
+        raise DataError(_WRONG.format(kind_of(items)))
     all_items = tuple(items)
     if not all_items:
         raise DataError("at least one item was expected, but the list of items is empty")
@@ -343,7 +343,7 @@ def in_memory(
         expect(not isinstance(answers, Mapping), "answers to texts should be a list", answers)
         return of_texts(all_items, None if answers is None else list(answers), classes)
     if not all(isinstance(item, Item) for item in all_items):
-        raise DataError(_WRONG.format(f"{type(items).__name__} of something else"))
+        raise DataError(_WRONG.format(f"{kind_of(items)} of something else"))
     options = {id(item.candidates): item.candidates for item in all_items}.values()
     if not all(isinstance(o, tuple | list) and all(isinstance(c, str) for c in o) for o in options):
         raise DataError("candidates should be a tuple of texts such as ('1', '2'), got others")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Block, Inputs
 from stacksl.core.gates.registry import LLF
 from stacksl.core.learner import Learner
-from stacksl.errors import LabelerError
+from stacksl.errors import LabelerError, kind_of
 from stacksl.labelers.protocol import Labeler, Request, requests_of
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
@@ -256,7 +256,7 @@ class Game:
         if not isinstance(answers, Iterable):
             raise LabelerError(
                 f"the labeler '{self.labeler.name}' should give its answers as a list or an"
-                f" iterator, got a {type(answers).__name__}: correct its `answers`, then resume"
+                f" iterator, got {kind_of(answers)}: correct its `answers`, then resume"
             )
         if isinstance(answers, Sequence):
             with suppress(LabelerError):

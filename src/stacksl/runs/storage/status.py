@@ -408,13 +408,18 @@ class Record:
 
     @contextmanager
     def recording_failure(self) -> Iterator[None]:
-        """Write the state `stopped` or `failed` if the block ends so."""
+        """Write the state `stopped` or `failed` if the block ends so, and note how it goes on."""
+        labeler = "labeler=..." if "labeler" in self.facts else ""
+        call = f"stacksl.Run.open({str(self.folder.path)!r}).resume({labeler})"
+        note = f"In Python {call} continues the run; all answers so far are kept."
         try:
             yield
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
+            stop.add_note(note)
             self.write("stopped")
             raise
         except BaseException as fault:
+            fault.add_note(note)
             expected = isinstance(fault, StackslError)
             sentence = str(fault) if expected else f"unexpected {kind_and_place(fault)}"
             with suppress(StackslError):  # the disk may be what failed
