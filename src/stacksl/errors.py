@@ -110,7 +110,7 @@ def kind_and_place(fault: BaseException) -> str:
 def kind_of(given: object) -> str:
     """The type of a value, with its article, for a message."""
     name = type(given).__name__
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def expect(fits: object, what: str, given: object) -> None:

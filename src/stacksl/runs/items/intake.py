@@ -293,7 +293,8 @@ def expect_answers_apart(items: Any, answers: Any) -> None:
 
 def expect_order(items: Any, others: Any, what: str) -> None:
     """Refuse pandas objects of which `others` has the index of `items` in another order."""
-    index, other = (getattr(each, "index", None) for each in (items, others))
+    index: Any = getattr(items, "index", None)
+    other: Any = getattr(others, "index", None)
     if hasattr(index, "symmetric_difference") and hasattr(other, "symmetric_difference"):
         alike = index.equals(other) or len(index.symmetric_difference(other))
         reason = f"{what} should have the index of the items in the same order, as with .loc"
