@@ -189,8 +189,13 @@ def test_numbers_that_are_names_of_classes_are_no_indices() -> None:
     played = run(texts, numbers, budget=60, test=(texts, np.array(numbers)))
     assert played.model.classes[:4] == ("0", "1", "10", "11")
     assert played.status()["test"]["accuracy"] > 0.9
-    for same in (numbers, [*map(float, numbers)], [*map(str, numbers)]):
+    floats = np.array(numbers, np.float32)
+    for same in (numbers, floats, [*map(float, numbers)], [*map(str, numbers)]):
         assert played.evaluate(texts, same)["accuracy"] > 0.9
+    of_floats = stacksl.run(texts, floats, budget=60, out="floats")
+    assert of_floats.evaluate(texts, numbers)["accuracy"] > 0.9
+    odd = [n % 2 == 1 for n in numbers]
+    assert stacksl.run(texts, np.array(odd), budget=9, out="odd").model.classes == ("false", "true")
     with pytest.raises(DataError, match=r"one of the 12 classes .* another one \('15' in row 1"):
         played.evaluate(texts[:2], [15, 3])
     stars = stacksl.run(TEXTS, [n % 3 + 2 for n in range(90)], classes=[3, 4, 2], out="s", budget=9)
@@ -453,6 +458,13 @@ def test_what_cannot_be_used_is_one_sentence(settings: Any, kind: Any, expected:
 def test_what_is_no_list_of_items_is_one_sentence(items: Any) -> None:
     with pytest.raises(DataError, match="items should be|at least one item"):
         run(items)
+
+
+def test_no_and_zero_are_labels_and_not_missing() -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": [n % 2 == 0 for n in range(90)]})
+    assert run(frame).model.classes == ("false", "true")
+    zeros = stacksl.run(frame.assign(label=[n % 2 for n in range(90)]), out="zeros", budget=9)
+    assert zeros.model.classes == ("0", "1")
 
 
 @pytest.mark.parametrize("column", ["text", "label"])

@@ -417,6 +417,7 @@ def of_texts(
     values = [] if labels is None else [None if is_missing(label) else label for label in labels]
     if labels is not None and len(values) != len(texts):
         raise DataError(f"{len(texts)} texts should have as many labels, not {len(values)}")
+    values = [x.item() if hasattr(x, "item") else x for x in values]  # numpy's, and torch's
     written = [x if isinstance(x, str) else text_of(x, "a label") for x in values]
     if classes is None:
         classes = sorted({*written} - {""})
