@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
 from decimal import Decimal
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
