@@ -78,9 +78,9 @@ def case_of(size: str, work: Path, *, hub: bool) -> Case:
             "budget": 12,
             "window": 32,
         }
-        made = make(size, work / "model")
+        model = make(size, work / "model")
         settings = (("batch_size", 4), ("epochs", 1), ("lora_rank", 2), ("state_dim", 8))
-        return Case(name, made, str(work), **small, settings=settings)
+        return Case(name, model, str(work), **small, settings=settings)
     if hub:
         from stacksl.errors import StackslError
         from stacksl.lm.loading import open_base
@@ -163,9 +163,11 @@ def saved(of: Any, config: Any, folder: Path) -> str:
         model = make(config, dtype=torch.bfloat16)
     model.save_pretrained(folder)
     known = {word: n for n, word in enumerate(["<end>", "Answer", *":.ABCD", *WORDS])}
-    made = tk.Tokenizer(tk.models.WordLevel(known, unk_token="<end>"))
-    made.pre_tokenizer = tk.pre_tokenizers.Whitespace()
-    tf.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>").save_pretrained(folder)
+    tokenizer = tk.Tokenizer(tk.models.WordLevel(known, unk_token="<end>"))
+    tokenizer.pre_tokenizer = tk.pre_tokenizers.Whitespace()
+    tf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(
+        folder
+    )
     return str(folder)
 
 
@@ -246,10 +248,10 @@ def peak() -> int | None:
     if not torch.cuda.is_available():
         return None
     torch.cuda.synchronize()
-    found = torch.cuda.max_memory_allocated()
+    most = torch.cuda.max_memory_allocated()
     free()
     torch.cuda.reset_peak_memory_stats()
-    return int(found)
+    return int(most)
 
 
 def free() -> None:

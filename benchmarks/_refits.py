@@ -85,8 +85,10 @@ def refitted(
     def note(step: int, total: int) -> None:
         if step == total or (average == "tail" and 3 * step > 2 * total):
             layers = model.worker.adapter.model.named_modules()
-            found = [(name, at) for name, at in layers if hasattr(at, "get_delta_weight")]
-            updates.append({name: at.get_delta_weight("default").detach() for name, at in found})
+            lora_layers = [(name, at) for name, at in layers if hasattr(at, "get_delta_weight")]
+            updates.append(
+                {name: at.get_delta_weight("default").detach() for name, at in lora_layers}
+            )
 
     for number in range(1 if average == "tail" else average):
         model = model_of(more, seed + 1000 * number)

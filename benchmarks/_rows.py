@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from stacksl.core.threads import one_thread
 from stacksl.version import __version__
 
@@ -42,6 +44,15 @@ def words_of(text: str | None, *flags: str, goes_on: bool = False) -> Any:
     return words
 
 
+def interval(values: Any) -> tuple[float, float]:
+    """Mean and half-width of its 95% t-interval over seeds."""
+    from scipy.stats import t
+
+    n = len(values)
+    half = t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n) if n > 1 else float("nan")
+    return float(np.mean(values)), float(half)
+
+
 def read(file: Path) -> list[Row]:
     """The rows of a file."""
     rows: list[Row] = json.loads(file.read_text(encoding="utf-8"))["rows"]
@@ -53,6 +64,13 @@ def write(file: Path, rows: list[Row]) -> None:
     lines = ",\n".join(json.dumps(row) for row in rows)
     text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
     file.write_text(text, encoding="utf-8")
+
+
+def write_record(file: Path, record: Row) -> None:
+    """Write a record; a kill leaves the old one."""
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(record, indent=0) + "\n", encoding="utf-8")
+    part.replace(file)
 
 
 def go_on(

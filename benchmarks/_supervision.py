@@ -59,6 +59,6 @@ def judged_stacked(
     with patch.object(refit, "normalized", of_weights):
         model.refit(own, len(rows), None)
     sums = np.array(model.scores(task.judged, "sum"))
-    found = sums - b / a * (sums - np.array(model.scores(task.judged, "pmi")))
+    scores = sums - b / a * (sums - np.array(model.scores(task.judged, "pmi")))
     chosen = {"weights": [round(a, 4), round(b, 4)]}
-    return found.argmax(axis=1) == task.judged_gold, chosen
+    return scores.argmax(axis=1) == task.judged_gold, chosen

@@ -54,9 +54,9 @@ def taught(
     count = len(lessons)
     most = [each for n, each in enumerate(lessons) if n % 5]
     _, teacher = refitted(most, count, more, seed, temperature)
-    rest = [item for item in task.items if item.id not in known]
-    drawn = generator(seed, "self-training").permutation(len(rest))[: 2 * count]
-    items = [each.item for each in lessons] + [rest[n] for n in drawn]
+    unlabeled = [item for item in task.items if item.id not in known]
+    drawn = generator(seed, "self-training").permutation(len(unlabeled))[: 2 * count]
+    items = [each.item for each in lessons] + [unlabeled[n] for n in drawn]
     scores, labels = teacher.scores(items, "pmi"), [each.label for each in lessons]
     own = fitted_temperature(scores[:count:5], labels[::5], temperature)
     return [
@@ -96,8 +96,10 @@ def read_on(model: Any, tokenizer: Any, texts: list[str], rate: float, seed: int
     order = generator(seed, "pretraining").permutation(len(rows)).tolist()
     parts = [order[first : first + WINDOW] for first in range(0, len(order), WINDOW)]
     moving = list(model.requires_grad_(True).parameters())
-    given = TrainSettings(learning_rate=rate, weight_decay=0.0)  # its warm-up and norm are as usual
-    optimizer, losses = Optimizer(moving, len(parts), given), []
+    settings = TrainSettings(
+        learning_rate=rate, weight_decay=0.0
+    )  # its warm-up and norm are as usual
+    optimizer, losses = Optimizer(moving, len(parts), settings), []
     for step, part in enumerate(parts):
         wanted = pad_sequence([rows[n] for n in part], batch_first=True, padding_value=-100)
         attended = (wanted >= 0).long()

@@ -30,8 +30,8 @@ def rare(rows: Rows) -> Rows:
     rng, classes = generator(0, "floors/rare"), len(rows[0][1])
     half = rng.permutation(classes)[: classes // 2]
     gold = np.array([row[2] for row in rows])
-    kept = np.isin(gold, half, invert=True) | (rng.random(len(rows)) < RARE)
-    return [rows[n] for n in np.flatnonzero(kept)]
+    stays = np.isin(gold, half, invert=True) | (rng.random(len(rows)) < RARE)
+    return [rows[n] for n in np.flatnonzero(stays)]
 
 
 def dominated(rows: Rows) -> Rows:
@@ -41,8 +41,8 @@ def dominated(rows: Rows) -> Rows:
     others = np.flatnonzero(gold != counts.argmax())
     left = round(counts.max() * (1 - DOMINANT) / DOMINANT)
     if counts.max() + left >= FEWEST:
-        kept = np.union1d(np.flatnonzero(gold == counts.argmax()), rng.permutation(others)[:left])
-        return [rows[n] for n in kept]
+        stays = np.union1d(np.flatnonzero(gold == counts.argmax()), rng.permutation(others)[:left])
+        return [rows[n] for n in stays]
     order = rng.permutation(len(counts))
     alone = order[np.cumsum(counts[order]) <= (1 - DOMINANT) * len(rows)]
     names = (*(rows[0][1][n] for n in sorted(alone)), "other")

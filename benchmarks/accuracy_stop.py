@@ -69,8 +69,8 @@ class Run:
         self.left = reserved(n, 10 * n)
         self.answers: dict[int, list[int]] = {}
         if people:
-            said, _ = self.model(accuracies[-1])
-            self.told = answered(rng, said, 1 - accuracies[-1]).tolist()
+            predicted, _ = self.model(accuracies[-1])
+            self.told = answered(rng, predicted, 1 - accuracies[-1]).tolist()
             self.answers = {row: [self.told[row][0]] for row in range(n)}
 
     def model(self, accuracy: float) -> tuple[Array, Powers]:
@@ -127,9 +127,9 @@ def measured(runs: int) -> list[dict[str, Any]]:
             for final, below in cells:
                 path = [round(final - each, 3) for each in below]
                 for n in SIZES:
-                    found = cell(path, n, people=people, runs=runs, seed=len(rows))
+                    counts = cell(path, n, people=people, runs=runs, seed=len(rows))
                     about = {"people": people, "path": kind, "final": final, "audit": n}
-                    rows.append({**about, "runs": runs, **found})
+                    rows.append({**about, "runs": runs, **counts})
                     print(rows[-1], flush=True)
     return rows
 

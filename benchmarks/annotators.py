@@ -64,8 +64,10 @@ def play(
             doubt.append(float(doubts[item]))
             sums[label] += items[item]
             counts[label] += 1
-        found = compare_annotators(np.array(who), np.array(agreed), np.array(doubt), people, people)
-        if accused := [each.annotator for each in found if each.differs]:
+        comparisons = compare_annotators(
+            np.array(who), np.array(agreed), np.array(doubt), people, people
+        )
+        if accused := [each.annotator for each in comparisons if each.differs]:
             return accused, who.count(0)
     return [], who.count(0)
 
@@ -84,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     began = time.perf_counter()
     print(
         "| annotators | classes | names | false alarms | found | others accused | answers needed |"
@@ -93,8 +95,8 @@ def main() -> None:
     for number, (about, right, classes, names) in enumerate(CASES):
         results = [
             [
-                play(np.random.default_rng([given.seed, number, n, kind]), *task, bool(kind))
-                for n in range(given.runs)
+                play(np.random.default_rng([options.seed, number, n, kind]), *task, bool(kind))
+                for n in range(options.runs)
             ]
             for kind, task in enumerate([(classes, right, names)] * 2)
         ]
@@ -103,10 +105,10 @@ def main() -> None:
         wrong = sum(bool(set(accused) - {0}) for accused, _ in results[1])
         quantiles = [np.quantile(hits, q, method="higher") for q in (0.5, 0.95)] if hits else []
         needed = ", ".join(f"{value:.0f}" for value in quantiles) or "–"
-        shares = " | ".join(f"{n / given.runs:.1%}" for n in (alarms, len(hits), wrong))
-        said = "yes" if names else "no"
-        print(f"| {about} | {classes} | {said} | {shares} | {needed} |", flush=True)
-    print(f"\n{given.runs} runs each, seed {given.seed}, {time.perf_counter() - began:.0f} s")
+        shares = " | ".join(f"{n / options.runs:.1%}" for n in (alarms, len(hits), wrong))
+        shown = "yes" if names else "no"
+        print(f"| {about} | {classes} | {shown} | {shares} | {needed} |", flush=True)
+    print(f"\n{options.runs} runs each, seed {options.seed}, {time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -59,10 +59,10 @@ def measured(words: Sequence[str]) -> dict[str, float]:
     """CPU seconds and peak memory in MiB of a process that must succeed."""
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None
-    said = process.stderr.read()
+    errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     if os.waitstatus_to_exitcode(status):
-        raise SystemExit(f"{' '.join(words)} failed:\n{said.decode()}")
+        raise SystemExit(f"{' '.join(words)} failed:\n{errors.decode()}")
     cpu = usage.ru_utime + usage.ru_stime
     return {"cpu_seconds": round(cpu, 2), "peak_mib": round(usage.ru_maxrss / 1024)}
 
@@ -98,12 +98,12 @@ def measure(count: int, folder: Path) -> dict[str, Any]:
     asked += ["--features", "hashing", "--budget", str(BUDGET), "--out", str(run)]
     started = measured([*program, "run", str(data), *asked, "--quiet"])
     sheet = run / "ask" / "0001.csv"
-    found: dict[str, Any] = {"items": count, "start": started}
-    found["read"] = measured([sys.executable, "-c", READ, str(data), str(classes)])
+    row: dict[str, Any] = {"items": count, "start": started}
+    row["read"] = measured([sys.executable, "-c", READ, str(data), str(classes)])
     for name, rows in (("one", slice(1)), ("most", slice(0, -1)), ("last", slice(None))):
         fill(sheet, rows)
-        found[name] = measured([*program, "answer", str(run), str(sheet), "--quiet"])
-    return found
+        row[name] = measured([*program, "answer", str(run), str(sheet), "--quiet"])
+    return row
 
 
 def main() -> None:
@@ -111,14 +111,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    found = []
-    for count in asked.items:
+    options = parser.parse_args()
+    rows = []
+    for count in options.items:
         with tempfile.TemporaryDirectory() as folder:
-            found.append(measure(count, Path(folder)))
-        print(json.dumps(found[-1]), flush=True)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+            rows.append(measure(count, Path(folder)))
+        print(json.dumps(rows[-1]), flush=True)
+    if options.json is not None:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from _rows import write_record
 from plan_scenarios import DEFAULT, MINILM
 
 import stacksl
@@ -99,10 +100,10 @@ def right_answers(rest: Dataset, block: Dataset, seed: int, features: str) -> di
             features=features,
             out=Path(folder) / "run",
         )
-        said = [row["index"] for row in run.predict(block.items)]
+        predicted = [row["index"] for row in run.predict(block.items)]
         mode = json.loads((run.path / "facts.json").read_text())["method"]["mode"]
     gold = [block.answers[item.id] for item in block.items]
-    right = np.array(said) == np.array(gold)
+    right = np.array(predicted) == np.array(gold)
     return {"items": len(rest.items), "labels": labels, "audit": size, "right": right, "mode": mode}
 
 
@@ -245,9 +246,9 @@ def people_model(name: str, dataset: Dataset) -> Answered:
             out=Path(folder) / "run",
         )  # fmt: skip
         rows = list(run.predict(block.items))
-    said, sure = (np.array([row[key] for row in rows]) for key in ("index", "probability"))
+    predicted, sure = (np.array([row[key] for row in rows]) for key in ("index", "probability"))
     gold = np.array([block.answers[item.id] for item in block.items])
-    return Answered(said, gold, len(dataset.classes), sure, len(rest.items))
+    return Answered(predicted, gold, len(dataset.classes), sure, len(rest.items))
 
 
 def answers_of(
@@ -271,11 +272,11 @@ def answers_of(
     other = (gold[:, None] + rng.integers(1, classes, size=shape)) % classes
     follows = wrong[:, None] & (rng.random(shape) < along)
     slip = np.where(follows, said[:, None], other)
-    found = np.where(rng.random(shape) < each, slip, gold[:, None])
+    answers = np.where(rng.random(shape) < each, slip, gold[:, None])
     torn = rng.random(len(gold)) < divided
     rival = np.where(wrong, said, (gold + rng.integers(1, classes, size=len(gold))) % classes)
     minority = torn[:, None] & (rng.random(shape) < 0.4)
-    return np.where(minority, rival[:, None], found)
+    return np.where(minority, rival[:, None], answers)
 
 
 def second_look(
@@ -353,14 +354,14 @@ def run_people(words: argparse.Namespace) -> list[dict[str, Any]]:
                 continue
             if model is None:
                 model = people_model(name, read(words.data / name / "train.csv"))
-            found = people_cell(model, errors, size, crew, words.redraws, number)
+            shares = people_cell(model, errors, size, crew, words.redraws, number)
             redraws = words.redraws
-            if max(found["over"], found["both_over"]) > _most(_bar(label), redraws):
+            if max(shares["over"], shares["both_over"]) > _most(_bar(label), redraws):
                 redraws *= 10  # drawn again, which decides
-                found = people_cell(model, errors, size, crew, redraws, 1000 + number)
+                shares = people_cell(model, errors, size, crew, redraws, 1000 + number)
             about = {"set": name, "accuracy": float((model.said == model.gold).mean())}
             about |= {"errors": label, "audit": size, "people": crew, "redraws": redraws}
-            rows.append(about | found)
+            rows.append(about | shares)
             if words.json:
                 save(words.json, rows, people=True)
         print(f"{name}: done", file=sys.stderr, flush=True)
@@ -455,7 +456,7 @@ def save(path: Path, rows: list[dict[str, Any]], *, people: bool = False) -> Non
         command = "python benchmarks/audit_coverage.py --people --data FOLDER --json FILE"
         record: dict[str, Any] = {"version": stacksl.__version__, "command": command}
         goals = {"goals": people_goals(rows), "goals_both": people_goals(rows, *BOTH)}
-        _write(path, {**record, **goals, "rows": rows})
+        write_record(path, {**record, **goals, "rows": rows})
         return
     command = "python benchmarks/audit_coverage.py --data FOLDER --json FILE"
     record = {
@@ -465,13 +466,7 @@ def save(path: Path, rows: list[dict[str, Any]], *, people: bool = False) -> Non
         "summary": summary(rows),
         "rows": rows,
     }
-    _write(path, record)
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    spare = path.with_suffix(".part")
-    spare.write_text(json.dumps(record, indent=0))
-    spare.replace(path)
+    write_record(path, record)
 
 
 def run(words: argparse.Namespace) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
-from stacksl_lab.pools.arena import make_arena
+from stacksl_lab.pools.split import make_split
 from stacksl_lab.pools.strategies import COVERAGE
 
 CODED, THREE = "stackoverflow_titles, codes", "snips, three classes"
@@ -107,19 +107,19 @@ def models(name: str, data: Path) -> Iterator[Model]:
     rows = rows_in(name, data)
     order = generator(0, "powered").permutation(len(rows))
     cut = min(len(rows) // 2, KEPT)
-    kept, rest = (
+    test, train = (
         dataset(rows, part, rows[0][1]) for part in (order[:cut], order[cut : cut + 1500])
     )
     settings = resolve({"features": DEFAULT}).settings
-    arena, _ = make_arena(rest, kept, settings, min(POOL, len(rest.items)), LABELS[-1])
-    pool = arena.pool(0)
+    split, _ = make_split(train, test, settings, min(POOL, len(train.items)), LABELS[-1])
+    pool = split.pool(0)
     assert isinstance(pool.block, SharedBlock)
-    assert isinstance(arena.test, SharedBlock)
+    assert isinstance(split.test, SharedBlock)
     recorder, size = Recorder(), len(pool.gold)
     wider = replace(
         pool,
-        block=replace(pool.block, h=np.concatenate([pool.block.h, arena.test.h])),
-        gold=np.concatenate([pool.gold, arena.test_gold]),
+        block=replace(pool.block, h=np.concatenate([pool.block.h, split.test.h])),
+        gold=np.concatenate([pool.gold, split.test_gold]),
     )
     with tempfile.TemporaryDirectory() as folder:
         game = ours.game_of(wider, COVERAGE, LABELS[-1], Path(folder))
@@ -133,10 +133,10 @@ def models(name: str, data: Path) -> Iterator[Model]:
     for count in LABELS:
         head, _ = make_final(source, bought[:count], pool.gold[bought[:count]])
         left = np.setdiff1d(np.arange(size), bought[:count])
-        policies = np.asarray(head.probabilities(arena.test))
+        policies = np.asarray(head.probabilities(split.test))
         of_left = np.asarray(head.probabilities(pool.block.take(left.tolist())))
         yield Model(
-            (policies.argmax(axis=1) == arena.test_gold).astype(float),
+            (policies.argmax(axis=1) == split.test_gold).astype(float),
             policies.max(axis=1),
             recorder.upto(count, settings.open_questions),
             (of_left.argmax(axis=1) == pool.gold[left]).astype(float),
@@ -188,7 +188,7 @@ def of_table(model: Model, labels: int, size: int) -> dict[str, float]:
             holds = low <= truth <= high + 1e-9  # where all are right, sums round below 1
             held[name].append((value - truth, holds, low > truth, high - low))
     names = ("bias", "holds", "over", "width")
-    found = {
+    means = {
         f"{name} {what}": float(np.mean([row[at] for row in rows]))
         for name, rows in held.items()
         for at, what in enumerate(names)
@@ -196,16 +196,16 @@ def of_table(model: Model, labels: int, size: int) -> dict[str, float]:
     errors = {
         f"{n} error": float(np.sqrt(np.mean([r[0] ** 2 for r in of]))) for n, of in held.items()
     }
-    return {"right": truth, **found, **errors}
+    return {"right": truth, **means, **errors}
 
 
 def run(data: Path) -> list[dict[str, Any]]:
     """A row for each model and size of audit."""
     rows = []
     with one_thread():
-        made = [(name, model) for name in SETS for model in models(name, data)]
+        pairs = [(name, model) for name in SETS for model in models(name, data)]
     for size in SIZES:
-        for number, (name, model) in enumerate(made):
+        for number, (name, model) in enumerate(pairs):
             labels = LABELS[number % len(LABELS)]
             about = {"audit": size, "set": name, "labels": labels}
             about |= {"accuracy": float(model.right.mean()), **redrawn(model, size)}

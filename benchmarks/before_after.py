@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from label_efficiency import interval
+from _rows import interval
 
 RESULTS = Path(__file__).parent / "results"
 POOL = "label_efficiency_pool.py"
@@ -25,8 +25,8 @@ HEADER = "| what | before | now | at random, now | seeds | by |\n|---|---|---|--
 def table() -> str:
     """A line for each number, as Markdown."""
     before = record("before")
-    found = (*pools(before["pool"]), *language(before["language model"]), *chosen())
-    return "\n".join([HEADER, *(f"| {' | '.join(cells)} |" for cells in found)])
+    lines = (*pools(before["pool"]), *language(before["language model"]), *chosen())
+    return "\n".join([HEADER, *(f"| {' | '.join(cells)} |" for cells in lines)])
 
 
 def pools(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
@@ -51,16 +51,16 @@ def pools(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
 
 def language(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
     """The sample model on its test questions: one batch by margin next to one at random."""
-    found = record("language_model")
+    results = record("language_model")
     by = "`language_model.py`"
-    base = f"{found['base']['test']:.3f}"
+    base = f"{results['base']['test']:.3f}"
     what = "sample language model: accuracy without a label"
     yield what, shown(before["0"]), base, "", "", by
     for budget in (0.05, 0.1, 0.25, 0.5):
         own = {
             gate: [
                 row["accuracy"]
-                for row in found["rows"]
+                for row in results["rows"]
                 if (row["gate"], row["budget"], row["pilot"], row["settings"])
                 == (gate, budget, 0, {})
             ]

@@ -33,7 +33,8 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
-from label_efficiency import World, interval, load
+from _rows import interval, write_record
+from label_efficiency import World, load
 from label_efficiency_pool import names_of
 
 from stacksl import __version__
@@ -47,8 +48,8 @@ from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.head_fitting import make_final, soft_names
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.fields import Settings
-from stacksl_lab.pools.arena import Pool as Drawn
 from stacksl_lab.pools.ours import game_of
+from stacksl_lab.pools.split import Pool as Drawn
 
 HELD, FITTED, POOL = 2003, {"words": 1703, "sentences": 230}, 6400
 MONEY, PRICE, RIGHT = (100, 300, 1000), 0.002, 0.95
@@ -77,12 +78,12 @@ def fixed_models(folder: Path, world: World, names: Rows) -> tuple[Rows, dict[st
     own, table = held[: FITTED["words"]], words.transform(texts)
     fitted = LogisticRegression(C=30, max_iter=300).fit(table[own], world.answers[own])
     own, h = held[: FITTED["sentences"]], np.asarray(world.block.h)
-    found = fit_classes(h[own], world.answers[own], 0, Fit(soft=soft_names(names, 4.0)))
-    assert found is not None
-    assert len(found[0]) == world.classes
+    head = fit_classes(h[own], world.answers[own], 0, Fit(soft=soft_names(names, 4.0)))
+    assert head is not None
+    assert len(head[0]) == world.classes
     return rest, {
         "words": fitted.predict(table),
-        "sentences": np.argmax(h @ found[1].T + found[2], axis=1),
+        "sentences": np.argmax(h @ head[1].T + head[2], axis=1),
     }
 
 
@@ -136,15 +137,15 @@ def measure(
             return [{"money": POOL * PRICE, "accuracy": accuracy}]
         bought(game, seed)
         trainer, table = linear_trainer(game), list(game.examples.bought)
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         for money in sorted(MONEY, reverse=True):
             game.examples.bought = table[:money]
             game.examples.drawn &= {row for row, _, _ in table[:money]}
             source, both = trainer.source(), np.array(table[:money])[:, :2].T
             head, _ = make_final(source, *both)
-            found.append({"money": money, "labels": money, "accuracy": right(head, *test)})
+            results.append({"money": money, "labels": money, "accuracy": right(head, *test)})
         game.ledger.close()
-    return found
+    return results
 
 
 def model_alone(game: Game, names: Rows, says: Rows, test: Any) -> float:
@@ -153,10 +154,10 @@ def model_alone(game: Game, names: Rows, says: Rows, test: Any) -> float:
     targets = np.eye(len(names), dtype=np.float32)[says]
     labels = Soft(h, targets, np.full(len(h), MODEL, dtype=np.float32))
     none, fit = np.zeros(0, dtype=np.int64), Fit(soft=together(soft_names(names), labels))
-    found = fit_classes(h[:0], none, 0, fit)
-    assert found is not None
-    scores = np.asarray(test[0].h) @ found[1].T + found[2]
-    return float((found[0][np.argmax(scores, axis=1)] == test[1]).mean())
+    head = fit_classes(h[:0], none, 0, fit)
+    assert head is not None
+    scores = np.asarray(test[0].h) @ head[1].T + head[2]
+    return float((head[0][np.argmax(scores, axis=1)] == test[1]).mean())
 
 
 def right(head: Any, block: Any, gold: Rows) -> float:
@@ -186,9 +187,9 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
                 continue
             says = models[arm.model] if arm.model else world.answers
             with one_thread():
-                found = measure(seed, arm, world, names, rest, says, test)
-            rows += [{"seed": seed, "arm": arm.name, "model": arm.model, **row} for row in found]
-            shown = [round(row["accuracy"], 3) for row in found]
+                results = measure(seed, arm, world, names, rest, says, test)
+            rows += [{"seed": seed, "arm": arm.name, "model": arm.model, **row} for row in results]
+            shown = [round(row["accuracy"], 3) for row in results]
             print(seed, *arm, shown, round(process_time()), "s", file=sys.stderr)
             if words.json:
                 save(words, rows)
@@ -237,11 +238,11 @@ def shown(values: list[float], form: str = ".3f") -> str:
 
 def save(words: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     """Write the rows with what made them, whole or not at all."""
-    command = f"python benchmarks/cascade.py BANKING77 --json FILE{' --pilot' * words.pilot}"
+    command = (
+        f"python benchmarks/cascade.py BANKING77 --json FILE{' --pilot' if words.pilot else ''}"
+    )
     record = {"version": __version__, "command": command, "rows": rows}
-    spare = words.json.with_suffix(".part")
-    spare.write_text(json.dumps(record, indent=0))
-    spare.replace(words.json)
+    write_record(words.json, record)
 
 
 def main() -> None:

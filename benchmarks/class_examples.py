@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from _rows import interval
 from floors import judged, names_alone
-from label_efficiency import interval
 from plan_scenarios import MINILM, Row, dataset, rows_of
 from stream_or_pool import HELD_OUT
 
@@ -30,7 +30,7 @@ from stacksl.features import make_features
 from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.head_fitting import Kind
 from stacksl.runs.settings.resolve import resolve
-from stacksl_lab.pools.arena import Arena, make_arena
+from stacksl_lab.pools.split import Split, make_split
 from stacksl_lab.pools.strategies import COVERAGE, PRODUCT, measure
 
 SEEDS = (3000, 3001, 3002, 3003)
@@ -39,14 +39,14 @@ BUDGETS = (75, 150)
 ALONE: tuple[Kind, ...] = ("names", "names and graph")
 
 
-def arenas(rows: list[Row], seed: int) -> Iterator[Arena]:
+def splits(rows: list[Row], seed: int) -> Iterator[Split]:
     """One split: the classes known by their names, then by names and examples."""
     order, held = np.random.default_rng(seed).permutation(len(rows)), HELD_OUT["banking77"]
     judged, drawn, rest = np.split(order, [held, held + POOL])
     classes = rows[0][1]
     pool, test = (dataset(rows, part, classes) for part in (drawn, judged))
-    arena, _ = make_arena(pool, test, resolve({"features": MINILM}).settings, POOL, BUDGETS[-1])
-    yield arena
+    split, _ = make_split(pool, test, resolve({"features": MINILM}).settings, POOL, BUDGETS[-1])
+    yield split
     taken = {normal(item.prompt) for item in (*pool.items, *test.items)}
     examples: list[list[str]] = [[] for _ in classes]
     for text, _, answer in (rows[n] for n in rest):
@@ -55,14 +55,14 @@ def arenas(rows: list[Row], seed: int) -> Iterator[Arena]:
     assert all(len(some) == EXAMPLES for some in examples)
     features = make_features(MINILM, classes=classes)
     features.fit(pool.items)
-    yield replace(arena, names=name_rows(features, name_texts(classes), None, examples))
+    yield replace(split, names=name_rows(features, name_texts(classes), None, examples))
 
 
-def accuracies(arena: Arena, seed: int) -> list[float]:
+def accuracies(split: Split, seed: int) -> list[float]:
     """In points: without a label, by names and with neighbors, then at each budget."""
     with one_thread():
-        alone = [judged(arena, names_alone(arena, seed, kind))[0].mean() for kind in ALONE]
-        (found,) = measure(arena, COVERAGE, seed, BUDGETS)
+        alone = [judged(split, names_alone(split, seed, kind))[0].mean() for kind in ALONE]
+        (found,) = measure(split, COVERAGE, seed, BUDGETS)
     return [100 * each for each in (*alone, *(found[f"{PRODUCT}@{n}"] for n in BUDGETS))]
 
 
@@ -71,10 +71,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the folder of the sets")
     rows = rows_of("banking77", parser.parse_args().data)
-    found = np.array([[accuracies(each, seed) for each in arenas(rows, seed)] for seed in SEEDS])
+    results = np.array([[accuracies(each, seed) for each in splits(rows, seed)] for seed in SEEDS])
     print("| labels | names | names and examples | gain, paired |\n|---|---|---|---|")
     for n, labels in enumerate((*(f"0, {kind}" for kind in ALONE), *BUDGETS)):
-        names, both = found[:, :, n].T
+        names, both = results[:, :, n].T
         cells = ("{:.1f} ± {:.1f}".format(*interval(x)) for x in (names, both, both - names))
         print(f"| {labels} | {' | '.join(cells)} |")
 

@@ -31,16 +31,16 @@ AUDITS = (50, 100, 200)
 
 
 def measured(
-    truth: np.ndarray, said: np.ndarray, names: tuple[str, ...], size: int, rng: Any
+    truth: np.ndarray, predicted: np.ndarray, names: tuple[str, ...], size: int, rng: Any
 ) -> dict[str, float]:
     """The errors of one draw of an audit of `size` items."""
     audit = rng.choice(len(truth), size, replace=False)
-    rest = np.setdiff1d(np.arange(len(truth)), audit)
-    rows = class_totals(truth[audit], said[rest], truth[audit], said[audit], names)
+    unaudited = np.setdiff1d(np.arange(len(truth)), audit)
+    rows = class_totals(truth[audit], predicted[unaudited], truth[audit], predicted[audit], names)
     right = np.bincount(truth, minlength=len(names))
     plain = np.array([row.human + row.predicted for row in rows])
-    missed, called = (np.bincount(each[audit], minlength=len(names)) for each in (truth, said))
-    full = plain + len(rest) * (missed - called) / size
+    missed, called = (np.bincount(each[audit], minlength=len(names)) for each in (truth, predicted))
+    full = plain + len(unaudited) * (missed - called) / size
     now = np.array([row.total for row in rows])
     holds = [row.low <= right[k] <= row.high for k, row in enumerate(rows)]
     off = {"plain": plain, "full": full, "shrunk": now}
@@ -51,7 +51,7 @@ def measured(
 
 def measure(folder: Path, draws: int) -> list[dict[str, Any]]:
     """A row for each set, number of labels and size of audit."""
-    found = []
+    rows = []
     for name in SETS:
         data = read(folder / name / "train.csv")
         names = data.classes or ()
@@ -65,15 +65,15 @@ def measure(folder: Path, draws: int) -> list[dict[str, Any]]:
             order = rng.permutation(len(gold))
             bought, others = order[:labels], order[labels:]
             model = LogisticRegression(C=20, max_iter=300).fit(h[bought], gold[bought])
-            said, truth = model.predict(h[others]), gold[others]
+            predicted, truth = model.predict(h[others]), gold[others]
             for size in AUDITS:
-                each = [measured(truth, said, names, size, rng) for _ in range(draws)]
+                each = [measured(truth, predicted, names, size, rng) for _ in range(draws)]
                 means = {key: float(np.mean([one[key] for one in each])) for key in each[0]}
-                wrong = float((said != truth).mean())
+                wrong = float((predicted != truth).mean())
                 row = {"set": name, "labels": labels, "wrong": wrong, "audit": size, **means}
-                found.append(row)
+                rows.append(row)
                 print(line(row), flush=True)
-    return found
+    return rows
 
 
 def line(row: dict[str, Any]) -> str:

@@ -38,6 +38,7 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
+from _rows import write_record
 from audit_coverage import answers_of, second_look
 from plan_scenarios import DEFAULT
 
@@ -133,18 +134,18 @@ def asked(
     Also how probable each label of the column is held out, with what people said of these rows.
     """
     labels = column.copy()
-    doubt, found, fitted = doubt_of(policies, table.texts, column, labels), list[int](), 0
-    while len(found) < count:
-        if len(found) - fitted >= max(EVERY, fitted):
+    doubt, order, fitted = doubt_of(policies, table.texts, column, labels), list[int](), 0
+    while len(order) < count:
+        if len(order) - fitted >= max(EVERY, fitted):
             policies = held_out(table.block, table.texts, labels, seed)
-            doubt, fitted = doubt_of(policies, table.texts, column, labels), len(found)
+            doubt, fitted = doubt_of(policies, table.texts, column, labels), len(order)
         sure = doubt.sure.copy()
-        sure[found] = np.inf
+        sure[order] = np.inf
         batch = np.argsort(sure, kind="stable")[:BATCH].tolist()
-        found += batch
+        order += batch
         labels[batch] = table.truth[batch]
     policies = held_out(table.block, table.texts, labels, seed)
-    return found, doubt_of(policies, table.texts, column, labels).held_out
+    return order, doubt_of(policies, table.texts, column, labels).held_out
 
 
 def final(name: str, table: Table, right: float, seed: int) -> Iterator[dict[str, Any]]:
@@ -152,9 +153,9 @@ def final(name: str, table: Table, right: float, seed: int) -> Iterator[dict[str
     column = labels_of(table, right, seed)
     for count in PEOPLE:
         policies = held_out(table.block, table.texts, column, seed)
-        found, _ = asked(table, column, policies, seed, count)
+        order, _ = asked(table, column, policies, seed, count)
         labels = column.copy()
-        labels[found] = table.truth[found]
+        labels[order] = table.truth[order]
         policies = held_out(table.block, table.texts, labels, seed)
         chosen = column_strength(table.block, table.texts, labels, seed, policies).value
         accuracy = []
@@ -188,7 +189,7 @@ def redrawn(table: Table, column: np.ndarray, sure: np.ndarray, seed: int) -> It
     truth, classes = float(right.mean()), table.weak.shape[1]
     for size in SIZES:
         rng = generator(seed, "doubtful/audits", size)
-        found: dict[str, list[tuple[bool, bool, float]]] = {}
+        draws: dict[str, list[tuple[bool, bool, float]]] = {}
         for number in range(REDRAWS):
             audit = rng.choice(len(column), size, replace=False)
             powers = Powers(sure[audit], sure[np.setdiff1d(rows, audit)])
@@ -196,24 +197,24 @@ def redrawn(table: Table, column: np.ndarray, sure: np.ndarray, seed: int) -> It
             ends = {"wilson": wilson(int(hits.sum()), size)}
             ends["product"] = powered(hits, known, powers)[1:]
             if number < OF_PEOPLE:
-                given = answers_of(
+                answers = answers_of(
                     table.truth[audit], column[audit], classes, CREW, rng,
                     rate=RATE, share=1 - truth,
                 )  # fmt: skip
                 ends["people"], _ = second_look(
-                    column[audit], given, reserved(size, 10 * size), powers
+                    column[audit], answers, reserved(size, 10 * size), powers
                 )
                 ends["people, wilson"], _ = second_look(
-                    column[audit], given, reserved(size, 10 * size)
+                    column[audit], answers, reserved(size, 10 * size)
                 )
             for name, (low, high) in ends.items():
                 row = (low <= truth <= high, low > truth, high - low)
-                found.setdefault(name, []).append(row)
+                draws.setdefault(name, []).append(row)
         yield {
             "audit": size,
             **{
                 name: dict(zip(("holds", "over", "width"), np.mean(each, axis=0), strict=True))
-                for name, each in found.items()
+                for name, each in draws.items()
             },
         }
 
@@ -228,7 +229,7 @@ def of_table(
     right, count = column == table.truth, len(column)
     for size in SIZES:
         rng = generator(seed, "doubtful/table", size)
-        found: dict[str, list[tuple[float, bool, bool, float]]] = {"stand": [], "difference": []}
+        draws: dict[str, list[tuple[float, bool, bool, float]]] = {"stand": [], "difference": []}
         for _ in range(REDRAWS):
             roles = np.zeros(count, dtype=np.int8)  # left, asked, audited
             roles[order] = 1
@@ -241,13 +242,13 @@ def of_table(
             clear = np.ones(len(stand), dtype=bool)
             powers = Powers(sure[stand], sure[roles == 0])
             known = powered(right[stand].astype(float), clear, powers)
-            found["stand"].append(_off(right_in_table(people, left, known, n=len(stand)), truth))
+            draws["stand"].append(_off(right_in_table(people, left, known, n=len(stand)), truth))
             known = float(right[audit].mean()), *wilson(int(right[audit].sum()), size)
             wider = np.sqrt(1 + size / (left + asked))
             wide = [known[0] + wider * (share - known[0]) for share in known]
             kept = [min(left, max(0, share * (left + asked) - asked + wrong)) for share in wide]
             shares = [float((people + some) / count) for some in kept]
-            found["difference"].append(_off(tuple(shares), truth))
+            draws["difference"].append(_off(tuple(shares), truth))
         yield {
             "audit": size,
             **{
@@ -256,7 +257,7 @@ def of_table(
                     **dict(zip(("bias", "holds", "over", "width"),
                                np.mean(each, axis=0).tolist(), strict=True)),
                 }
-                for name, each in found.items()
+                for name, each in draws.items()
             },
         }  # fmt: skip
 
@@ -395,13 +396,6 @@ def final_lines(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def write(path: Path, record: dict[str, Any]) -> None:
-    """Write the record; a kill leaves the old one."""
-    spare = path.with_suffix(".part")
-    spare.write_text(json.dumps(record, indent=0) + "\n")
-    spare.replace(path)
-
-
 def main() -> None:
     """Measure or show; see the module's text."""
     parser = argparse.ArgumentParser(
@@ -435,7 +429,7 @@ def main() -> None:
                 for row in final(name, table, right, seed)
             ]
             if words.json:
-                write(words.json, record)
+                write_record(words.json, record)
         else:
             measure_all(words, record)
     print(shown(record))
@@ -455,7 +449,7 @@ def measure_all(words: argparse.Namespace, record: dict[str, Any]) -> None:
                 print(seed, name, right, rows[-1]["errors"], round(process_time()), "s",
                       file=sys.stderr)  # fmt: skip
                 if words.json:
-                    write(words.json, record)
+                    write_record(words.json, record)
 
 
 if __name__ == "__main__":

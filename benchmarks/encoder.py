@@ -47,14 +47,14 @@ def ways() -> dict[str, Callable[[list[str]], Any]]:
     folder = str(find_minilm())
     ours, theirs = MiniLM(threads=1), SentenceEncoder(folder, threads=1)
     plain = SentenceTransformer(folder, local_files_only=True)
-    found = {
+    encoders = {
         "onnx": ours.encode,
         "torch": theirs.encode,
         "sentence-transformers": lambda texts: plain.encode(texts, show_progress_bar=False),
     }
-    for encode in found.values():
+    for encode in encoders.values():
         encode(["a first text, so that all is loaded"])
-    return found
+    return encoders
 
 
 BEFORE = """
@@ -80,15 +80,15 @@ def speed_before(source: Path, texts: list[str]) -> float:
 
 def speeds(texts: list[str], turns: int, before: Path | None) -> dict[str, list[float]]:
     """Texts a second of CPU of each encoder, in turn."""
-    found: dict[str, list[float]] = {}
+    texts_a_second: dict[str, list[float]] = {}
     for _ in range(turns):
         for name, encode in WAYS.items():
             start = time.process_time()
             encode(texts)
-            found.setdefault(name, []).append(len(texts) / (time.process_time() - start))
+            texts_a_second.setdefault(name, []).append(len(texts) / (time.process_time() - start))
         if before is not None:
-            found.setdefault("before", []).append(speed_before(before, texts))
-    return found
+            texts_a_second.setdefault("before", []).append(speed_before(before, texts))
+    return texts_a_second
 
 
 def of_all_lengths(root: Path, count: int) -> list[str]:
@@ -110,9 +110,9 @@ def main() -> None:
     parser.add_argument("--equal", type=int, default=10_000, help="texts that are compared")
     parser.add_argument("--before", type=Path, help="the src folder of another version")
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    items = read(asked.data / "banking77" / "train.csv").items[: asked.texts]
-    measured = speeds([item.prompt for item in items], asked.turns, asked.before)
+    options = parser.parse_args()
+    items = read(options.data / "banking77" / "train.csv").items[: options.texts]
+    measured = speeds([item.prompt for item in items], options.turns, options.before)
     ratios = np.array(measured["onnx"]) / np.array(measured["torch"])
     plain = np.array(measured["onnx"]) / np.array(measured["sentence-transformers"])
     result: dict[str, Any] = {
@@ -120,18 +120,18 @@ def main() -> None:
         "onnx_to_torch": {"median": np.median(ratios).round(2), "all": ratios.round(2).tolist()},
         "onnx_to_sentence_transformers": np.median(plain).round(2),
     }
-    if asked.before is not None:
+    if options.before is not None:
         older = np.array(measured["onnx"]) / np.array(measured["before"])
         result["onnx_to_before"] = {"median": np.median(older), "all": older.round(2).tolist()}
-    if asked.equal:
-        texts = of_all_lengths(asked.data, asked.equal)
+    if options.equal:
+        texts = of_all_lengths(options.data, options.equal)
         one, other = (WAYS[name](texts) for name in ("onnx", "sentence-transformers"))
         result["compared"] = len(texts)
         result["largest_difference"] = float(np.abs(one - other).max())
     text = json.dumps(result, indent=1, default=float)
     print(text)
-    if asked.json is not None:
-        asked.json.write_text(text + "\n", encoding="utf-8")
+    if options.json is not None:
+        options.json.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from stacksl.core.scorers import Head
 from stacksl.runs.loop.head_fitting import Component, Kind, Source, make_final
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
-from stacksl_lab.pools.arena import Arena, make_arena
+from stacksl_lab.pools.split import Split, make_split
 from stacksl_lab.pools.strategies import COVERAGE
 
 ARMS = ("default", "random", "vectors")
@@ -64,14 +64,14 @@ CASES = [
 ]
 
 
-def arena_of(case: Case, data: Path) -> Arena:
+def split_of(case: Case, data: Path) -> Split:
     """The set as `stacksl-lab compare` would split it."""
     rows = ROWS.get(case.variant, list)(rows_of(case.source, data))
     whole = dataset(rows, np.arange(len(rows)), rows[0][1])
     size = min(case.pool, round(0.8 * 0.8 * len(rows)))
     settings = resolve({"features": case.features}).settings
-    arena = make_arena(whole, None, settings, size, max(budgets_of(size)))[0]
-    return replace(arena, gold=wrong_answers(arena.gold, len(rows[0][1]), case.variant))
+    split = make_split(whole, None, settings, size, max(budgets_of(size)))[0]
+    return replace(split, gold=wrong_answers(split.gold, len(rows[0][1]), case.variant))
 
 
 def budgets_of(size: int) -> list[int]:
@@ -79,30 +79,30 @@ def budgets_of(size: int) -> list[int]:
     return [each for each in BUDGETS if each <= 2 * size / 3]
 
 
-def judged(arena: Arena, head: Head) -> tuple[Right, float]:
+def judged(split: Split, head: Head) -> tuple[Right, float]:
     """Which test rows a model has right, and its log-loss."""
-    found = np.asarray(head.probabilities(arena.test))
-    own = np.maximum(found[np.arange(len(found)), arena.test_gold], 1e-12)
-    return np.argmax(found, axis=1) == arena.test_gold, float(-np.log(own).mean())
+    probabilities = np.asarray(head.probabilities(split.test))
+    own = np.maximum(probabilities[np.arange(len(probabilities)), split.test_gold], 1e-12)
+    return np.argmax(probabilities, axis=1) == split.test_gold, float(-np.log(own).mean())
 
 
-def names_alone(arena: Arena, seed: int, kind: Kind = "names") -> Head:
+def names_alone(split: Split, seed: int, kind: Kind = "names") -> Head:
     """The final model without a label."""
-    pool = arena.pool(seed)
+    pool = split.pool(seed)
     none = np.zeros(0, dtype=np.int64)
     source = Source(pool.block, pool.names, frozenset(), seed)
     return make_final(source, none, none, (Component(kind),))[0]
 
 
-def measured(case: Case, arena: Arena, plain: Arena | None, seed: int) -> Iterator[Row]:
+def measured(case: Case, split: Split, plain: Split | None, seed: int) -> Iterator[Row]:
     """A row for names alone, and one for each arm and budget; `plain` has the vectors alone."""
-    budgets = budgets_of(arena.size)
-    most, models = max(budgets), [("names", 0, arena, names_alone(arena, seed))]
-    for arm, under in (("default", arena), ("random", arena), ("vectors", plain)):
+    budgets = budgets_of(split.size)
+    most, models = max(budgets), [("names", 0, split, names_alone(split, seed))]
+    for arm, under in (("default", split), ("random", split), ("vectors", plain)):
         if under is None:
             continue
         pool = under.pool(seed)
-        bought = pool.order[:most] if arm == "random" else ours.bought(pool, COVERAGE, most)
+        bought = pool.order[:most] if arm == "random" else ours.bought_rows(pool, COVERAGE, most)
         source = Source(pool.block, pool.names, frozenset(), seed)
         for budget in budgets:
             rows = np.array(bought[:budget])
@@ -111,7 +111,7 @@ def measured(case: Case, arena: Arena, plain: Arena | None, seed: int) -> Iterat
         right, loss = judged(under, head)
         yield {
             **{"set": case.source, "features": case.features, "variant": case.variant},
-            **{"pool": arena.size, "classes": arena.about["classes"], "seed": seed, "arm": arm},
+            **{"pool": split.size, "classes": split.about["classes"], "seed": seed, "arm": arm},
             **{"labels": labels, "n": len(right), "log_loss": round(loss, 4)},
             "right": base64.b64encode(np.packbits(right)).decode(),
         }
@@ -169,7 +169,7 @@ class Cell:
 
 def cells_of(rows: list[Row]) -> list[Cell]:
     """Every case and budget that the rows hold."""
-    found = []
+    cells = []
     for case in dict.fromkeys(_case(row) for row in rows):
         mine = [row for row in rows if _case(row) == case]
         for labels in sorted({row["labels"] for row in mine} - {0}):
@@ -182,8 +182,8 @@ def cells_of(rows: list[Row]) -> list[Cell]:
             over = {arm: difference(right["default"], right[arm]) for arm in others}
             accuracy = {arm: float(each.mean()) for arm, each in right.items()}
             seeds = len(right["default"])
-            found.append(Cell(case, mine[0]["classes"], labels, seeds, accuracy, over))
-    return found
+            cells.append(Cell(case, mine[0]["classes"], labels, seeds, accuracy, over))
+    return cells
 
 
 def _case(row: Row) -> Case:
@@ -245,20 +245,20 @@ def _name(case: Case) -> str:
 
 def run(data: Path, file: Path | None, seeds: int) -> list[Row]:
     """Measure what the file does not hold yet, a seed of every case before the next."""
-    arenas: dict[Case, Arena] = {}
+    splits: dict[Case, Split] = {}
     for case in CASES:
-        arena = arena_of(case, data)
-        arenas[replace(case, pool=arena.size)] = arena
+        split = split_of(case, data)
+        splits[replace(case, pool=split.size)] = split
 
     @cache
-    def plain(case: Case) -> Arena | None:
-        return arena_of(replace(case, features=MINILM), data) if case.features == DEFAULT else None
+    def plain(case: Case) -> Split | None:
+        return split_of(replace(case, features=MINILM), data) if case.features == DEFAULT else None
 
     return go_on(
         file,
-        ((case, seed) for seed in range(seeds) for case in arenas),
+        ((case, seed) for seed in range(seeds) for case in splits),
         lambda row: (_case(row), row["seed"]),
-        lambda case, seed: measured(case, arenas[case], plain(case), seed),
+        lambda case, seed: measured(case, splits[case], plain(case), seed),
     )
 
 

@@ -113,16 +113,16 @@ def runs(
 
     data = questions(case, "data", case.questions, 1)
     test = questions(case, "test", case.questions // 2, 2)
-    found, place, begun = read(data), Path(case.work) / out, time.monotonic()
-    answers = found.answers, {item.id: len(item.candidates) for item in found.items}
+    dataset, place, begun = read(data), Path(case.work) / out, time.monotonic()
+    answers = dataset.answers, {item.id: len(item.candidates) for item in dataset.items}
     if kind == "resume":
         run = stacksl.Run.open(place).resume(labeler=OracleLabeler(*answers))
     else:
         labeler = Killed(*answers) if kind == "kill" else OracleLabeler(*answers)
-        given = OTHER if kind == "other" else RECIPE
+        settings = OTHER if kind == "other" else RECIPE
         run = stacksl.run(
             str(data), test=str(test), out=place, budget=case.budget, labeler=labeler,
-            **given | {f"lm.{name}": value for name, value in case.settings},
+            **settings | {f"lm.{name}": value for name, value in case.settings},
             **{"lm": case.model, "lm.dtype": dtype},
         )  # fmt: skip
     row = {"job": "runs", "model": case.name, "run": out, "kind": kind}
@@ -183,7 +183,7 @@ def paths(case: Case, cpu: bool) -> Iterator[Row]:
 
     from stacksl.errors import SettingsError
 
-    adapter, on_cpu, found = Path(case.work) / "adapter", [], {}
+    adapter, on_cpu, by_dtype = Path(case.work) / "adapter", [], {}
     for dtype in ("float32", "bfloat16"):
         worker, items = opened(case, min(16, case.scored), dtype=dtype)
         if dtype == "float32":
@@ -198,7 +198,7 @@ def paths(case: Case, cpu: bool) -> Iterator[Row]:
             except SettingsError as error:
                 yield {"job": "paths", "model": case.name, "dtype": dtype, "path": path,
                        "fault": str(error)}  # fmt: skip
-        found[dtype] = ways
+        by_dtype[dtype] = ways
         moving = worker.adapter.parameters()
         for path, way in ways.items():
             sums = by(path, worker.adapter.model).sums(items[:2])
@@ -213,7 +213,7 @@ def paths(case: Case, cpu: bool) -> Iterator[Row]:
         worker, items = opened(case, min(16, case.scored), dtype="float32", device="cpu")
         worker.take(adapter)
         on_cpu = values(by("naive", worker.adapter.model), items[:2])["nats"]
-    for dtype, ways in found.items():
+    for dtype, ways in by_dtype.items():
         for path, way in ways.items():
             row = {"job": "paths", "model": case.name, "dtype": dtype, "path": path}
             row |= off(way["nats"], ways["naive"]["nats"], "naive")
@@ -483,9 +483,9 @@ def done(case: Case, job: str, words: Row) -> list[Row]:
     if words.get("kind") == "kill" and process.returncode == -signal.SIGKILL:
         return []
     if process.returncode:
-        said = (process.stderr.strip() or "it gave no reason").splitlines()
-        print("\n".join(said[-25:]), file=sys.stderr)
-        rows.append({"job": job, "model": case.name, "words": words, "failed": said[-1]})
+        errors = (process.stderr.strip() or "it gave no reason").splitlines()
+        print("\n".join(errors[-25:]), file=sys.stderr)
+        rows.append({"job": job, "model": case.name, "words": words, "failed": errors[-1]})
     elif process.stderr.strip():
         print(process.stderr.strip()[-2000:], file=sys.stderr)
     return rows
@@ -497,13 +497,13 @@ def check(
     """The `jobs` of every size."""
     import torch
 
-    found: Row = {"device": "CPU", "versions": {"python": platform.python_version()}, "rows": []}
+    record: Row = {"device": "CPU", "versions": {"python": platform.python_version()}, "rows": []}
     if torch.cuda.is_available():
-        found["device"] = torch.cuda.get_device_name()
-        found["versions"]["cuda"] = torch.version.cuda
+        record["device"] = torch.cuda.get_device_name()
+        record["versions"]["cuda"] = torch.version.cuda
     for name in LIBRARIES:
         with suppress(importlib.metadata.PackageNotFoundError):
-            found["versions"][name] = importlib.metadata.version(name)
+            record["versions"][name] = importlib.metadata.version(name)
     with TemporaryDirectory() as work:
         for size in sizes:
             case = case_of(size, Path(work) / size, hub=hub)
@@ -511,13 +511,13 @@ def check(
             for job, words in [each for each in plan(size, dtypes) if each[0] in jobs]:
                 begun = time.monotonic()
                 rows = done(case, job, words)
-                found["rows"] += rows
+                record["rows"] += rows
                 for row in rows:
                     print(json.dumps(row), flush=True)
                 print(f"{size} {job} {words}: {time.monotonic() - begun:.0f} s", flush=True)
                 if kept is not None:
-                    kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return found
+                    kept.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return record
 
 
 def main() -> int:
@@ -530,23 +530,23 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="keep the rows in this file")
     parser.add_argument("--from", type=Path, dest="kept", help="the tables of rows that were kept")
     parser.add_argument("--job", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.job:
-        case, job, words = json.loads(given.job)
+    options = parser.parse_args()
+    if options.job:
+        case, job, words = json.loads(options.job)
         case["settings"] = tuple(map(tuple, case["settings"]))
         for row in JOBS[job](Case(**case), **words):
             print("# " + json.dumps(row), flush=True)
         return 0
-    if given.kept:
-        found = json.loads(given.kept.read_text(encoding="utf-8"))
+    if options.kept:
+        record = json.loads(options.kept.read_text(encoding="utf-8"))
     else:
-        sizes = ["tiny"] if given.tiny else given.sizes.split(",")
-        jobs, dtypes = given.jobs.split(","), given.dtypes.split(",")
-        found = check(sizes, jobs, dtypes, hub=not given.random, kept=given.json)
-    print(tables(found))
-    resumed = [row for row in found["rows"] if row.get("kind") == "resume"]
+        sizes = ["tiny"] if options.tiny else options.sizes.split(",")
+        jobs, dtypes = options.jobs.split(","), options.dtypes.split(",")
+        record = check(sizes, jobs, dtypes, hub=not options.random, kept=options.json)
+    print(tables(record))
+    resumed = [row for row in record["rows"] if row.get("kind") == "resume"]
     whole = all(operator.eq(*row["labels"]) for row in resumed)
-    return 1 if failed(found["rows"]) or not whole else 0
+    return 1 if failed(record["rows"]) or not whole else 0
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _rows import interval, write_record
 
 from stacksl import __version__
 from stacksl.core.blocks import Block
@@ -41,7 +42,7 @@ from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Label
-from stacksl_lab.baselines.capacity import knowing
+from stacksl_lab.baselines.capacity import with_corpus_capacity
 from stacksl_lab.baselines.reserve import Reserve
 
 STREAMS = ("shuffled", "rare", "late")
@@ -117,11 +118,11 @@ def _thinned(rows: list[int], rare: set[int], world: World, rng: np.random.Gener
 
     Which ones stay is drawn: keeping the first ones would bring the rare classes early.
     """
-    kept = set(range(len(world.answers)))
+    stays = set(range(len(world.answers)))
     for label in sorted(rare):
         mine = np.flatnonzero(world.answers == label)
-        kept -= set(rng.permutation(mine)[-(-len(mine) // 10) :].tolist())
-    return [row for row in rows if row in kept]
+        stays -= set(rng.permutation(mine)[-(-len(mine) // 10) :].tolist())
+    return [row for row in rows if row in stays]
 
 
 def measure(cell: Cell, world: World) -> dict[str, Any]:
@@ -133,7 +134,9 @@ def measure(cell: Cell, world: World) -> dict[str, Any]:
     settings = resolve(given).settings
     learner = build_learner(settings, world.block, order, labels)
     if isinstance(learner.gate, Reserve):  # which a run's items may leave or join, but not here
-        learner.gate = knowing(learner.gate, world.block.take(order), labels, learner.scorer)
+        learner.gate = with_corpus_capacity(
+            learner.gate, world.block.take(order), labels, learner.scorer
+        )
     bought = buy(learner, world, order)
     head = refit(world.block.take(bought), world.answers[bought], learner.scorer.theta, cell.seed)
     if head is None:
@@ -186,22 +189,13 @@ def cells(seeds: int, quick: bool) -> list[Cell]:
 
     With all labels every gate buys the same, so one pass serves.
     """
-    found = [Cell(s, g, "0.1", n) for n in range(seeds) for s in STREAMS for g in GATES]
+    wanted = [Cell(s, g, "0.1", n) for n in range(seeds) for s in STREAMS for g in GATES]
     if not quick:
-        found += [
+        wanted += [
             Cell("shuffled", g, "0.25", n) for n in range(seeds) for g in ("margin", "random")
         ]
-        found += [Cell("shuffled", "margin", "all", n) for n in range(seeds)]
-    return found
-
-
-def interval(values: list[float]) -> tuple[float, float]:
-    """Mean and half-width of its 95% t-interval over seeds."""
-    from scipy.stats import t
-
-    n = len(values)
-    half = t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n) if n > 1 else float("nan")
-    return float(np.mean(values)), float(half)
+        wanted += [Cell("shuffled", "margin", "all", n) for n in range(seeds)]
+    return wanted
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -319,8 +313,12 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
     with ProcessPoolExecutor(words.jobs, initializer=_begin, initargs=begin) as workers:
         for number, row in enumerate(workers.map(_measure, left), start=1):
             rows.append(row)
-            rest = (time.monotonic() - start) / number * (len(left) - number)
-            print(f"\r{number} of {len(left)}, {rest / 60:.0f} min left ", end="", file=sys.stderr)
+            seconds_left = (time.monotonic() - start) / number * (len(left) - number)
+            print(
+                f"\r{number} of {len(left)}, {seconds_left / 60:.0f} min left ",
+                end="",
+                file=sys.stderr,
+            )
             if words.json:
                 save(words, rows)
     return rows
@@ -332,9 +330,7 @@ def save(
     """Write the rows with what made them, whole or not at all."""
     command = f"python benchmarks/{script} BANKING77 --features {words.features}"
     record = {"version": __version__, "command": f"{command} --seeds {words.seeds}", "rows": rows}
-    spare = words.json.with_suffix(".part")
-    spare.write_text(json.dumps(record, indent=0))
-    spare.replace(words.json)
+    write_record(words.json, record)
 
 
 if __name__ == "__main__":

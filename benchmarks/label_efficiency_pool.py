@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from label_efficiency import Cell, World, interval, load, order_for, save
+from _rows import interval
+from label_efficiency import Cell, World, load, order_for, save
 
 from stacksl.core.threads import one_thread
 from stacksl.data import read
@@ -42,8 +43,8 @@ from stacksl.runs.loop.head_fitting import Component, make_final
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
-from stacksl_lab.pools.arena import Pool as Drawn
 from stacksl_lab.pools.ours import game_of
+from stacksl_lab.pools.split import Pool as Drawn
 
 BUDGETS = {"shuffled": ("100", "150", "300", "500", "1000"), "rare": ("300", "0.1")}
 CELLS = [(stream, budget) for stream in BUDGETS for budget in BUDGETS[stream]]
@@ -130,8 +131,8 @@ def _share(budget: str) -> str:
 
 def _cell(rows: list[dict[str, Any]], stream: str, budget: str) -> list[dict[int, float]]:
     """The accuracies of coverage, margin, random and random with labels alone, by seed."""
-    found = [_by_seed(rows, stream, gate, budget) for gate in GATES]
-    return [*found, _by_seed(rows, stream, "random", budget, alone=True)]
+    by_gate = [_by_seed(rows, stream, gate, budget) for gate in GATES]
+    return [*by_gate, _by_seed(rows, stream, "random", budget, alone=True)]
 
 
 def _by_seed(

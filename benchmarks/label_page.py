@@ -114,8 +114,8 @@ class Server:
             ticks = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return
-        if found := re.search(r"VmHWM:\s+(\d+)", status):
-            self.peak = max(self.peak, int(found[1]) / 1024)
+        if memory := re.search(r"VmHWM:\s+(\d+)", status):
+            self.peak = max(self.peak, int(memory[1]) / 1024)
         self.cpu = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
 
     async def kill(self) -> None:
@@ -128,16 +128,16 @@ class Server:
 
     def playing(self) -> list[tuple[float, float]]:
         """When the run refitted and bought."""
-        found: list[tuple[float, float]] = []
+        spans: list[tuple[float, float]] = []
         begun = None
         for line in self.log.read_text().splitlines():
             word, moment = line.split()
             if word == "begin":
                 begun = float(moment)
             elif begun is not None:
-                found.append((begun, float(moment)))
+                spans.append((begun, float(moment)))
                 begun = None
-        return found
+        return spans
 
 
 class Annotators:
@@ -302,9 +302,9 @@ def checked(run: Path, annotators: Annotators) -> dict[str, int]:
     lost = 0
     for given in annotators.done:
         row = handed[given.body["key"]]
-        found = answers.get((row.item, row.slot, given.who), {})
-        right = found.get("answer") == row.order[given.body["position"]]
-        lost += given.state != "taken" or found.get("state") != "answered" or not right
+        entry = answers.get((row.item, row.slot, given.who), {})
+        right = entry.get("answer") == row.order[given.body["position"]]
+        lost += given.state != "taken" or entry.get("state") != "answered" or not right
     return {
         "answers": len(annotators.done),
         "lost": lost,
@@ -320,8 +320,10 @@ def waits(seconds: Sequence[float]) -> dict[str, float]:
     if not seconds:
         return {"n": 0}
     half, most = np.percentile(seconds, [50, 99])
-    found = {"p50": half, "p99": most, "most": max(seconds)}
-    return {"n": len(seconds)} | {name: round(1000 * float(v), 1) for name, v in found.items()}
+    percentiles = {"p50": half, "p99": most, "most": max(seconds)}
+    return {"n": len(seconds)} | {
+        name: round(1000 * float(v), 1) for name, v in percentiles.items()
+    }
 
 
 def made(items: int, folder: Path, asked: argparse.Namespace) -> Path:
@@ -426,17 +428,17 @@ def main() -> None:
     parser.add_argument("--pace", type=float, default=4.0, help="mean seconds for an answer (4)")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    found, good = [], True
+    rows, good = [], True
     for items in asked.items:
         with tempfile.TemporaryDirectory() as folder:
-            found.append(measured(items, made(items, Path(folder), asked), asked))
-        print("\n" + table(found[-1]), flush=True)
-        one = found[-1]
+            rows.append(measured(items, made(items, Path(folder), asked), asked))
+        print("\n" + table(rows[-1]), flush=True)
+        one = rows[-1]
         good &= one["lost"] == one["doubled"] == 0 and one["spent"] == one["budget"]
         worst = max(each.get("p99", 0) for each in list(one["next"].values())[:2])
         good &= worst <= 1000 * GOAL
     if asked.json is not None:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+        asked.json.write_text(json.dumps(rows, indent=1) + "\n")
     sys.exit(not good)
 
 

@@ -72,12 +72,12 @@ def measured(phi: Array, labels: Array, truth: Array, gate: str) -> list[dict[st
         engine="loop",
     )
     asked = np.flatnonzero(played.asked)
-    found = []
+    rows = []
     for count in (count for count in COUNTS if count <= len(asked)):
         bought = losses(phi[asked[:count]], labels[asked[:count]])
         level = float(mixture_loss(bought, bound / math.sqrt(DIM))) + math.log(1.0 / DELTA)
         best = LabelLoss(bought.pairs, bought.offset, RIDGE)
-        found.append(
+        rows.append(
             {
                 "labels": count,
                 "refuted": refuted(bought, bound, DELTA),
@@ -85,7 +85,7 @@ def measured(phi: Array, labels: Array, truth: Array, gate: str) -> list[dict[st
                 "over_best": float(bought.value(truth) - bought.value(best.least())),
             }
         )
-    return found
+    return rows
 
 
 def two_classes(file: Path) -> list[dict[str, float]]:

@@ -149,19 +149,19 @@ def main() -> None:
     seeds = list(range(seeds[0])) if len(seeds) == 1 else seeds
     every = [f"{gate}@{budget}" for budget in BUDGETS for gate in GATES]
     named = [each.split("@") for each in (words.cells.split(",") if words.cells else every)]
-    kept = json.loads(words.json.read_text()) if words.json and words.json.exists() else {}
+    record = json.loads(words.json.read_text()) if words.json and words.json.exists() else {}
     task = task_of(words.pilot, words.base)
     for seed in seeds:
         for gate, share in named:
             values = (gate, float(share), seed, words.settings, words.pilot)
             cell = dict(zip(OF_CELL, values, strict=True))
-            if any(all(row[k] == cell[k] for k in OF_CELL) for row in kept.get("rows", [])):
+            if any(all(row[k] == cell[k] for k in OF_CELL) for row in record.get("rows", [])):
                 continue
-            kept = with_row(kept, measure(cell, task), task)
-            shown = {k: v for k, v in kept["rows"][-1].items() if k != "right"}
+            record = with_row(record, measure(cell, task), task)
+            shown = {k: v for k, v in record["rows"][-1].items() if k != "right"}
             print(json.dumps(shown), file=sys.stderr, flush=True)
             if words.json:
-                words.json.write_text(json.dumps(kept, indent=1) + "\n")
+                words.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def with_row(kept: Row, row: Row, task: Task) -> Row:

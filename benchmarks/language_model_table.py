@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+from _rows import interval
 from numpy.typing import NDArray
 
 SELECTIONS = 1000  # seeds from here on compare selections
@@ -71,13 +72,13 @@ def tried(cells: dict[Key, Cell], base: float) -> list[str]:
         pilot = sorted(at for at in of_quarter(4, own) if at[1] < SELECTIONS)
         if not pilot:
             continue
-        found = {at: own[at] for at in pilot}
+        defaults = {at: own[at] for at in pilot}
         settings = ", ".join(named(key[0]))
-        weights = ", ".join(f"{row['weight']}" for row in found.values() if "weight" in row)
+        weights = ", ".join(f"{row['weight']}" for row in defaults.values() if "weight" in row)
         name = (settings or "the defaults") + (f" ({weights})" if weights else "")
-        seeds = ", ".join(str(seed) for _, seed in found)
-        each = ", ".join(f"{row['accuracy']:.3f}" for row in found.values())
-        more = over(found, cells["{}", *key[1:]]) if settings else ""
+        seeds = ", ".join(str(seed) for _, seed in defaults)
+        each = ", ".join(f"{row['accuracy']:.3f}" for row in defaults.values())
+        more = over(defaults, cells["{}", *key[1:]]) if settings else ""
         lines.append(f"| {name} | {key[1]:.0%} | {seeds} | {each} | {more} |")
     return lines
 
@@ -119,15 +120,6 @@ def selections(cells: dict[Key, Cell]) -> list[str]:
 def of_quarter(quarter: int, own: Cell) -> Cell:
     """The rows judged on one quarter of the questions to label; 0 is the test file."""
     return {at: row for at, row in own.items() if at[0] == quarter}
-
-
-def interval(values: Any) -> tuple[float, float]:
-    """Mean and half-width of its 95% t-interval over seeds."""
-    from scipy.stats import t
-
-    n = len(values)
-    half = t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n) if n > 1 else float("nan")
-    return float(np.mean(values)), float(half)
 
 
 def difference(one: Cell, other: Cell) -> str:

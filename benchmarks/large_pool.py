@@ -110,11 +110,11 @@ def timed(words: list[str]) -> dict[str, float]:
 
 def measure(count: int, folder: Path, data: Dataset | None) -> dict[str, Any]:
     """One run over `count` items, and what it came to."""
-    found: dict[str, Any] = {"items": count, "labels": BUDGET}
+    row: dict[str, Any] = {"items": count, "labels": BUDGET}
     if data is None:
         vectors(count, folder)
-        found["scan"] = timed([sys.executable, __file__, "--scan", str(folder)])
-        found["run"] = timed([sys.executable, __file__, "--play", str(folder)])
+        row["scan"] = timed([sys.executable, __file__, "--scan", str(folder)])
+        row["run"] = timed([sys.executable, __file__, "--play", str(folder)])
     else:
         path = folder / "pool.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -123,9 +123,9 @@ def measure(count: int, folder: Path, data: Dataset | None) -> dict[str, Any]:
             table.writerows(mixed(data, count))
         words = [sys.executable, "-m", "stacksl", "run", str(path), "--mode", "pool", "--quiet"]
         words += ["--budget", str(BUDGET), "--features", "hashing", "--out", str(folder / "run")]
-        found["run"] = timed(words)
+        row["run"] = timed(words)
     facts = json.loads((folder / "run" / "facts.json").read_text())
-    return {**found, "audited": facts["audit"]["accuracy"]}
+    return {**row, "audited": facts["audit"]["accuracy"]}
 
 
 def main() -> None:
@@ -138,13 +138,13 @@ def main() -> None:
     asked = parser.parse_args()
     data = read(asked.data / "banking77" / "train.csv") if asked.hashing else None
     os.environ["OMP_NUM_THREADS"] = "1"
-    found = []
+    rows = []
     for count in asked.items:
         with tempfile.TemporaryDirectory() as folder:
-            found.append(measure(count, Path(folder), data))
-        print(json.dumps(found[-1]), flush=True)
+            rows.append(measure(count, Path(folder), data))
+        print(json.dumps(rows[-1]), flush=True)
     if asked.json is not None:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        asked.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

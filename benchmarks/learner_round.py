@@ -65,10 +65,10 @@ def summary(
     case: Case, rows: list[dict[str, float]], absent: dict[str, str]
 ) -> list[dict[str, Any]]:
     """One row a contender: its time, and how many times as long as each of ours it takes."""
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     for name in rows[0]:
         times = [row[name] * 1e6 for row in rows]
-        found.append(
+        lines.append(
             {
                 "case": case.name,
                 "contender": name,
@@ -78,7 +78,7 @@ def summary(
                 "times_shared": statistics.median(row[name] / row["shared"] for row in rows),
             }
         )
-    return [*found, *({"case": case.name, "contender": n, "absent": w} for n, w in absent.items())]
+    return [*lines, *({"case": case.name, "contender": n, "absent": w} for n, w in absent.items())]
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -96,11 +96,11 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def judged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every bar with what was measured."""
-    found = {(row["case"], row["contender"]): row for row in rows if "absent" not in row}
+    by_contender = {(row["case"], row["contender"]): row for row in rows if "absent" not in row}
     bars = []
     for case, slow, fast, least in BARS:
-        if (case, slow) in found:
-            ratio = found[case, slow][f"times_{fast}"]
+        if (case, slow) in by_contender:
+            ratio = by_contender[case, slow][f"times_{fast}"]
             bars.append({"case": case, "bar": f"{fast} against {slow}", "least": least,
                          "measured": ratio, "met": ratio >= least})  # fmt: skip
     return bars

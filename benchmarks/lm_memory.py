@@ -65,14 +65,16 @@ def make(kind: str, folder: Path) -> None:
 
     config = getattr(tf, f"{kind}Config")(**COMMON | MODELS[kind])
     tf.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    made = tk.Tokenizer(tk.models.BPE())
-    made.pre_tokenizer = tk.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = tk.Tokenizer(tk.models.BPE())
+    tokenizer.pre_tokenizer = tk.pre_tokenizers.ByteLevel(add_prefix_space=False)
     letters = tk.pre_tokenizers.ByteLevel.alphabet()
     trainer = tk.trainers.BpeTrainer(
         special_tokens=["<end>"], initial_alphabet=letters, show_progress=False
     )
-    made.train_from_iterator(["a b c"], trainer)
-    tf.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>").save_pretrained(folder)
+    tokenizer.train_from_iterator(["a b c"], trainer)
+    tf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(
+        folder
+    )
 
 
 def measure(folder: str, what: str) -> None:
@@ -121,13 +123,15 @@ def measured() -> None:
     """Print the table of measured peaks."""
     print("| model | parameters | pass | estimated, MB | measured, MB | estimate is |")
     print("|---|---|---|---|---|---|")
-    given = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 16)}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 16)}
     for kind in MODELS:
         with TemporaryDirectory() as folder:
             make(kind, Path(folder))
             for what in PASSES:
                 words = [sys.executable, __file__, folder, what]
-                done = subprocess.run(words, env=given, capture_output=True, text=True, check=True)
+                done = subprocess.run(
+                    words, env=environment, capture_output=True, text=True, check=True
+                )
                 count, planned, peak = json.loads(done.stdout)
                 cells = f"{planned / 1e6:.0f} | {peak / 1e6:.0f} | {planned / peak - 1:+.0%}"
                 print(f"| {kind} | {count / 1e6:.1f} million | {what} | {cells} |", flush=True)

@@ -71,8 +71,10 @@ def different(
     """
     ranked = by_margin(scores, times).tolist()
     by_rule = NearDuplicates(items, classes=False).without(ranked, [], count)
-    found = [len({items[row].id.removesuffix("x") for row in r}) for r in (ranked[:count], by_rule)]
-    return found[0], found[1]
+    counts = [
+        len({items[row].id.removesuffix("x") for row in r}) for r in (ranked[:count], by_rule)
+    ]
+    return counts[0], counts[1]
 
 
 def measure() -> Row:
@@ -126,10 +128,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where the numbers are written")
     parser.add_argument("--from", dest="source", type=Path, help="print the table of a file")
     words = parser.parse_args()
-    found = json.loads(words.source.read_text()) if words.source else measure()
+    record = json.loads(words.source.read_text()) if words.source else measure()
     if words.json:
-        words.json.write_text(json.dumps(found, indent=1) + "\n")
-    print(table(found))
+        words.json.write_text(json.dumps(record, indent=1) + "\n")
+    print(table(record))
 
 
 if __name__ == "__main__":

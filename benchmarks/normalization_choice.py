@@ -176,13 +176,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="of these runs, from 0 on")
     parser.add_argument("--quarter", type=int, default=4, help="judged on; 0: the test questions")
     words = parser.parse_args()
-    kept = words.source or (words.json if words.train else None)
-    found = json.loads(kept.read_text()) if kept else measure()
+    file = words.source or (words.json if words.train else None)
+    record = json.loads(file.read_text()) if file else measure()
     if words.train:
-        add(found, words.quarter, words.seeds, words.json)
+        add(record, words.quarter, words.seeds, words.json)
     if words.json:
-        words.json.write_text(json.dumps(found, indent=1) + "\n")
-    print(table(found))
+        words.json.write_text(json.dumps(record, indent=1) + "\n")
+    print(table(record))
 
 
 def add(found: dict[str, Any], quarter: int, seeds: int, file: Path) -> None:

@@ -136,32 +136,32 @@ def main() -> None:
     taken: list[dict[str, Any]] = [{} for _ in sources]
     with tempfile.TemporaryDirectory() as folder:
         cache, root = Path(folder) / "cache", Path(folder)
-        kept = cache / "stacksl" / "vectors-1"
+        cached_vectors = cache / "stacksl" / "vectors-1"
         first = identity(sources[0], cache)
         if asked.cache is not None:
-            kept.mkdir(parents=True)
-            shutil.copy(asked.cache / "stacksl" / "vectors-1" / f"{first}.sqlite", kept)
+            cached_vectors.mkdir(parents=True)
+            shutil.copy(asked.cache / "stacksl" / "vectors-1" / f"{first}.sqlite", cached_vectors)
         encode(sources[0], cache, train)
         for source in sources[1:]:
             name = identity(source, cache)
             if name != first:
-                shutil.copy(kept / f"{first}.sqlite", kept / f"{name}.sqlite")
+                shutil.copy(cached_vectors / f"{first}.sqlite", cached_vectors / f"{name}.sqlite")
         for turn in range(asked.turns):
             for number, source in enumerate(sources):
                 out = root / f"run-{turn}-{number}"
                 words = (__file__, "--play", str(train), str(out))
-                found = json.loads(called(source, cache, *words))
-                if not taken[number] or found["seconds"] < taken[number]["seconds"]:
-                    taken[number] = found  # the least disturbed turn
+                result = json.loads(called(source, cache, *words))
+                if not taken[number] or result["seconds"] < taken[number]["seconds"]:
+                    taken[number] = result  # the least disturbed turn
     rows = [
         {
             "source": str(path),
-            "cpu_seconds": round(found["seconds"], 1),
-            "phases": {n: round(found["phases"].get(n, 0.0), 1) for n in (*PHASES, "other")},
-            "times_as_long_as_the_first": round(found["seconds"] / taken[0]["seconds"], 2),
-            "same_purchases": found["bought"] == taken[0]["bought"],
+            "cpu_seconds": round(result["seconds"], 1),
+            "phases": {n: round(result["phases"].get(n, 0.0), 1) for n in (*PHASES, "other")},
+            "times_as_long_as_the_first": round(result["seconds"] / taken[0]["seconds"], 2),
+            "same_purchases": result["bought"] == taken[0]["bought"],
         }
-        for path, found in zip(asked.sources, taken, strict=True)
+        for path, result in zip(asked.sources, taken, strict=True)
     ]
     text = json.dumps(rows, indent=1)
     print(text)

@@ -34,15 +34,15 @@ from typing import Any
 
 import numpy as np
 from _rows import Row, go_on, read, words_of
-from floors import Case, arena_of
+from floors import Case, split_of
 from numpy.typing import NDArray
 from plan_scenarios import DEFAULT, MINILM
 from scipy.stats import t as student
 
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl_lab.pools import ours
-from stacksl_lab.pools.arena import Arena, Pool
 from stacksl_lab.pools.peers import PEERS, Peer
+from stacksl_lab.pools.split import Pool, Split
 from stacksl_lab.pools.strategies import COVERAGE
 
 BUDGETS = (100, 300, 1000)
@@ -91,21 +91,21 @@ def loop_bought(pool: Pool, count: int) -> list[int]:
     return chosen
 
 
-def measured(case: Case, arena: Arena, plain: Arena, seed: int) -> Iterator[Row]:
+def measured(case: Case, split: Split, plain: Split, seed: int) -> Iterator[Row]:
     """A row for each arm and number of labels; `plain` has the vectors alone."""
-    pool, vectors, most = arena.pool(seed), plain.pool(seed), max(BUDGETS)
+    pool, vectors, most = split.pool(seed), plain.pool(seed), max(BUDGETS)
     chosen = {
-        "stacksl": ours.bought(pool, COVERAGE, most),
+        "stacksl": ours.bought_rows(pool, COVERAGE, most),
         "random, stacksl": list(pool.order[:most]),
         "loop, same features": loop_bought(pool, most),
-        "stacksl, vectors": ours.bought(vectors, COVERAGE, most),
+        "stacksl, vectors": ours.bought_rows(vectors, COVERAGE, most),
         "loop": loop_bought(vectors, most),
         "typiclust": PEERS["typiclust"].bought(vectors, most),
         "margin": MARGIN.bought(vectors, most),
         "random": list(vectors.order[:most]),
     }
     for arm, bought in chosen.items():
-        under, of = (arena, pool) if arm in ARMS[:3] else (plain, vectors)
+        under, of = (split, pool) if arm in ARMS[:3] else (plain, vectors)
         source = Source(of.block, of.names, frozenset(), seed)
         for labels in BUDGETS:
             rows = np.array(bought[:labels])
@@ -116,30 +116,30 @@ def measured(case: Case, arena: Arena, plain: Arena, seed: int) -> Iterator[Row]
                 models = [fitted(of, rows, strength) for strength in STRENGTHS]
                 accuracies = [_accuracy(m.predict_proba(under.test.h), under) for m in models]
             yield {
-                **{"set": case.source, "variant": case.variant, "pool": arena.size},
-                **{"n_test": len(arena.test_gold), "seed": seed, "arm": arm, "labels": labels},
+                **{"set": case.source, "variant": case.variant, "pool": split.size},
+                **{"n_test": len(split.test_gold), "seed": seed, "arm": arm, "labels": labels},
                 "accuracy": [round(each, 5) for each in accuracies],
             }
 
 
-def _accuracy(probabilities: NDArray[np.float64], arena: Arena) -> float:
-    return float((np.argmax(probabilities, axis=1) == arena.test_gold).mean())
+def _accuracy(probabilities: NDArray[np.float64], split: Split) -> float:
+    return float((np.argmax(probabilities, axis=1) == split.test_gold).mean())
 
 
 def run(data: Path, file: Path | None, seeds: int) -> list[Row]:
     """Measure what the file does not hold yet, a seed of every case before the next."""
-    arena = cache(lambda case: arena_of(case, data))
+    split = cache(lambda case: split_of(case, data))
     return go_on(
         file,
         ((case, seed) for seed in range(seeds) for case in CASES),
         lambda row: (Case(row["set"], DEFAULT, row["variant"]), row["seed"]),
-        lambda case, seed: measured(case, arena(case), arena(replace(case, features=MINILM)), seed),
+        lambda case, seed: measured(case, split(case), split(replace(case, features=MINILM)), seed),
     )
 
 
 def by_seed(rows: list[Row], case: Case, arm: str, labels: int) -> NDArray[np.float64]:
     """The accuracies of an arm by seed, with the C that has the best mean."""
-    found = np.array(
+    accuracies = np.array(
         [
             row["accuracy"]
             for row in sorted(rows, key=lambda row: row["seed"])
@@ -147,7 +147,7 @@ def by_seed(rows: list[Row], case: Case, arm: str, labels: int) -> NDArray[np.fl
             == (case.source, case.variant, arm, labels)
         ]
     )
-    return found[:, found.mean(axis=0).argmax()]
+    return accuracies[:, accuracies.mean(axis=0).argmax()]
 
 
 def table(rows: list[Row]) -> str:

@@ -66,7 +66,7 @@ packed, padded = map(_sums_of, (ways.packed, ways.padded))
 
 def naive(model: Any, items: list[TokenItem]) -> list[Any]:
     """One pass an option, with the logits of every position."""
-    found = []
+    scores = []
     for item in items:
         sums = []
         for option in item.options:
@@ -74,17 +74,17 @@ def naive(model: Any, items: list[TokenItem]) -> list[Any]:
             logits = model(input_ids=ids, use_cache=False).logits[0, len(item.prompt) - 1 : -1]
             target = ids[0, len(item.prompt) :, None]
             sums.append(logits.float().log_softmax(-1).gather(1, target).sum())
-        found.append(torch.stack(sums))
-    return found
+        scores.append(torch.stack(sums))
+    return scores
 
 
 def naive_kept(model: Any, items: list[TokenItem]) -> list[Any]:
     """One pass an option, with logits where they are needed."""
-    found = []
+    scores = []
     for item in items:
         ones = [padded(model, [_alone(item, option)])[0] for option in item.options]
-        found.append(torch.cat(ones))
-    return found
+        scores.append(torch.cat(ones))
+    return scores
 
 
 def _alone(item: TokenItem, option: tuple[int, ...]) -> TokenItem:
@@ -128,28 +128,28 @@ def best_lm_eval(
     Both are empty where it is not installed.
     """
     try:
-        found = {size: lm_eval_path(model, size) for size in LM_EVAL_BATCHES}
+        runs = {size: lm_eval_path(model, size) for size in LM_EVAL_BATCHES}
     except ImportError as reason:
         print(f"left out: lm_eval: {reason}")
         return {}, {}
-    found[LM_EVAL_BATCHES[0]](model, items[:1])  # what only a first call does
+    runs[LM_EVAL_BATCHES[0]](model, items[:1])  # what only a first call does
     tried: dict[int, float] = {}
     with torch.no_grad():
-        for size, path in found.items():
+        for size, path in runs.items():
             seconds, _ = timed(lambda path=path: path(model, items), device)
             tried[size] = seconds * 1e3 / len(items)
     best = min(tried, key=lambda size: tried[size])
     print("lm_eval, ms an item by batch size:", {size: round(ms) for size, ms in tried.items()})
-    return {"lm_eval": found[best]}, tried
+    return {"lm_eval": runs[best]}, tried
 
 
 def versions() -> dict[str, str]:
     """Of Python and the libraries that take part."""
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for name in LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            numbers[name] = importlib.metadata.version(name)
+    return numbers
 
 
 def make_model(options: argparse.Namespace) -> Any:
@@ -258,8 +258,8 @@ def largest_gap(model: Any, items: list[TokenItem], paths: dict[str, Any]) -> fl
     """The largest difference from the naive scores over all paths, in nats a token."""
     with torch.no_grad():
         expected = naive(model, items[:1])[0]
-        found = [path(model, items[:1])[0] for path in paths.values()]
-    return max(float((each - expected).abs().max()) for each in found) / len(items[0].options[0])
+        scores = [path(model, items[:1])[0] for path in paths.values()]
+    return max(float((each - expected).abs().max()) for each in scores) / len(items[0].options[0])
 
 
 def show(kind: str, rows: list[dict[str, Any]]) -> None:

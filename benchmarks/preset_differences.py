@@ -180,17 +180,17 @@ def right(scores: list[np.ndarray], world: World) -> float:
 
 def rows_of(study: str, cells: list[Cell], seeds: list[int]) -> list[dict[str, Any]]:
     """One row a metric: the mean, the half-width of its 95% interval, and each seed's value."""
-    found = []
+    rows = []
     for cell in cells:
         measured = [measure(cell, seed) for seed in seeds]
         for metric in cell.metrics:
             values = [round(one[metric], 8) for one in measured]
             mean, half = interval(values)
-            found.append({
+            rows.append({
                 "study": study, "row": cell.row, "settings": describe(cell), "metric": metric,
                 "value": mean, "half": half, "seeds": len(seeds), "values": values,
             })  # fmt: skip
-    return found
+    return rows
 
 
 def describe(cell: Cell) -> dict[str, Any]:
@@ -271,11 +271,11 @@ def refreshed(text: str, record: dict[str, Any]) -> str:
 def number(record: dict[str, Any], name: str) -> str:
     """The number that a marker names."""
     study, row, metric, *other = name.split("/")
-    found = {r["row"]: r["values"] for r in record["rows"]
+    values = {r["row"]: r["values"] for r in record["rows"]
              if (r["study"], r["metric"]) == (study, metric)}  # fmt: skip
     if not other:
-        return shown(found[row], metric)
-    pairs = zip(found[row], found[other[0]], strict=True)
+        return shown(values[row], metric)
+    pairs = zip(values[row], values[other[0]], strict=True)
     return shown([a - b for a, b in pairs], metric, sign=True)
 
 
@@ -283,8 +283,8 @@ def run(studies: list[str], seeds: list[int], json_file: Path | None) -> dict[st
     """Measure the studies and, with `json_file`, write what was found."""
     start, rows = time.process_time(), []
     if json_file and json_file.exists() and set(studies) < set(STUDIES):
-        kept = json.loads(json_file.read_text(encoding="utf-8"))["rows"]
-        rows = [r for r in kept if r["study"] not in studies]
+        before = json.loads(json_file.read_text(encoding="utf-8"))["rows"]
+        rows = [r for r in before if r["study"] not in studies]
     for study in studies:
         rows += rows_of(study, STUDIES[study], seeds)
         print(f"{study}: {time.process_time() - start:.0f} s", file=sys.stderr)

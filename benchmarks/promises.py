@@ -34,7 +34,7 @@ import numpy as np
 from doubtful_labels import RIGHT, labels_of
 from doubtful_labels import SETS as WEAK
 from doubtful_labels import table_of as weak_table
-from floors import Case, arena_of
+from floors import Case, split_of
 from numpy.typing import NDArray
 from plan_scenarios import DEFAULT
 from second_answers import answers_of
@@ -68,7 +68,7 @@ from stacksl.runs.loop.head_fitting import (
 )
 from stacksl.version import __version__
 from stacksl_lab.pools import ours
-from stacksl_lab.pools.arena import Pool
+from stacksl_lab.pools.split import Pool
 from stacksl_lab.pools.strategies import COVERAGE
 
 SETS = ("banking77", "stackoverflow_titles", "snips", "medquad")
@@ -104,7 +104,7 @@ def products(
     """The models of a run that buys what covers the doubt of its final model."""
     n = len(pool.gold)
     source = Source(pool.block, pool.names, frozenset(), pool.settings.seed)
-    bought = list(ours.bought(replace(pool, gold=people), COVERAGE, STEP))
+    bought = list(ours.bought_rows(replace(pool, gold=people), COVERAGE, STEP))
     kernel, members = source.kernel()
     while len(bought) <= most:
         rows = np.array(bought)
@@ -190,9 +190,9 @@ def played(source: str, error: float, seed: int, arm: str, data: Path, folder: P
     file = folder / f"{source}-{error}-{seed}-{arm}.npz"
     if file.exists():
         return
-    arena = arena_of(Case(source, DEFAULT, pool=LARGEST), data)
-    pool = arena.pool(seed)
-    people = answers_of(pool.gold, int(arena.about["classes"]), error, seed)
+    split = split_of(Case(source, DEFAULT, pool=LARGEST), data)
+    pool = split.pool(seed)
+    people = answers_of(pool.gold, int(split.about["classes"]), error, seed)
     most = int(MOST * len(pool.gold))
     if arm == "product":
         models = products(pool, people[0], most, error)
@@ -263,13 +263,13 @@ def further(answers: Rows) -> tuple[Rows, int]:
 
     `answers` are (4, rows), in the order in which people are asked.
     """
-    said, taken = np.full(answers.shape[1], -1), 0
+    agreed, taken = np.full(answers.shape[1], -1), 0
     for column, given in enumerate(answers.T.tolist()):
         second = next((n for n in range(1, MOST_ANSWERS) if given[n] in given[:n]), None)
         taken += MOST_ANSWERS - 1 if second is None else second
         if second is not None:
-            said[column] = given[second]
-    return said, taken
+            agreed[column] = given[second]
+    return agreed, taken
 
 
 def expected_at(models: Mapping[str, NDArray[Any]], error: float) -> Any:
@@ -384,16 +384,19 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     cells = {(r["set"], r["errors"], r["right"], r["arm"]): r for r in rows}
     for source, error, share in sorted({key[:3] for key in cells}):
         own = [cells[source, error, share, arm] for arm in ARMS]
-        said = [
-            f"{each['labels']:,.0f}" + f" ({each['refused']} refused)" * bool(each["refused"])
-            for each in own
-        ]
+        labels = [_labels_cell(row) for row in own]
         ratio = own[0]["labels"] / min(each["labels"] for each in own[1:])
         lines.append(
             f"| {source} ({own[0]['rows']:,}) | {100 * error:g}% | {100 * share:g}% |"
-            f" {' | '.join(said)} | {ratio:.2f} |"
+            f" {' | '.join(labels)} | {ratio:.2f} |"
         )
     return "\n".join(lines)
+
+
+def _labels_cell(row: Mapping[str, Any]) -> str:
+    """The labels that a run took, and how many draws refused its promise."""
+    refused = f" ({row['refused']} refused)" if row["refused"] else ""
+    return f"{row['labels']:,.0f}{refused}"
 
 
 def columns_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -405,21 +408,18 @@ def columns_table(rows: Sequence[Mapping[str, Any]]) -> str:
     cells = {(r["set"], r["arm"], r["errors"], r["right"]): r for r in rows}
     for source, arm in sorted({key[:2] for key in cells}):
         own = [cells[source, arm, *rate] for rate in rates]
-        said = [
-            f"{each['labels']:,.0f}" + f" ({each['refused']} refused)" * bool(each["refused"])
-            for each in own
-        ]
+        labels = [_labels_cell(row) for row in own]
         first = f"{source} ({own[0]['rows']:,}) | {float(arm.split()[1]):.0%}"
-        lines.append(f"| {first} | {' | '.join(said)} |")
+        lines.append(f"| {first} | {' | '.join(labels)} |")
     return "\n".join(lines)
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """Promises broken, and the mean ratio of labels by errors and share."""
-    made = sum(r["draws"] - r["refused"] for r in rows)
+    count = sum(r["draws"] - r["refused"] for r in rows)
     broken = sum(r["broken"] for r in rows)
     worst = max(r["broken"] / r["draws"] for r in rows)
-    lines = [f"{broken} of {made:,} promises broken; at most {100 * worst:.1f}% in a cell"]
+    lines = [f"{broken} of {count:,} promises broken; at most {100 * worst:.1f}% in a cell"]
     if rows[0]["arm"] not in ARMS:
         return lines[0]
     cells = {(r["set"], r["errors"], r["right"], r["arm"]): r["labels"] for r in rows}

@@ -101,7 +101,7 @@ def measured(texts: list[str], name: str, turns: int) -> list[dict[str, Any]]:
     import ray
     import ray.data
 
-    found, expected = [], encoder_of(name).encode(texts)
+    rows, expected = [], encoder_of(name).encode(texts)
     for workers in (1,) if on_gpu(name) else (1, 2):
         ray.init(num_cpus=workers, include_dashboard=False, logging_level=logging.ERROR)
         logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -114,10 +114,10 @@ def measured(texts: list[str], name: str, turns: int) -> list[dict[str, Any]]:
                 off = float(np.abs(vectors - expected).max())
                 assert name != MINILM or not off, "other bits"
                 row["off"] = max(off, row.get("off", 0.0))
-            found.append(row)
+            rows.append(row)
             print(row, flush=True)
         ray.shutdown()
-    return found
+    return rows
 
 
 def table(rows: list[dict[str, Any]], texts: int) -> str:
@@ -139,18 +139,18 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=8000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    prompts = [item.prompt for item in read(given.data / "banking77" / "train.csv").items]
-    texts = [f"{prompts[n % len(prompts)]} {n}" for n in range(given.texts)]
-    rows = measured(texts, given.encoder, given.turns)
+    options = parser.parse_args()
+    prompts = [item.prompt for item in read(options.data / "banking77" / "train.csv").items]
+    texts = [f"{prompts[n % len(prompts)]} {n}" for n in range(options.texts)]
+    rows = measured(texts, options.encoder, options.turns)
     about = {name: version(name) for name in ("ray", "onnxruntime", "numpy")}
-    if on_gpu(given.encoder):
+    if on_gpu(options.encoder):
         import torch
 
         about |= {"torch": version("torch"), "device": torch.cuda.get_device_name()}
     record = {"texts": len(texts), "cores": os.cpu_count(), "versions": about, "rows": rows}
-    if given.json:
-        given.json.write_text(json.dumps(record, indent=1) + "\n")
+    if options.json:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
     print(table(rows, len(texts)))
 
 

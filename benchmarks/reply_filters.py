@@ -79,11 +79,11 @@ def filtered(name: str, settings: Row, shown: Sequence[str]) -> Reader:
     from lm_eval.models.utils import postprocess_generated_text
 
     kinds = {"multi_choice_regex": MultiChoiceRegexFilter, "regex": RegexFilter}
-    made = kinds[name](**settings)
+    reader = kinds[name](**settings)
 
     def read(said: str) -> int | None:
         after = postprocess_generated_text(said, stop=None, think_end_token="</think>")
-        ((found,),) = made.apply([[after]], [{"choices": list(shown)}])
+        ((found,),) = reader.apply([[after]], [{"choices": list(shown)}])
         place = LETTERS.find(found.strip("()").upper()) if len(found.strip("()")) == 1 else -1
         return place if 0 <= place < len(shown) else None
 
@@ -108,21 +108,21 @@ def validated(mode: str, shown: Sequence[str], *, letters: bool) -> Reader:
         create = instructor.patch(create=lambda **_: completion, mode=instructor.Mode[mode])
         asked = [{"role": "user", "content": "Which option is right?"}]
         try:
-            found = create(response_model=answer, messages=asked, model="m", max_retries=0)
+            reply = create(response_model=answer, messages=asked, model="m", max_retries=0)
         except instructor.core.InstructorRetryException:
             return None
-        return values.index(found.answer.value)
+        return values.index(reply.answer.value)
 
     return read
 
 
 def counted(reader: str, form: str, read: Reader, replies: Replies) -> Row:
     """How a reader reads the replies of one form."""
-    found = [(place, read(said)) for said, place in replies]
-    named = [(place, own) for place, own in found if place is not None]
+    results = [(place, read(said)) for said, place in replies]
+    named = [(place, own) for place, own in results if place is not None]
     right = sum(own == place for place, own in named)
     lost = sum(own is None for _, own in named)
-    none = [own for place, own in found if place is None]
+    none = [own for place, own in results if place is None]
     return {
         "reader": reader,
         "form": form,
@@ -187,10 +187,10 @@ def main() -> None:
     missing = [peer for peer in PEERS if importlib.util.find_spec(peer) is None]
     if missing and words.source is None:
         parser.error(f"{' and '.join(missing)} should be installed: pip install lm-eval instructor")
-    found = json.loads(words.source.read_text()) if words.source else measure()
+    record = json.loads(words.source.read_text()) if words.source else measure()
     if words.json:
-        words.json.write_text(json.dumps(found, indent=1) + "\n")
-    print(table(found))
+        words.json.write_text(json.dumps(record, indent=1) + "\n")
+    print(table(record))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from _rows import Row, read, words_of, write
-from floors import Case, arena_of, difference, judged
+from floors import Case, difference, judged, split_of
 from plan_scenarios import DEFAULT
 
 from stacksl.core.threads import one_thread
@@ -35,18 +35,18 @@ def run(data: Path, seeds: int) -> list[Row]:
     """A row for each variant, seed, arm and budget, with the test rows that were right."""
     rows: list[Row] = []
     for variant in VARIANTS:
-        whole = arena_of(Case("banking77", DEFAULT, variant, POOL), data)
+        whole = split_of(Case("banking77", DEFAULT, variant, POOL), data)
         aside = reference_size(whole.size, max(BUDGETS))
         for seed in range(seeds):
-            for arm, arena in (("all", whole), ("aside", replace(whole, size=whole.size - aside))):
-                pool = arena.pool(seed)
+            for arm, split in (("all", whole), ("aside", replace(whole, size=whole.size - aside))):
+                pool = split.pool(seed)
                 with one_thread():
-                    bought = np.array(ours.bought(pool, COVERAGE, max(BUDGETS)))
+                    bought = np.array(ours.bought_rows(pool, COVERAGE, max(BUDGETS)))
                     source = Source(pool.block, pool.names, frozenset(), seed)
                     for labels in BUDGETS:
                         some = bought[:labels]
                         head = make_final(source, some, pool.gold[some])[0]
-                        right, _ = judged(arena, head)
+                        right, _ = judged(split, head)
                         rows.append(
                             {"variant": variant, "pool": whole.size, "aside": aside, "seed": seed}
                             | {"arm": arm, "labels": labels, "n": len(right)}

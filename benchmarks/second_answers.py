@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from floors import Case, arena_of, judged
-from label_efficiency import interval
+from _rows import interval
+from floors import Case, judged, split_of
 from numpy.typing import NDArray
 from plan_scenarios import MINILM
 
@@ -38,7 +38,7 @@ from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.runs.loop.head_fitting import GRAPHED, Source, _fitted, make_final
 from stacksl_lab.pools import ours
-from stacksl_lab.pools.arena import Arena
+from stacksl_lab.pools.split import Split
 from stacksl_lab.pools.strategies import COVERAGE
 
 SETS = ("banking77", "stackoverflow_titles", "snips", "medquad")
@@ -60,20 +60,20 @@ def answers_of(gold: Rows, classes: int, error: float, seed: int) -> Rows:
 
 def held_out(source: Source, rows: Rows, labels: Rows) -> NDArray[Any]:
     """(n, K): the probabilities of heads that were not fitted on the row."""
-    found = np.zeros((len(rows), source.block.classes))
+    probabilities = np.zeros((len(rows), source.block.classes))
     for train, held in folds_of(len(rows), source.seed):
-        given = (source, rows[train], labels[train], (GRAPHED,), Strength(DEFAULT), 3e-4)
-        (head,) = _fitted(*given, rows[held], counted=labels)
-        found[held] = head.probabilities(source.block.take(rows[held].tolist()))
-    return found
+        arguments = (source, rows[train], labels[train], (GRAPHED,), Strength(DEFAULT), 3e-4)
+        (head,) = _fitted(*arguments, rows[held], counted=labels)
+        probabilities[held] = head.probabilities(source.block.take(rows[held].tolist()))
+    return probabilities
 
 
 def second_answers(source: Source, bought: Rows, answers: Rows, money: int) -> Table:
     """The labels contradicted most are answered again."""
     labels, looked = answers[0, bought].copy(), np.zeros(len(bought), dtype=bool)
-    kept = np.ones(len(bought), dtype=bool)
+    agreed = np.ones(len(bought), dtype=bool)
     while money > 0 and not looked.all():
-        now = np.flatnonzero(kept)
+        now = np.flatnonzero(agreed)
         own = held_out(source, bought[now], labels[now])[np.arange(len(now)), labels[now]]
         own[looked[now]] = np.inf
         for place in now[np.argsort(own, kind="stable")[:BATCH]]:
@@ -83,11 +83,11 @@ def second_answers(source: Source, bought: Rows, answers: Rows, money: int) -> T
             first, second, third, _ = answers[:, bought[place]]
             if first == second:
                 continue
-            kept[place] = False
+            agreed[place] = False
             if money > 0:
                 money -= 1
-                kept[place], labels[place] = third in (first, second), third
-    return bought[kept], labels[kept]
+                agreed[place], labels[place] = third in (first, second), third
+    return bought[agreed], labels[agreed]
 
 
 def active_lab(source: Source, bought: Rows, answers: Rows, money: int) -> Table:
@@ -107,20 +107,20 @@ def active_lab(source: Source, bought: Rows, answers: Rows, money: int) -> Table
         if counts.max() == 1:
             return rows, given, first
         probabilities = held_out(source, rows, first)
-        told = get_label_quality_multiannotator(given, probabilities, verbose=False)
-        consensus = told["label_quality"]["consensus_label"].to_numpy(np.int64)
+        quality = get_label_quality_multiannotator(given, probabilities, verbose=False)
+        consensus = quality["label_quality"]["consensus_label"].to_numpy(np.int64)
         return rows, given, consensus
 
     while money > 0:
         rows, given, consensus = table()
-        rest = np.flatnonzero(counts == 0)
+        unlabeled = np.flatnonzero(counts == 0)
         heads = (source, rows, consensus, (GRAPHED,), Strength(DEFAULT), 3e-4, None)
         (head,) = _fitted(*heads)
-        of_rest = np.asarray(head.probabilities(source.block.take(rest.tolist())))
+        of_rest = np.asarray(head.probabilities(source.block.take(unlabeled.tolist())))
         own = held_out(source, rows, consensus)
         scores, of_new = get_active_learning_scores(given, own, of_rest)
         scores = np.where(counts[rows] < MOST, scores, np.inf)
-        both, every = np.concatenate([scores, of_new]), np.concatenate([rows, rest])
+        both, every = np.concatenate([scores, of_new]), np.concatenate([rows, unlabeled])
         chosen = every[np.argsort(both, kind="stable")[: min(BATCH, money)]]
         counts[chosen] += 1
         money -= len(chosen)
@@ -128,12 +128,12 @@ def active_lab(source: Source, bought: Rows, answers: Rows, money: int) -> Table
     return rows, consensus
 
 
-def measured(arena: Arena, error: float, seed: int) -> list[dict[str, Any]]:
+def measured(split: Split, error: float, seed: int) -> list[dict[str, Any]]:
     """The test accuracy of each arm at each budget."""
-    pool = arena.pool(seed)
-    answers = answers_of(pool.gold, int(arena.about["classes"]), error, seed)
+    pool = split.pool(seed)
+    answers = answers_of(pool.gold, int(split.about["classes"]), error, seed)
     most = max(first + money for first, money in BUDGETS)
-    bought = np.array(ours.bought(replace(pool, gold=answers[0]), COVERAGE, most))
+    bought = np.array(ours.bought_rows(replace(pool, gold=answers[0]), COVERAGE, most))
     source = Source(pool.block, pool.names, frozenset(), seed)
     spend: tuple[Callable[..., Table], ...] = (second_answers, active_lab)
     found = []
@@ -142,7 +142,7 @@ def measured(arena: Arena, error: float, seed: int) -> list[dict[str, Any]]:
         arms = [(rows, answers[0, rows])]
         arms += [each(source, bought[:first], answers, money) for each in spend]
         for arm, (chosen, labels) in zip(ARMS, arms, strict=True):
-            right, _ = judged(arena, make_final(source, chosen, labels)[0])
+            right, _ = judged(split, make_final(source, chosen, labels)[0])
             about = {"first": first, "money": money, "arm": arm, "labels": len(chosen)}
             wrong = float((labels != pool.gold[chosen]).mean())
             found.append({**about, "wrong": wrong, "accuracy": float(right.mean())})
@@ -184,8 +184,8 @@ def main() -> None:
         if (name, error, seed) in done:
             continue
         with one_thread():
-            found = measured(arena_of(Case(name, MINILM), words.data), error, seed)
-        rows += [{"set": name, "error": error, "seed": seed, **row} for row in found]
+            cells = measured(split_of(Case(name, MINILM), words.data), error, seed)
+        rows += [{"set": name, "error": error, "seed": seed, **row} for row in cells]
         print(name, error, seed, file=sys.stderr)
         if file is not None:
             file.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")

@@ -96,10 +96,10 @@ class Server:
         headers = {"Content-Type": "application/json"}
         connection.request("POST", self.path, json.dumps(self.body(text)), headers)
         response = connection.getresponse()
-        said = json.loads(response.read())
+        reply = json.loads(response.read())
         if response.status != 200:
-            raise SystemExit(f"{self.command[0]} answered {response.status}: {said}")
-        return (said["predictions"] if isinstance(said, dict) else said)[0]["choice"]
+            raise SystemExit(f"{self.command[0]} answered {response.status}: {reply}")
+        return (reply["predictions"] if isinstance(reply, dict) else reply)[0]["choice"]
 
     def cpu_seconds(self) -> float:
         """The CPU time, user and system, that its process and its children have taken."""
@@ -148,9 +148,9 @@ class Server:
 
 def free_port() -> int:
     """A port that nobody has now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def lines_of_guide() -> str:
@@ -182,25 +182,25 @@ def make_servers(root: Path, data: Path, mlflow: str | None) -> dict[str, Server
         weights=head.weights if isinstance(head, MixedHead) else np.ones(1),
     )
     (theirs / "use.py").write_text(THEIRS.format(encoder=str(find_minilm())), encoding="utf-8")
-    found = {}
+    servers = {}
     for name, folder in (("fastapi", out), ("sentence_transformers", theirs)):
         (folder / "serve.py").write_text(lines_of_guide(), encoding="utf-8")
         port = free_port()
         words = ["-m", "uvicorn", "serve:app", "--port", str(port), "--log-level", "warning"]
         command = [sys.executable, *words]
-        found[name] = Server(command, folder, port, "/predict", lambda text: {"texts": [text]})
+        servers[name] = Server(command, folder, port, "/predict", lambda text: {"texts": [text]})
     if mlflow is not None:
         served, port = root / "mlflow", free_port()
         shutil.copytree(out, served)
         words = ["models", "serve", "-m", str(served), "--env-manager", "local", "-p", str(port)]
-        found["mlflow"] = Server(
+        servers["mlflow"] = Server(
             [mlflow, *words],
             served,
             port,
             "/invocations",
             lambda text: {"inputs": {"text": [text]}},
         )
-    return found
+    return servers
 
 
 def load(server: Server, texts: list[str], clients: int) -> dict[str, float]:
@@ -228,16 +228,16 @@ def load(server: Server, texts: list[str], clients: int) -> dict[str, float]:
 
 def measured(servers: dict[str, Server], texts: list[str], turns: int) -> dict[str, Any]:
     """Medians over the turns, and ratios to sentence-transformers inside each turn."""
-    found: dict[tuple[str, int], list[dict[str, float]]] = {}
+    loads: dict[tuple[str, int], list[dict[str, float]]] = {}
     for server in servers.values():
         load(server, texts[:WARM], 1)
     for _ in range(turns):
         for clients in CLIENTS:
             for name, server in servers.items():
-                found.setdefault((name, clients), []).append(load(server, texts, clients))
+                loads.setdefault((name, clients), []).append(load(server, texts, clients))
     result: dict[str, Any] = {}
-    for (name, clients), rows in found.items():
-        base = found["sentence_transformers", clients]
+    for (name, clients), rows in loads.items():
+        base = loads["sentence_transformers", clients]
         row: dict[str, Any] = {}
         for key in ("requests_a_second", "p99_ms", "cpu_ms"):
             values = np.array([each[key] for each in rows])
@@ -262,12 +262,12 @@ def main() -> None:
     texts = texts[: asked.requests]
     with tempfile.TemporaryDirectory() as root, ExitStack() as stack:
         servers = make_servers(Path(root), asked.data, asked.mlflow)
-        said = {}
+        answers = {}
         for name, server in servers.items():
             stack.enter_context(server.running())
             connection = server.connect()
-            said[name] = [server.ask(connection, text) for text in texts[:200]]
-        same = {name: said[name] == said["fastapi"] for name in said}
+            answers[name] = [server.ask(connection, text) for text in texts[:200]]
+        same = {name: answers[name] == answers["fastapi"] for name in answers}
         if not all(same.values()):
             raise SystemExit(f"servers differ: {same}")
         loads = [os.getloadavg()[0]]

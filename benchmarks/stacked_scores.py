@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from language_model_table import interval, shown
+from _rows import interval
+from language_model_table import shown
 from normalization_choice import PREMISES, Scores, scores_of
 from numpy.typing import NDArray
 
@@ -56,18 +57,18 @@ def weighed(sums: Array, alone: Array, gold: Ints) -> tuple[float, float, float]
         slope = np.einsum("nk,nkw->w", residual, parts) + apart / SPREAD
         return float(0.5 * apart @ apart - logs[rows, gold].sum()), slope
 
-    found = minimize(loss, np.ones(2), jac=True, method="L-BFGS-B")
-    return float(found.x[0] / scale), float(found.x[1] / scale), float(found.fun)
+    fit = minimize(loss, np.ones(2), jac=True, method="L-BFGS-B")
+    return float(fit.x[0] / scale), float(fit.x[1] / scale), float(fit.fun)
 
 
 def stacked(ways: Scores, rows: Ints, gold: Ints) -> tuple[str, float, float]:
     """The premise and the weights, divided by T, that the labels of `rows` give."""
-    found = {}
+    weights = {}
     for premise in PREMISES:
         sums = ways["sum"][rows]
-        found[premise] = weighed(sums, sums - ways[f"pmi, {premise}"][rows], gold[rows])
-    best = min(found, key=lambda premise: found[premise][2])
-    return best, *found[best][:2]
+        weights[premise] = weighed(sums, sums - ways[f"pmi, {premise}"][rows], gold[rows])
+    best = min(weights, key=lambda premise: weights[premise][2])
+    return best, *weights[best][:2]
 
 
 def weigh(ways: Scores, premise: str, a: float, b: float) -> Array:
@@ -145,10 +146,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where the numbers are written")
     parser.add_argument("--from", dest="source", type=Path, help="print the table of a file")
     words = parser.parse_args()
-    found = json.loads(words.source.read_text()) if words.source else measure(scored())
+    record = json.loads(words.source.read_text()) if words.source else measure(scored())
     if words.json:
-        words.json.write_text(json.dumps(found) + "\n")
-    print(table(found))
+        words.json.write_text(json.dumps(record) + "\n")
+    print(table(record))
 
 
 def scored() -> dict[str, tuple[Scores, Ints]]:

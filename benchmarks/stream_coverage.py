@@ -20,7 +20,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from label_efficiency import Cell, World, interval, order_for
+from _rows import interval
+from label_efficiency import Cell, World, order_for
 from stream_or_pool import HELD_OUT, SETS, encoded, split
 
 from stacksl.core.threads import one_thread
@@ -29,8 +30,8 @@ from stacksl.runs.loop.covering import StreamCoverage
 from stacksl.runs.loop.game import play
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.settings.resolve import resolve
-from stacksl_lab.pools.arena import Pool
 from stacksl_lab.pools.ours import game_of
+from stacksl_lab.pools.split import Pool
 
 BUDGETS = (75, 150, 300, 0.1)
 RULES = ("coverage", "margin", "random")

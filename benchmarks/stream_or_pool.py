@@ -35,8 +35,8 @@ from stacksl.runs.loop.game import play
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.fields import Settings
-from stacksl_lab.pools.arena import Pool as Drawn
 from stacksl_lab.pools.ours import game_of
+from stacksl_lab.pools.split import Pool as Drawn
 
 SHARES = (0.02, 0.05, 0.1)
 SEEDS = (1000, 1001, 1002)

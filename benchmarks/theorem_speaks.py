@@ -56,10 +56,10 @@ def first(height: Callable[[int], float], most: int, largest: float) -> int:
 def starts(rows: Array, largest: float) -> tuple[int, int]:
     """The same by both bounds; that of the corpus from few steps first, which are quick."""
     by_dimension = first(lambda n: old(rows, n), 10 * len(rows), largest)
-    found = first(lambda n: new(rows, n, 8), by_dimension, largest)
-    while found > 10 and new(rows, found - 10) < largest:
-        found -= 10
-    return by_dimension, found
+    label_count = first(lambda n: new(rows, n, 8), by_dimension, largest)
+    while label_count > 10 and new(rows, label_count - 10) < largest:
+        label_count -= 10
+    return by_dimension, label_count
 
 
 def main() -> None:
@@ -79,8 +79,8 @@ def main() -> None:
         for scorer, weight in SCORERS.items():
             rows = math.sqrt(weight) * h
             levels = [f"{old(rows, n):.2f}β | {new(rows, n):.2f}β" for n in AT]
-            told = [f"{start:,}" for start in starts(rows, largest)]
-            cells = [features, str(h.shape[1]), scorer, *levels, *told]
+            counts = [f"{start:,}" for start in starts(rows, largest)]
+            cells = [features, str(h.shape[1]), scorer, *levels, *counts]
             print(f"| {' | '.join(cells)} |", flush=True)
 
 

@@ -63,19 +63,19 @@ def own_topics(gold: NDArray[Any], topics: NDArray[Any]) -> int:
     """How many classes have a topic of their own."""
     count = 0
     for index in np.unique(gold):
-        found, sizes = np.unique(topics[(gold == index) & (topics >= 0)], return_counts=True)
-        if len(found):
-            most, best = sizes.max(), found[sizes.argmax()]
+        numbers, sizes = np.unique(topics[(gold == index) & (topics >= 0)], return_counts=True)
+        if len(numbers):
+            most, best = sizes.max(), numbers[sizes.argmax()]
             of_class, of_topic = (gold == index).sum(), (topics == best).sum()
             count += int(most > of_class / 2 and most > of_topic / 2)
     return count
 
 
 def ours(texts: list[str], vectors: NDArray[Any], count: int) -> NDArray[Any]:
-    found = np.zeros(len(texts), np.int64)
+    numbers = np.zeros(len(texts), np.int64)
     for number, topic in enumerate(find_topics(texts, vectors, count)):
-        found[topic.rows] = number
-    return found
+        numbers[topic.rows] = number
+    return numbers
 
 
 def kmeans(texts: list[str], vectors: NDArray[Any], count: int) -> NDArray[Any]:
@@ -93,10 +93,12 @@ def bertopic(texts: list[str], vectors: NDArray[Any], count: int | None) -> NDAr
 
     reduced = UMAP(n_neighbors=15, n_components=5, min_dist=0.0, metric="cosine", random_state=0)
     model = BERTopic(nr_topics=count, umap_model=reduced)
-    found, _ = model.fit_transform(texts, vectors)
+    numbers, _ = model.fit_transform(texts, vectors)
     if count is None:
-        return np.array(found)
-    return np.array(model.reduce_outliers(texts, found, strategy="embeddings", embeddings=vectors))
+        return np.array(numbers)
+    return np.array(
+        model.reduce_outliers(texts, numbers, strategy="embeddings", embeddings=vectors)
+    )
 
 
 def topics_of(root: Path, features: str) -> Iterator[dict[str, Any]]:
@@ -135,8 +137,8 @@ def large(root: Path, features: str) -> dict[str, Any]:
     texts = [text for some, _ in parts for text in some][:LARGE]
     vectors = np.concatenate([some for _, some in parts])[:LARGE]
     start = time.process_time()
-    found = find_topics(texts, vectors, TOPICS)
-    return {"rows": len(texts), "topics": len(found), "cpu": time.process_time() - start}
+    topics = find_topics(texts, vectors, TOPICS)
+    return {"rows": len(texts), "topics": len(topics), "cpu": time.process_time() - start}
 
 
 def proposals(root: Path, seeds: int) -> Iterator[dict[str, Any]]:
@@ -166,11 +168,11 @@ def proposals(root: Path, seeds: int) -> Iterator[dict[str, Any]]:
                     ),
                     classes=known, budget=budget, seed=seed, out=f"{folder}/run",
                 )  # fmt: skip
-                found = run.status()["proposed"]
+                proposed = run.status()["proposed"]
                 with run.ledger as ledger:
                     none = ledger.counts_by_kind(("train",))["none"]
             majority, share = [], []
-            for number in range(len(found)):
+            for number in range(len(proposed)):
                 prompts, groups = shown[-1]
                 own = [label[prompts[at]] for at in np.flatnonzero(groups == number)]
                 best = max(set(own), key=own.count)
@@ -178,7 +180,7 @@ def proposals(root: Path, seeds: int) -> Iterator[dict[str, Any]]:
                 share.append(sum(each in away for each in own) / len(own))
             yield {
                 "set": name, "withheld": withheld, "labels": budget, "seed": seed, "none": none,
-                "proposed": found, "classes": majority, "share": share,
+                "proposed": proposed, "classes": majority, "share": share,
             }  # fmt: skip
 
 
@@ -190,20 +192,20 @@ def main() -> None:
     parser.add_argument("--features", default=MINILM, help="the features of topics")
     parser.add_argument("--seeds", type=int, default=3, help="seeds of --proposals")
     parser.add_argument("--json", type=Path, help="where to write the results")
-    given = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
-    of_sets = topics_of(given.data, given.features)
-    for row in proposals(given.data, given.seeds) if given.proposals else of_sets:
+    of_sets = topics_of(options.data, options.features)
+    for row in proposals(options.data, options.seeds) if options.proposals else of_sets:
         rows.append(row)
         print(json.dumps(row), flush=True)
-    before = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
+    before = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     result: dict[str, Any] = {"proposals": rows}
-    if not given.proposals:
-        result = {"topics": rows, "large": large(given.data, given.features)}
+    if not options.proposals:
+        result = {"topics": rows, "large": large(options.data, options.features)}
         print(result["large"])
-    if given.json:
-        given.json.write_text(json.dumps({**before, **result}, indent=1) + "\n")
+    if options.json:
+        options.json.write_text(json.dumps({**before, **result}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

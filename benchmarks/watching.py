@@ -49,7 +49,7 @@ from stacksl.report.quality import AuditResult
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
-from stacksl_lab.pools.arena import make_arena
+from stacksl_lab.pools.split import make_split
 from stacksl_lab.pools.strategies import COVERAGE
 
 SETS = {"banking77": "snips", "stackoverflow_titles": "banking77"}  # and what is mixed in
@@ -113,19 +113,21 @@ def world(name: str, data: Path, without: int | None) -> World:
         other = [(text, classes, 0) for text, _, _ in rows_of(SETS[name], data)]
     own = [row for row in rows if row[2] != without]
     order = generator(0, "watching/world").permutation(len(own))
-    rest = dataset(own, order[:POOL], classes)
-    kept = dataset(
+    pool_rows = dataset(own, order[:POOL], classes)
+    test_rows = dataset(
         [*own, *other], np.array([*order[POOL:], *range(len(own), len(own) + len(other))]), classes
     )
-    arena, _ = make_arena(rest, kept, resolve({"features": DEFAULT}).settings, POOL, LABELS)
-    pool = arena.pool(0)
-    bought = np.array(ours.bought(pool, COVERAGE, LABELS))
+    split, _ = make_split(
+        pool_rows, test_rows, resolve({"features": DEFAULT}).settings, POOL, LABELS
+    )
+    pool = split.pool(0)
+    bought = np.array(ours.bought_rows(pool, COVERAGE, LABELS))
     head, _ = make_final(Source(pool.block, pool.names, frozenset(), 0), bought, pool.gold[bought])
-    assert isinstance(arena.test, SharedBlock)
-    h, policies = np.asarray(arena.test.h)[:, :FIXED], np.asarray(head.probabilities(arena.test))
+    assert isinstance(split.test, SharedBlock)
+    h, policies = np.asarray(split.test.h)[:, :FIXED], np.asarray(head.probabilities(split.test))
     cut = len(order) - POOL
     strange = h[cut:], policies[cut:]
-    return World(h[:cut], policies[:cut], np.asarray(arena.test_gold)[:cut], strange)
+    return World(h[:cut], policies[:cut], np.asarray(split.test_gold)[:cut], strange)
 
 
 class Stream(NamedTuple):
@@ -195,7 +197,7 @@ def measured(stream: Stream, draw: int) -> dict[str, Any]:
     vectors = watching.vector_bets(stream.old, new_h, draw)
     names = [str(k) for k in range(new.shape[1])]
     first = slice(0, STREAM)
-    said = held.argmax(axis=1), new[first].argmax(axis=1)
+    predicted = held.argmax(axis=1), new[first].argmax(axis=1)
     rows = watching.unlike(new_h[first], stream.old)
     return {
         "told": watching.told_after(watching.together([vectors, confidence])),
@@ -203,7 +205,7 @@ def measured(stream: Stream, draw: int) -> dict[str, Any]:
         "by vectors": watching.told_after(vectors),
         "adwin": adwin(stream, 0.002),
         "adwin .05": adwin(stream, 0.05),
-        "class": bool(watching.shifted_classes(*said, names)),
+        "class": bool(watching.shifted_classes(*predicted, names)),
         "unlike": len(rows),
         "right": int(stream.strange[rows].sum()),
         "strange": int(stream.strange[first].sum()),
@@ -384,8 +386,8 @@ def table(record: dict[str, Any]) -> str:
         count = str(row.get("streams", row.get("runs")))
         parts = (row.get(key) for key in ("strange told", "told are strange"))
         rates = ["" if part is None else f"{100 * part:.0f}%" for part in parts]
-        told = [shown(row.get(key)) for key in (*detectors, "class")]
-        lines.append(f"| {' | '.join([name, row['change'], count, *told, *rates])} |")
+        shares = [shown(row.get(key)) for key in (*detectors, "class")]
+        lines.append(f"| {' | '.join([name, row['change'], count, *shares, *rates])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -410,24 +412,24 @@ def main() -> None:
     parser.add_argument("--true", type=int, default=50, help="streams of each change")
     parser.add_argument("--runs", type=int, default=30, help="whole runs of each features, a set")
     parser.add_argument("--json", type=Path, help="where to write the results")
-    given = parser.parse_args()
-    found: list[dict[str, Any]] = []
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
     with one_thread():
         parts = {
-            "streams": lambda: streams(given.data, given.false, given.true),
+            "streams": lambda: streams(options.data, options.false, options.true),
             "runs": lambda: chain.from_iterable(
-                runs(given.data, given.runs, features) for features in (HASHING, DEFAULT)
+                runs(options.data, options.runs, features) for features in (HASHING, DEFAULT)
             ),
             "audits": audits,
             "open": open_rows,
         }
-        for row in parts[given.part]():
-            found.append(row)
+        for row in parts[options.part]():
+            rows.append(row)
             print(json.dumps(row), flush=True)
-    if given.json:
-        before = json.loads(given.json.read_text()) if given.json.exists() else {}
-        text = json.dumps({**before, given.part: found}, indent=1)
-        given.json.write_text(text + "\n")
+    if options.json:
+        before = json.loads(options.json.read_text()) if options.json.exists() else {}
+        text = json.dumps({**before, options.part: rows}, indent=1)
+        options.json.write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -99,8 +99,8 @@ def floor(dims: list[int], labels: int) -> None:
     print(f"largest entry of |V⁻¹V − I| after {labels:,} rows")
     for dim in dims:
         for ridge in RIDGES:
-            found = " ".join(f"{residual(dim, ridge, apart, labels):.1e}" for apart in APART)
-            print(f"  d = {dim}, ridge {ridge:g}, apart {APART}: {found}", flush=True)
+            residuals = " ".join(f"{residual(dim, ridge, apart, labels):.1e}" for apart in APART)
+            print(f"  d = {dim}, ridge {ridge:g}, apart {APART}: {residuals}", flush=True)
 
 
 def main() -> int:

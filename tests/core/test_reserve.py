@@ -19,7 +19,7 @@ from stacksl.core.scorers.base import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Label
 from stacksl_lab.baselines import statistics
-from stacksl_lab.baselines.capacity import corpus_capacity, knowing
+from stacksl_lab.baselines.capacity import corpus_capacity, with_corpus_capacity
 from stacksl_lab.baselines.reserve import Reserve
 from stacksl_lab.learner import StudyLearner
 from stacksl_lab.rewards import Reward, RewardRidge
@@ -271,7 +271,7 @@ def growths(
             decision, asked = decision.reserved(), asked + 1
         learner.adopt([decision], [inputs])
         if decision.asked and rng.random() < nobody:
-            learner.close(inputs)
+            learner.learn_none(inputs)
         elif decision.asked:
             learner.learn(decision, inputs, Label(int(rng.integers(classes))))
         found += [head.confidence.volume - before] if forced else []
@@ -402,12 +402,14 @@ def test_a_known_corpus_lowers_the_level_and_keeps_the_reserve(scorer: str) -> N
     budget = 30
     head = make_scorer(scorer, dim=8, classes=3, settings=ScorerSettings(ridge=0.2))
     plain = Reserve(share=0.8, floor=1e-6, reach=math.sqrt(2.0))
-    gate = knowing(plain, SharedBlock(h, 3), budget, head)
+    gate = with_corpus_capacity(plain, SharedBlock(h, 3), budget, head)
     prior = 1.0 / math.sqrt(0.2)
     most = gate.most(budget, 8, prior)
     assert most < 0.75 * plain.most(budget, 8, prior)
     exact = growth(h * math.sqrt(1.0 if scorer == "ridge" else 0.5), 0.2)
-    assert knowing(plain, SharedBlock(h, 3), 400, head).most(400, 8, prior) == pytest.approx(exact)
+    assert with_corpus_capacity(plain, SharedBlock(h, 3), 400, head).most(
+        400, 8, prior
+    ) == pytest.approx(exact)
     assert gate.most(2 * budget, 8, prior) == pytest.approx(2.0 * most)
     assert gate.most(budget // 2, 8, prior) == pytest.approx(most)
     assert gate.reach == pytest.approx(math.sqrt(2.0))
@@ -448,7 +450,7 @@ def test_ridge_learns_that_no_class_is_right_as_a_target_of_zero() -> None:
         [decision] = learner.decide([str(t)], [inputs], [(0, 1)], asked=t)
         learner.adopt([decision.reserved()], [inputs])
         if t % 2:
-            learner.close(inputs)
+            learner.learn_none(inputs)
         else:
             targets[t, t % 4 // 2] = 1.0
             learner.learn(decision.reserved(), inputs, Label(t % 4 // 2))
@@ -457,4 +459,4 @@ def test_ridge_learns_that_no_class_is_right_as_a_target_of_zero() -> None:
     assert head.learned == 6
     pairs = make_scorer("newton", dim=3, classes=None, settings=ScorerSettings())
     with pytest.raises(SettingsError, match="names no candidate"):
-        StudyLearner(pairs, Reserve(), budget=6, horizon=6).close(PairFeatures(rows))
+        StudyLearner(pairs, Reserve(), budget=6, horizon=6).learn_none(PairFeatures(rows))

@@ -26,11 +26,11 @@ def dataset(name: str, count: int, options: int = 4) -> Dataset:
     return Dataset(name, "memory", items, {item.id: i % options for i, item in enumerate(items)})
 
 
-def task(name: str, train: int, test: int, options: int = 4, whole: int | None = None) -> Task:
+def task(name: str, train: int, test: int, options: int = 4, paper_size: int | None = None) -> Task:
     """A task whose ids tell the stream (`NAME-train`) from the test (`NAME-test`)."""
     tested, extra = dataset(f"{name}-test", test, options), dataset(f"{name}-shots", 5, options)
     examples = tuple((item, extra.answers[item.id]) for item in extra.items)
-    return Task(name, dataset(f"{name}-train", train, options), tested, examples, whole)
+    return Task(name, dataset(f"{name}-train", train, options), tested, examples, paper_size)
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Stage:
             accuracy, accuracy / 2, len(test.items), asked, n, 1.0, gate in self.first, *losses
         )
 
-    def examine(
+    def evaluate_base(
         self, test: Dataset, examples: Sequence[tuple[Item, int]], settings: Mapping[str, Any]
     ) -> Result:
         self.examined.append((test, len(examples), dict(settings)))
@@ -75,15 +75,19 @@ def stage() -> Stage:
 def setup() -> Setup:
     """The paper's tasks in small: MedQA of 60 items, MMLU's subjects as they are."""
     sizes = {"Medical Genetics": (11, 100), "Clinical": (29, 265), "College Biology": (16, 144)}
-    subjects = [task(name, *size, whole=size[0]) for name, size in sizes.items()]
-    return Setup("toy", (task("MedQA", 60, 40, whole=10_178), *subjects), papers=True)
+    subjects = [task(name, *size, paper_size=size[0]) for name, size in sizes.items()]
+    return Setup("toy", (task("MedQA", 60, 40, paper_size=10_178), *subjects), comparable=True)
 
 
 @pytest.fixture
 def bench(setup: Setup, stage: Stage, tmp_path: Path) -> LanguageBench:
     store = Store(tmp_path / "cells.jsonl")
     return LanguageBench(
-        store, setup=setup, play=stage.play, examine=stage.examine, folder=tmp_path / "cells"
+        store,
+        setup=setup,
+        play=stage.play,
+        evaluate_base=stage.evaluate_base,
+        folder=tmp_path / "cells",
     )
 
 

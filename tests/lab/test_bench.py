@@ -15,8 +15,8 @@ import pytest
 
 from stacksl.errors import RunError, SettingsError
 from stacksl.runs.settings.resolve import flattened, resolve
-from stacksl_lab.language.asking import cell_of
 from stacksl_lab.language.cells import Result, Setting, names_in_run
+from stacksl_lab.language.measuring import cell_of
 from stacksl_lab.language.paper import NUMBERS
 from stacksl_lab.language.studies import LanguageBench
 from stacksl_lab.language.tasks import Setup
@@ -301,7 +301,7 @@ def test_llf_equal_to_first_is_played_once(bench: LanguageBench, stage: Any) -> 
 
 def test_a_result_is_kept_as_numbers(tmp_path: Path) -> None:
     result = Result(0.5, 0.4, 10, 5, 10, 1.0, True, mean_loss=1.5)
-    Store(tmp_path / "cells.jsonl").put({"a": result.found(), "b": "a reason"})
+    Store(tmp_path / "cells.jsonl").put({"a": result.measurement(), "b": "a reason"})
     again = Store(tmp_path / "cells.jsonl")
     kept = again.get("a")
     assert kept is not None
@@ -332,7 +332,7 @@ def test_an_absent_model_is_not_looked_for(bench: LanguageBench, stage: Any) -> 
 
 
 def test_numbers_of_the_paper_stand_beside_its_model_alone(bench: LanguageBench) -> None:
-    other = replace(bench, setup=replace(bench.setup, papers=False))
+    other = replace(bench, setup=replace(bench.setup, comparable=False))
     assert all(row.paper is None for row in LANGUAGE["objectives"].reproduce(other, [0, 1]))
     mine = by_row(LANGUAGE["objectives"].reproduce(bench, [0, 1]), "accuracy_sd")
     assert mine["SFT"].paper == 0.0023

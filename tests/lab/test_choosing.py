@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import DataError
-from stacksl_lab.language.asking import candidates
+from stacksl_lab.language.measuring import candidates
 from stacksl_lab.language.studies import LanguageBench
 from stacksl_lab.language.tasks import Setup, held_out, permuted
 from stacksl_lab.studies import LANGUAGE

@@ -16,10 +16,10 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
 from stacksl_lab.pools import peers, strategies, study
-from stacksl_lab.pools.arena import Arena, make_arena
 from stacksl_lab.pools.peers import PEERS
+from stacksl_lab.pools.split import Split, make_split
 from stacksl_lab.pools.study import Comparison, recommended
-from stacksl_lab.pools.tables import shown
+from stacksl_lab.pools.tables import layout
 from stacksl_lab.study.bench import Bench
 from stacksl_lab.study.store import Numbers, Store
 
@@ -48,23 +48,23 @@ def texts(count: int, *, pairs: bool = False) -> Dataset:
     return Dataset("topics", "memory", tuple(items), answers, None if pairs else names)
 
 
-def arena_of(count: int = 90, *, pairs: bool = False, most: int = 24) -> Arena:
-    return make_arena(texts(count, pairs=pairs), None, Settings(open_questions=6), None, most)[0]
+def split_of(count: int = 90, *, pairs: bool = False, most: int = 24) -> Split:
+    return make_split(texts(count, pairs=pairs), None, Settings(open_questions=6), None, most)[0]
 
 
-def comparison(arena: Arena, *names: str) -> Comparison:
+def comparison(split: Split, *names: str) -> Comparison:
     budgets = (12, 24)
-    return Comparison("compare", "T", "c", "c", (), 2, arena, ("random", *names), budgets)
+    return Comparison("compare", "T", "c", "c", (), 2, split, ("random", *names), budgets)
 
 
 def test_each_seed_draws_its_pool_and_none_is_tested_on() -> None:
-    arena = arena_of()
-    one, other = arena.pool(0), arena.pool(1)
-    assert len(arena.gold) + len(arena.test_gold) == 90
-    assert len(one.gold) == len(other.gold) == arena.size == round(0.8 * len(arena.gold))
+    split = split_of()
+    one, other = split.pool(0), split.pool(1)
+    assert len(split.gold) + len(split.test_gold) == 90
+    assert len(one.gold) == len(other.gold) == split.size == round(0.8 * len(split.gold))
     assert not np.array_equal(one.block.h, other.block.h)  # type: ignore[union-attr]
-    assert np.array_equal(one.block.h, arena.pool(0).block.h)  # type: ignore[union-attr]
-    assert arena.digest == arena_of().digest != arena_of(93).digest
+    assert np.array_equal(one.block.h, split.pool(0).block.h)  # type: ignore[union-attr]
+    assert split.digest == split_of().digest != split_of(93).digest
 
 
 @pytest.mark.slow
@@ -72,18 +72,18 @@ def test_each_seed_draws_its_pool_and_none_is_tested_on() -> None:
 def test_a_peer_buys_distinct_rows(name: str) -> None:
     if not PEERS[name].installed:
         pytest.skip(f"{PEERS[name].package} is not installed")
-    pool = arena_of(60).pool(0)
-    bought = PEERS[name].bought(pool, 15)
+    pool = split_of(60).pool(0)
+    bought = PEERS[name].bought_rows(pool, 15)
     assert len(set(bought)) == len(bought) == 15
     assert set(bought) <= set(range(len(pool.gold)))
-    assert bought == PEERS[name].bought(pool, 15), "a seed fixes the rows"
+    assert bought == PEERS[name].bought_rows(pool, 15), "a seed fixes the rows"
     if PEERS[name].model:
         assert bought[:6] == list(pool.order[:6]), "the first batch is that of random"
 
 
 def test_items_with_options_of_their_own() -> None:
-    arena = arena_of(60, pairs=True)
-    rows = comparison(arena, "margin").reproduce(Bench(Store()), range(2))
+    split = split_of(60, pairs=True)
+    rows = comparison(split, "margin").reproduce(Bench(Store()), range(2))
     assert {row.settings["model"] for row in rows} == {"product"}
     with pytest.raises(SettingsError, match="'coverage' chooses among items of fixed classes"):
         strategies.check_strategies(["coverage"], classes=False)
@@ -91,7 +91,7 @@ def test_items_with_options_of_their_own() -> None:
 
 
 def test_each_strategy_is_a_cell_that_is_kept(tmp_path, monkeypatch) -> None:
-    one = comparison(arena_of(60), "coverage")
+    one = comparison(split_of(60), "coverage")
     rows = one.reproduce(Bench(Store(tmp_path / "cells")), range(1))
     assert len(Store(tmp_path / "cells")) == 3
     monkeypatch.setattr(study, "measure", None)
@@ -104,8 +104,8 @@ def test_a_peer_that_fails_is_named_and_the_others_stay(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(peers.Peer, "installed", True)
     monkeypatch.setattr(peers.Peer, "version", "1")
-    monkeypatch.setattr(peers.Peer, "bought", broken)
-    bench, one = Bench(Store()), comparison(arena_of(60), "margin", "badge")
+    monkeypatch.setattr(peers.Peer, "bought_rows", broken)
+    bench, one = Bench(Store()), comparison(split_of(60), "margin", "badge")
     rows = one.reproduce(bench, range(2))
     assert {row.row for row in rows if row.metric == "accuracy"} >= {"margin", "random"}
     assert "badge" not in {row.row for row in rows}
@@ -145,7 +145,7 @@ def cells_of(curve: Callable[[int], float], budgets: Sequence[int]) -> list[Numb
 
 
 def test_labels_to_reach_and_labels_saved() -> None:
-    one = comparison(arena_of(120, pairs=True), "margin")
+    one = comparison(split_of(120, pairs=True), "margin")
     asked = one._asked()
     assert (asked["random"], asked["all labels"]) == ((12, 24, 48, 77), (77,))
     cells = {
@@ -170,7 +170,7 @@ def test_labels_to_reach_and_labels_saved() -> None:
         ("saved", None, 0.0),
         ("saved", None, -1.0),
     }
-    assert "| margin | > 24 | > 24 | > 24 | < 0% | < -100% | 1.0 |" in shown(
+    assert "| margin | > 24 | > 24 | > 24 | < 0% | < -100% | 1.0 |" in layout(
         list(one._rows(worse, "product"))
     )
 
@@ -224,7 +224,7 @@ def test_rows_without_a_label_are_counted() -> None:
     data = texts(30)
     answers = {name: gold for name, gold in data.answers.items() if name != "i4"}
     with pytest.raises(DataError, match="1 of the 30 rows of 'topics' have none: label them"):
-        make_arena(replace(data, answers=answers), None, Settings(), None, 5)
+        make_split(replace(data, answers=answers), None, Settings(), None, 5)
 
 
 def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

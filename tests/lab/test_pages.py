@@ -11,7 +11,7 @@ import pytest
 
 from stacksl.errors import DataError
 from stacksl_lab import pages as headline
-from stacksl_lab.language.paper import CANNOT, NUMBERS
+from stacksl_lab.language.paper import INCONSISTENCIES, NUMBERS
 from stacksl_lab.pages import HEADLINE, refreshed
 from stacksl_lab.pools.tables import COMPARISON
 from stacksl_lab.studies import LABORATORY, LANGUAGE, STUDIES
@@ -30,7 +30,7 @@ def test_every_study_has_its_page() -> None:
         said = " ".join(PAGES[name].split())
         assert f"stacksl-lab reproduce {name}" in said
         assert study.cost in said
-        assert all(sentence in said for sentence in CANNOT.get(name, ()))
+        assert all(sentence in said for sentence in INCONSISTENCIES.get(name, ()))
         assert f"[{name}]({name}.md)" in PAGES["README"]
 
 

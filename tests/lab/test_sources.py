@@ -42,7 +42,7 @@ def test_the_official_files(shared_data: Path) -> None:
         "Clinical": (29, 265, 5),
         "College Biology": (16, 144, 5),
     }
-    assert setup.papers
+    assert setup.comparable
     assert setup.main.options == 4
 
 
@@ -52,7 +52,7 @@ def test_medqas_files_are_found(tmp_path: Path) -> None:
     assert (task.name, len(task.train.items), len(task.test.items)) == ("MedQA", 12, 6)
     assert [item.prompt for item, _ in task.examples] == [f"dev.jsonl {i}?" for i in range(5)]
     medqa(tmp_path / "b", "phrases_no_exclude_train.jsonl")
-    assert setup_of("kl", "m", str(tmp_path / "b")).main.whole == 10_178
+    assert setup_of("kl", "m", str(tmp_path / "b")).main.paper_size == 10_178
 
 
 def test_without_a_dev_file_examples_leave_the_stream(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_file_needs_its_test_file(tmp_path: Path) -> None:
         setup_of("kl", "m", str(folder / "train.jsonl"))
     setup = setup_of("kl", "m", str(folder / "train.jsonl"), str(folder / "test.jsonl"))
     assert setup.main.name == "MedQA"
-    assert not setup.papers, "6 test questions are not the paper's"
+    assert not setup.comparable, "6 test questions are not the paper's"
 
 
 def test_model_and_data_go_together(tmp_path: Path) -> None:
@@ -95,13 +95,13 @@ def test_the_papers_model_is_known_by_its_shape(tmp_path: Path) -> None:
     (folder / "config.json").write_text(
         json.dumps({"model_type": "qwen3", "hidden_size": 2560, "num_hidden_layers": 36})
     )
-    assert sources._is_papers(str(folder))
+    assert sources._is_paper_model(str(folder))
     (folder / "config.json").write_text(
         json.dumps({"model_type": "qwen3", "hidden_size": 256, "num_hidden_layers": 6})
     )
-    assert not sources._is_papers(str(folder))
-    assert sources._is_papers("Qwen/Qwen3-4B-Base")
-    assert not sources._is_papers("Qwen/Qwen3-0.6B-Base")
+    assert not sources._is_paper_model(str(folder))
+    assert sources._is_paper_model("Qwen/Qwen3-4B-Base")
+    assert not sources._is_paper_model("Qwen/Qwen3-0.6B-Base")
 
 
 def test_the_samples_own_set(monkeypatch: pytest.MonkeyPatch, make_task: Any) -> None:
@@ -115,4 +115,4 @@ def test_the_samples_own_set(monkeypatch: pytest.MonkeyPatch, make_task: Any) ->
     small = [{item.id for item in task.train.items} for task in setup.tasks[1:]]
     assert len(set.union(*small)) == 56, "no item is in two of them"
     assert (setup.settings["protocol"], setup.settings["normalization"]) == ("option", "pmi")
-    assert not setup.papers
+    assert not setup.comparable

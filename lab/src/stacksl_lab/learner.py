@@ -92,18 +92,18 @@ class StudyLearner(Learner):
         if not self.asks_ucb:
             return decisions
         return [
-            self._hopeful(decision, inputs) if decision.status == "wanted" else decision
+            self._optimistic(decision, inputs) if decision.status == "wanted" else decision
             for decision, inputs in zip(decisions, block, strict=True)
         ]
 
-    def _hopeful(self, decision: Decision, inputs: Inputs) -> Decision:
+    def _optimistic(self, decision: Decision, inputs: Inputs) -> Decision:
         """The decision with what is played because its round asks."""
         view = self.scorer.bounds(inputs, decision.presented)
         choice = None
         if isinstance(self.gate, Width):
             choice = widest_of(self.scorer, inputs, decision.presented)[1]
         if choice is None:
-            choice = hopeful_choice(view)
+            choice = optimistic_choice(view)
         return replace(
             decision,
             choice=view.presented[choice],
@@ -133,7 +133,7 @@ class StudyLearner(Learner):
             return self.kl_on_skips and decision.asked and not out_of_labels
         return super()._takes_kl_step(decision, out_of_labels)
 
-    def close(self, inputs: Inputs) -> None:
+    def learn_none(self, inputs: Inputs) -> None:
         """Learn that an answer named none of the classes: its row enters V, at θ for `newton`.
 
         `ridge` regresses each class on a target of 0. The label is open no longer, and what
@@ -214,7 +214,7 @@ def expect_greedy(asks_ucb: bool, action: str) -> None:
         )
 
 
-def hopeful_choice(view: Bounds) -> int:
+def optimistic_choice(view: Bounds) -> int:
     """The position of the largest UCB; ties are as in `Scorer.bounds`."""
     reach: Array = view.radius * view.widths
     scale = float((np.abs(view.scores) + reach).max())

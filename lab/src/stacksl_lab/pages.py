@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stacksl.errors import DataError
-from stacksl_lab.pools.tables import COMPARISON, shown
+from stacksl_lab.pools.tables import COMPARISON, layout
 from stacksl_lab.studies import STUDIES
 from stacksl_lab.study.records import read_records
-from stacksl_lab.study.rows import Row, half_width
-from stacksl_lab.study.tables import markdown
+from stacksl_lab.study.rows import Row
+from stacksl_lab.study.tables import between, estimate, markdown
 
 HEADLINE = "laboratory"
-"""The name under which a page shows `lab.headline` in place of one record."""
+"""The name under which a page shows what `headline` makes of all records."""
 
 _BLOCK = re.compile(r"<!-- study: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def _shown_as_its_study(rows: Sequence[Row]) -> str:
+def _table_of(rows: Sequence[Row]) -> str:
     if rows and rows[0].study == COMPARISON:
-        return shown(rows)
+        return layout(rows)
     study = STUDIES.get(rows[0].study) if rows else None
-    return markdown(rows) if study is None else study.shown(rows)
+    return markdown(rows) if study is None else study.as_markdown(rows)
 
 
 def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
@@ -50,7 +50,7 @@ def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
         if name not in records:
             raise DataError(f"a page shows the record '{name}', and there is none: make it again")
         rows = records[name]
-        return f"<!-- study: {name} -->\n{_shown_as_its_study(rows)}\n<!-- end -->"
+        return f"<!-- study: {name} -->\n{_table_of(rows)}\n<!-- end -->"
 
     return _BLOCK.sub(table, text)
 
@@ -158,11 +158,10 @@ def _number(field: re.Match[str], records: Mapping[str, Sequence[Row]]) -> str:
     study, name, metric, decimals = field.groups()
     for row in records.get(study, ()):
         if (row.row, row.metric) == (name, metric) and row.value is not None:
-            half, shown = half_width(row), f"{row.value:.{decimals or 4}f}"
+            digits = f".{decimals or 4}f"
             if "interval" in row.settings:
-                low, high = row.settings["interval"]
-                return f"{shown} [{low:.{decimals or 4}f}, {high:.{decimals or 4}f}]"
-            return shown if half is None else f"{shown} ± {half:.{decimals or 4}f}"
+                return between(row, digits=digits)
+            return estimate(row, digits)
     raise DataError(f"the record of '{study}' has no number '{metric}' of the row '{name}'")
 
 

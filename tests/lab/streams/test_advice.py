@@ -100,12 +100,12 @@ def test_labels_beyond_the_budget_are_counted_and_those_of_the_end_are_not(
 def test_what_is_counted_is_what_the_gate_asks_until_the_budget_is_spent(gate, level) -> None:
     """The same rounds at B and at 2 B, although the level of `width` is counted in B."""
     source = make_stream("iid", "scalar", 1, rounds=200, dim=6, candidates=4)
-    cut = playing.play(source, bisections._made(gate, level), 20)
+    cut = playing.play(source, bisections._gate_at(gate, level), 20)
     rounds = int(np.flatnonzero(cut.asked)[-1]) + 1
     assert rounds < 180, "the gate itself spent it"
     assert bisections.demand_uncut(source, gate, level, 20, 0) > 1.0
     kept = level * bisections._rescaled(gate, 6, 20, 40)
-    longer = playing.play(bisections._followed(source, 40), bisections._made(gate, kept), 40)
+    longer = playing.play(bisections._extended(source, 40), bisections._gate_at(gate, kept), 40)
     assert (longer.asked[:rounds] == cut.asked[:rounds]).all()
 
 

@@ -20,7 +20,7 @@ from stacksl_lab.streams.certificates.study import (
     measure,
     play_newton,
 )
-from stacksl_lab.streams.trial import played
+from stacksl_lab.streams.trial import play_trial
 from stacksl_lab.study.store import Numbers
 
 EVERYONE = tuple(range(CANDIDATES))
@@ -72,7 +72,7 @@ def test_a_seed_has_numbers_for_every_line() -> None:
         known = trial.source["dim"] == 1 and trial.source["bound"] == 2.0
         made_up: list[Numbers] = [{"lost": 0.25}] * 4
         how = (make_world, measure, trial.source, trial.lines, 0)
-        numbers = played(*how) if known else made_up
+        numbers = play_trial(*how) if known else made_up
         for line, each in zip(trial.lines, numbers, strict=False):
             found[line.row] = [each, each]
     assert len(CERTIFICATES.rows_from(found, quick=True)) > len(found)

@@ -11,7 +11,7 @@ from stacksl.core.confidence import ConfidenceSet, radius
 from stacksl.core.gates.registry import make_gate
 from stacksl_lab.engines import run_stream
 from stacksl_lab.statistics.estimates import estimates, holds, radii
-from stacksl_lab.statistics.intervals import clopper_pearson, held
+from stacksl_lab.statistics.intervals import clopper_pearson, promise_verdict
 from stacksl_lab.study.rows import Row
 from stacksl_lab.synthetic.streams import make_stream
 
@@ -36,7 +36,7 @@ def test_the_interval_ends_where_either_tail_is_a_fortieth(hits: int, runs: int)
     ("share", "said"), [(1.0, "holds"), (0.99, "open"), (0.9, "open"), (0.8, "fails")]
 )
 def test_a_promise_is_judged_by_the_whole_interval(share: float, said: str) -> None:
-    assert held(Row("s", "r", "covered", share, seeds=100), 0.95) == said
+    assert promise_verdict(Row("s", "r", "covered", share, seeds=100), 0.95) == said
 
 
 def stream(scorer: str, feedback: str, **settings: object):

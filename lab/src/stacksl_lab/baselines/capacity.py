@@ -75,7 +75,7 @@ def corpus_capacity(
     return best * (1.0 + _ROUNDING)
 
 
-def knowing(gate: Reserve, block: Block, labels: int, scorer: Scorer) -> Reserve:
+def with_corpus_capacity(gate: Reserve, block: Block, labels: int, scorer: Scorer) -> Reserve:
     """The gate `reserve` where the items that can be asked about are those of a block of classes.
 
     Args:

@@ -163,7 +163,7 @@ def reserve_held(
 ) -> float:
     """The labels kept for rounds above the level, κB(1 − log det(V/λI)/most), at least 0.
 
-    None where no round can be above it: the level, twice the root of `square`, is at least the
+    It is 0 where no round can be above the level: where twice the root of `square` is at least the
     `widest` pair before any label.
     """
     if 4.0 * square >= widest * widest:

@@ -167,19 +167,19 @@ def _plain(array: Any, dtype: type) -> NDArray[Any]:
 
 
 def _gold(labels: NDArray[Any], rounds: int, size: int) -> NDArray[np.int64]:
-    given = np.asarray(labels)
-    if given.shape != (rounds,) or not np.isin(given, np.arange(size)).all():
+    indices = np.asarray(labels)
+    if indices.shape != (rounds,) or not np.isin(indices, np.arange(size)).all():
         raise SettingsError(
             f"labels should be {rounds} indices from 0 to {size - 1}, one per round, but the "
-            f"given ones have the shape {given.shape} or hold something else"
+            f"given ones have the shape {indices.shape} or hold something else"
         )
-    return _plain(given, np.int64)
+    return _plain(indices, np.int64)
 
 
-def _table(what: str, given: NDArray[Any] | None, rounds: int, size: int) -> Array:
-    if given is None:
+def _table(what: str, values: NDArray[Any] | None, rounds: int, size: int) -> Array:
+    if values is None:
         return np.zeros((0, 0))
-    table = _plain(given, np.float64)
+    table = _plain(values, np.float64)
     if table.shape != (rounds, size) or not np.isfinite(table).all():
         raise SettingsError(
             f"{what} should be finite, one for each candidate of each round, of the shape "

@@ -48,7 +48,7 @@ def summed(function: F) -> F:
     return cast(F, numba.njit(**_INNER, fastmath=_SUMS, _nrt=False)(function))
 
 
-def kept(function: F) -> F:
+def cached_entry(function: F) -> F:
     """An entry point, whose machine code is kept on disk; its closure should hold a `stamp`.
 
     The loop should stand in the entry point: one that it calls is compiled twice, once more inside

@@ -54,8 +54,8 @@ def _pairs(stream: Stream, plan: Plan, memory: Memory, out: Certificates, drawn:
         golds, utilities = utilities.argmax(axis=1), utilities[:0]
 
     def rounds(start: int, stop: int, rows: Array) -> int:
-        given = (part[start:stop] for part in (golds, stream.rewards, utilities))
-        return int(loop(plan, memory, space, out, rows, *given, drawn, start))
+        feedback = (part[start:stop] for part in (golds, stream.rewards, utilities))
+        return int(loop(plan, memory, space, out, rows, *feedback, drawn, start))
 
     return rounds
 

@@ -21,7 +21,7 @@ from stacksl_lab.engines import (
     plan,
     policy_statistics,
 )
-from stacksl_lab.engines.compiling import compiled, inlined, kept, stamp
+from stacksl_lab.engines.compiling import cached_entry, compiled, inlined, stamp
 from stacksl_lab.engines.loop_state import ASKED, Certificates, Memory, Space
 from stacksl_lab.engines.plan import Plan
 
@@ -182,14 +182,14 @@ def _best_presented(utilities: Array, shown: NDArray[np.int64]) -> int:
     return best
 
 
-def _entry(mark: int, plain: bool) -> Any:
+def _entry(program: int, plain: bool) -> Any:
     """The loop; a `plain` one is compiled without follower and guard, and so is faster.
 
     A follower `follows`, or all candidates are shown; the drift guard is on where `guarded`. The
     loop stands in the entry itself: called by both, it would be compiled a third time.
     """
 
-    @kept
+    @cached_entry
     def play(
         plan: Plan,
         memory: Memory,
@@ -206,7 +206,7 @@ def _entry(mark: int, plain: bool) -> Any:
 
         Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
         """
-        assert mark >= 0
+        assert program >= 0  # in the closure, which is the key of the cache
         follows = not plain and plan.present > 0
         guarded = not plain and plan.guarded
         none = len(labels) - len(labels) - 1  # plain: numba would compile a constant apart
@@ -237,9 +237,9 @@ def _entry(mark: int, plain: bool) -> Any:
     return play
 
 
-_MARK = stamp(
+_PROGRAM = stamp(
     algebra, confidence, decide, drift, learning, loop_state, losses, plan,
     policy_statistics, rules, statistics,
 )  # fmt: skip
-play_plain = _entry(_MARK, plain=True)
-play_changing = _entry(_MARK, plain=False)
+play_plain = _entry(_PROGRAM, plain=True)
+play_changing = _entry(_PROGRAM, plain=False)

@@ -10,11 +10,12 @@ import math
 
 from stacksl.core import losses
 from stacksl.core.blocks import Array
+from stacksl.core.calibration import WINDOW
 from stacksl_lab import drift
 from stacksl_lab.engines.algebra import absorb, combine, image, images, project, rank_one
 from stacksl_lab.engines.compiling import allocating, compiled, inlined
 from stacksl_lab.engines.decide import fill
-from stacksl_lab.engines.loop_state import CLIPPED, LEARNED, ROUNDS, WINDOW, Memory, Space
+from stacksl_lab.engines.loop_state import CLIPPED, LEARNED, ROUNDS, Memory, Space
 from stacksl_lab.engines.plan import (
     EMA,
     LITERAL_CLIP,

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
+from stacksl.core.calibration import WINDOW
 from stacksl.core.gates.registry import Gate
 from stacksl_lab.baselines.gates import Width
 from stacksl_lab.baselines.registry import CODES
 from stacksl_lab.engines.plan import NEWTON, SGD, Plan
 
-WINDOW = 200  # losses that sgd's clip level is a quantile of
 LEARNED, ROUNDS, CLIPPED, ASKED = 0, 1, 2, 3  # the places in Memory.counts
 
 

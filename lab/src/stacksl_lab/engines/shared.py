@@ -19,7 +19,7 @@ from stacksl.core.gates import rules
 from stacksl.core.gates.rules import Clock
 from stacksl_lab.baselines import statistics
 from stacksl_lab.engines import algebra, decide, loop_state, plan, policy_statistics
-from stacksl_lab.engines.compiling import compiled, inlined, kept, stamp, summed
+from stacksl_lab.engines.compiling import cached_entry, compiled, inlined, stamp, summed
 from stacksl_lab.engines.loop_state import ASKED, LEARNED, ROUNDS, Certificates, Heads, Memory
 from stacksl_lab.engines.plan import Plan
 
@@ -158,8 +158,8 @@ def full(lower: Array) -> Array:
     return strict + strict.T + np.diag(np.diag(lower))
 
 
-def _entry(mark: int) -> Any:
-    @kept
+def _entry(program: int) -> Any:
+    @cached_entry
     def play(
         plan: Plan,
         memory: Memory,
@@ -174,7 +174,7 @@ def _entry(mark: int) -> Any:
 
         Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
         """
-        assert mark >= 0
+        assert program >= 0  # in the closure, which is the key of the cache
         for i in range(len(features)):
             t = start + i
             h = features[i]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stacksl_lab.statistics.intervals import held, interval_of
+from stacksl_lab.statistics.intervals import interval_of, promise_verdict
 from stacksl_lab.study.rows import Row
 from stacksl_lab.study.tables import between, estimate, pivot, table
 
@@ -63,13 +63,15 @@ def _verdicts(rows: Sequence[Row]) -> str:
     lines = []
     for group in dict.fromkeys(str(row.settings["group"]) for row in rows):
         mine = [row for row in rows if row.settings["group"] == group]
-        lines.append([group, *(_kept([r for r in mine if r.metric == m]) for m in PROMISES)])
+        lines.append(
+            [group, *(_verdict_counts([r for r in mine if r.metric == m]) for m in PROMISES)]
+        )
     title = "Settings in which a promise holds / fails / is open"
     return table(["", *PROMISES.values()], lines, title)
 
 
-def _kept(rows: Sequence[Row]) -> str:
-    verdicts = [held(row, 1.0 - float(row.settings["delta"])) for row in rows]
+def _verdict_counts(rows: Sequence[Row]) -> str:
+    verdicts = [promise_verdict(row, 1.0 - float(row.settings["delta"])) for row in rows]
     return " / ".join(str(verdicts.count(name)) for name in ("holds", "fails", "open"))
 
 

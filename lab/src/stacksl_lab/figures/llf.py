@@ -54,14 +54,14 @@ def _map_tables(mapped: Mapping[tuple[str, str], Mapping[str, Row]]) -> Iterator
             ]
             kappas = list(dict.fromkeys(place[1] for place, _ in here))
             lines = [
-                [ridge, *(_said(mine) for place, mine in here if place[0] == ridge)]
+                [ridge, *(_cell(mine) for place, mine in here if place[0] == ridge)]
                 for ridge in dict.fromkeys(place[0] for place, _ in here)
             ]
             title = f"{label.capitalize()}, radius of {radius}: regret over `first` (budget used)"
             yield table(["", *kappas], lines, title)
 
 
-def _said(mine: Mapping[str, Row]) -> str:
+def _cell(mine: Mapping[str, Row]) -> str:
     return f"{mine['over_first'].value:.2f} ({mine['budget_used'].value:.2f})"
 
 

@@ -32,25 +32,25 @@ def shared_scores(folder: Path) -> Iterator[None]:
     """
     language_model = import_module("stacksl.lm.model")
 
-    class Keeping(KeepingWorker):
-        kept_in = folder
+    class CachingHere(CachingWorker):
+        cache = folder
 
     before = language_model.Worker
-    language_model.Worker = Keeping  # type: ignore[attr-defined]
+    language_model.Worker = CachingHere  # type: ignore[attr-defined]
     try:
         yield
     finally:
         language_model.Worker = before  # type: ignore[attr-defined]
 
 
-class KeepingWorker(Worker):
+class CachingWorker(Worker):
     """A `Worker` that reads a block with base weights once.
 
     Attributes:
-        kept_in: the folder of what was read.
+        cache: the folder of what was read.
     """
 
-    kept_in: Path
+    cache: Path
 
     @cached_property
     def _computed(self) -> str:
@@ -67,7 +67,7 @@ class KeepingWorker(Worker):
             return super()._block(block, quantity)
         rows = repr([(item.prompt, item.options) for item in block])
         name = blake2b(f"{quantity} {self._computed} {rows}".encode(), digest_size=16).hexdigest()
-        file, used = self.kept_in / f"{name}.npz", self.likelihood.used
+        file, used = self.cache / f"{name}.npz", self.likelihood.used
         if file.exists():
             with np.load(file) as saved:
                 names = [key for key in sorted(saved) if key != "path"]
@@ -84,6 +84,6 @@ class KeepingWorker(Worker):
         arrays = {f"part{n}": part for n, part in enumerate(joined)}
         buffer = io.BytesIO()
         np.savez(buffer, path=np.array(used[quantity]), **arrays)  # type: ignore[arg-type]
-        self.kept_in.mkdir(parents=True, exist_ok=True)
+        self.cache.mkdir(parents=True, exist_ok=True)
         write_atomic(file, buffer.getvalue())
         return numbers

@@ -11,7 +11,7 @@ from typing import Any
 from stacksl.runs.settings.fields import GROUPS
 from stacksl.runs.settings.resolve import RENAMED, known_settings, named
 from stacksl_lab.baselines.registry import BASELINES
-from stacksl_lab.study.store import Found
+from stacksl_lab.study.store import Measurement
 from stacksl_lab.study.study import Line
 
 PLUGIN = {"plugins": "stacksl_lab.baselines.plugin"}
@@ -126,7 +126,7 @@ class Result:
     reason: str | None = None
 
     @classmethod
-    def of(cls, stored: Found) -> Result:
+    def of(cls, stored: Measurement) -> Result:
         """The result of which `stored` is the form in a store."""
         if isinstance(stored, str):
             return cls(reason=stored)
@@ -134,7 +134,7 @@ class Result:
         counts = {name: int(values[name] or 0) for name in ("n", "asked", "rounds")}
         return cls(**{**values, **counts, "first": bool(values["first"])})
 
-    def found(self) -> Found:
+    def measurement(self) -> Measurement:
         """Its numbers, as a store keeps them, or its reason."""
         if self.reason is not None:
             return self.reason

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stacksl_lab.language.asking import accuracies, measured
 from stacksl_lab.language.cells import Result, Setting
+from stacksl_lab.language.measuring import accuracies, measured
 from stacksl_lab.language.paper import (
     BASELINES,
     BUDGETS,

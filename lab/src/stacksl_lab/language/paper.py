@@ -102,7 +102,7 @@ NUMBERS: _Numbers = {
     },
 }
 
-CANNOT: Mapping[str, tuple[str, ...]] = {
+INCONSISTENCIES: Mapping[str, tuple[str, ...]] = {
     "label-efficiency": (
         "No number of right answers to 1,273 test questions gives 0.5918, 0.5826 or 0.5721 (753"
         " right answers are 0.5915, and 754 are 0.5923). So these are means of several runs,"

@@ -16,7 +16,7 @@ from stacksl.runs.items.intake import OF_SAMPLE
 from stacksl.runs.settings.fields import FIELDS
 from stacksl.types import Item
 from stacksl_lab.language.paper import SIZES, SUBJECTS
-from stacksl_lab.language.tasks import Setup, Task, only
+from stacksl_lab.language.tasks import Setup, Task, subset
 from stacksl_lab.sample import FOLDER
 
 EXAMPLES = 5
@@ -82,7 +82,7 @@ def setup_of(
         )
     if study != "mmlu":
         return _setup(model, (_medqa(data, test),), settings)
-    tasks = (_medqa(medqa or _beside(data), None), *_mmlu(data))
+    tasks = (_medqa(medqa or _medqa_near(data), None), *_mmlu(data))
     return _setup(model, tasks, settings)
 
 
@@ -91,13 +91,13 @@ def quick(setup: Setup) -> Setup:
     few, fewer = _QUICK
 
     def cut(task: Task) -> Task:
-        train = only(task.train, range(min(few, len(task.train.items))))
-        test = only(task.test, range(min(fewer, len(task.test.items))))
-        return replace(task, train=train, test=test, whole=None)
+        train = subset(task.train, range(min(few, len(task.train.items))))
+        test = subset(task.test, range(min(fewer, len(task.test.items))))
+        return replace(task, train=train, test=test, paper_size=None)
 
     settings = {**setup.settings, "epochs": 1, "refit_at": "1"}
     tasks = tuple(cut(task) for task in setup.tasks)
-    return replace(setup, tasks=tasks, settings=settings, papers=False)
+    return replace(setup, tasks=tasks, settings=settings, comparable=False)
 
 
 def _setup(model: str, tasks: Sequence[Task], settings: Mapping[str, Any] | None) -> Setup:
@@ -110,9 +110,9 @@ def _setup(model: str, tasks: Sequence[Task], settings: Mapping[str, Any] | None
         model=name,
         tasks=tuple(tasks),
         settings=dict(settings or {}),
-        papers=official and _is_papers(name),
+        comparable=official and _is_paper_model(name),
         fingerprint=_fingerprint(name),
-        absent=None if fault is None else f"the weights of {_called(name)} are not here",
+        absent=None if fault is None else f"the weights of {_display_name(name)} are not here",
         fault=fault,
     )
 
@@ -125,11 +125,11 @@ def _sample_tasks() -> tuple[Task, ...]:
     from stacksl_lab.sample.questions import questions
 
     train, test = questions()
-    main = _apart("docstrings", train, test)
+    main = _examples_apart("docstrings", train, test)
     order = generator(0, "study small streams").permutation(len(main.train.items)).tolist()
     tasks, start = [main], 0
     for size in SMALL:
-        part = only(main.train, sorted(order[start : start + size]))
+        part = subset(main.train, sorted(order[start : start + size]))
         tasks.append(replace(main, name=f"{size} items", train=part))
         start += size
     return tuple(tasks)
@@ -145,7 +145,7 @@ def _medqa(data: str, test: str | None) -> Task:
             examples = _examples(read(dev)) if dev is not None else ()
             to_label, tested = read(train), read(held, lenient=True)
             if not examples:
-                return _apart("MedQA", to_label, tested, SIZES["MedQA"][0])
+                return _examples_apart("MedQA", to_label, tested, SIZES["MedQA"][0])
             return Task("MedQA", to_label, tested, examples, SIZES["MedQA"][0])
     raise DataError(
         f"MedQA's official files were expected in {root} ({' or '.join(_TRAIN)}, and"
@@ -161,7 +161,7 @@ def _files_task(train: Path, test: str | None) -> Task:
         raise DataError(f"{train} holds no answers: a study buys them from the file")
     official = "answer_idx" in dataset.columns.values()
     name, size = ("MedQA", SIZES["MedQA"][0]) if official else (train.stem, None)
-    return _apart(name, dataset, read(test, lenient=True), size)
+    return _examples_apart(name, dataset, read(test, lenient=True), size)
 
 
 def _mmlu(data: str) -> list[Task]:
@@ -184,7 +184,7 @@ def _subject(root: Path, name: str, subject: str) -> Task:
     return Task(name, train, test, examples, SIZES[name][0])
 
 
-def _beside(data: str) -> str:
+def _medqa_near(data: str) -> str:
     """The folder in which MedQA is looked for where only MMLU's was given."""
     for folder in (Path(data), Path(data).resolve().parent):
         if any(_first(folder / inner, _TRAIN) for inner in _MEDQA):
@@ -205,11 +205,11 @@ def _examples(dataset: Dataset) -> tuple[tuple[Item, int], ...]:
     return tuple(solved[:EXAMPLES])
 
 
-def _apart(name: str, train: Dataset, test: Dataset, size: int | None = None) -> Task:
+def _examples_apart(name: str, train: Dataset, test: Dataset, size: int | None = None) -> Task:
     """A task whose five examples are taken out of the stream, drawn by a fixed seed."""
     order = generator(0, "study examples").permutation(len(train.items)).tolist()
-    apart = only(train, order[:EXAMPLES])
-    return Task(name, only(train, sorted(order[EXAMPLES:])), test, _examples(apart), size)
+    apart = subset(train, order[:EXAMPLES])
+    return Task(name, subset(train, sorted(order[EXAMPLES:])), test, _examples(apart), size)
 
 
 # --- the model -------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _folder(model: str) -> Path | None:
     return Path(model) if Path(model).is_dir() else None
 
 
-def _is_papers(model: str) -> bool:
+def _is_paper_model(model: str) -> bool:
     """Whether this is Qwen3-4B: by its name on the hub, or by the shape in its configuration."""
     folder = _folder(model)
     if folder is None:
@@ -248,7 +248,7 @@ def _fingerprint(model: str) -> str:
     return digest.hexdigest()
 
 
-def _called(model: str) -> str:
+def _display_name(model: str) -> str:
     """A model's name without the place of its folder."""
     return Path(model).name if Path(model).is_absolute() else model
 

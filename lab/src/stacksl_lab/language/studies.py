@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 from stacksl.data import Dataset
 from stacksl.errors import StackslError
 from stacksl.types import Item
-from stacksl_lab.language.asking import sample_of
 from stacksl_lab.language.base_scores import shared_scores
 from stacksl_lab.language.cells import Cell, Result, Setting
+from stacksl_lab.language.measuring import sample_of
 from stacksl_lab.language.tasks import Setup, drawn, held_out, permuted
 from stacksl_lab.study.bench import Bench, Job, Wanted
 from stacksl_lab.study.rows import Row
-from stacksl_lab.study.store import Found, Store
+from stacksl_lab.study.store import Measurement, Store
 from stacksl_lab.study.study import Study, rows_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Play: TypeAlias = Callable[[Dataset, Dataset, Mapping[str, Any], Path], Result]
 """Plays a run over (train, test, settings, folder), or continues one that it finds there."""
 
-Examine: TypeAlias = Callable[[Dataset, Sequence[tuple[Item, int]], Mapping[str, Any]], Result]
+EvaluateBase: TypeAlias = Callable[[Dataset, Sequence[tuple[Item, int]], Mapping[str, Any]], Result]
 """Measures the base model on (test, examples in the prompt, settings): no labels."""
 
 Measure: TypeAlias = "Callable[[Setting, int, LanguageBench, Result], Mapping[str, float | None]]"
@@ -41,14 +41,15 @@ class LanguageBench(Bench):
 
     Attributes:
         setup: the model and the tasks.
-        play, examine: functions at the top level of a module, so that other processes find them.
+        play, evaluate_base: functions at the top level of a module, so that other processes find
+            them.
         folder: runs are made below it and removed when they have been measured, unless `keep`.
         paper_selection: kl_weight and k are chosen on the test set, as the paper did.
     """
 
     setup: Setup
     play: Play
-    examine: Examine
+    evaluate_base: EvaluateBase
     folder: Path
     keep: bool = False
     paper_selection: bool = False
@@ -78,7 +79,7 @@ class LanguageBench(Bench):
         return Job((self.key(cell),), perform, (alone, cell), name)
 
 
-def perform(bench: LanguageBench, cell: Cell) -> list[Found]:
+def perform(bench: LanguageBench, cell: Cell) -> list[Measurement]:
     """Measure one cell: its numbers, or the reason why there are none."""
     task = bench.setup.task(cell.task)
     train, test, settings = task.train, task.test, dict(cell.settings)
@@ -88,7 +89,7 @@ def perform(bench: LanguageBench, cell: Cell) -> list[Found]:
         if cell.permuted:
             train, test = permuted(train, cell.seed), permuted(test, cell.seed)
         if cell.shots is not None:
-            return [bench.examine(test, examples[: cell.shots], settings).found()]
+            return [bench.evaluate_base(test, examples[: cell.shots], settings).measurement()]
         train = drawn(train, cell.items, cell.seed)
         labels = int(cell.budget_fraction * len(train.items) + 1e-9)
         spent = 0
@@ -102,7 +103,7 @@ def perform(bench: LanguageBench, cell: Cell) -> list[Found]:
         if not bench.keep:
             shutil.rmtree(folder, ignore_errors=True)
         counted = replace(result, asked=result.asked + spent, rounds=result.rounds + spent)
-        return [counted.found()]
+        return [counted.measurement()]
     except StackslError as fault:
         return [" ".join(str(fault).split())]
 
@@ -124,7 +125,7 @@ class LanguageStudy(Study):
     measure: Measure = field(kw_only=True)
     spread: bool = False
 
-    def kept_in(self) -> str:
+    def store_file(self) -> str:
         """One file for all: their cells are shared."""
         return "cells.jsonl"
 
@@ -146,7 +147,7 @@ class LanguageStudy(Study):
                 except Wanted as more:
                     wanted += more.jobs
             if not wanted:
-                rows += self._rows(setting, samples, bench.setup.papers)
+                rows += self._rows(setting, samples, bench.setup.comparable)
         if wanted:  # the base model first: it is quick
             raise Wanted(sorted(wanted, key=lambda job: job.args[1].shots is None))
         return list(_marked(rows))

@@ -25,14 +25,14 @@ class Task:
         train: the stream, with the answers that a labeler may be asked for.
         test: what results are measured on.
         examples: labeled items for the prompt of 5-shot base rows; none of them is in `test`.
-        whole: the items that the paper's stream has; None where it is not the paper's set.
+        paper_size: the items that the paper's stream has; None where it is not the paper's set.
     """
 
     name: str
     train: Dataset
     test: Dataset
     examples: tuple[tuple[Item, int], ...] = ()
-    whole: int | None = None
+    paper_size: int | None = None
 
     @property
     def options(self) -> int:
@@ -60,7 +60,7 @@ class Setup:
         model: a name or folder, as `--model` takes it.
         tasks: the first is MedQA (or its replacement), the others are MMLU's subjects.
         settings: settings of every run, over those of the studies.
-        papers: whether the paper's numbers are comparable: its model on its data.
+        comparable: whether the paper's numbers are comparable: its model on its data.
         fingerprint: of the model's files.
         absent: why nothing can be measured, the same words on every machine; None where the model
             can be loaded. `fault` is what the loader said, for the user alone.
@@ -69,7 +69,7 @@ class Setup:
     model: str
     tasks: tuple[Task, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    papers: bool = False
+    comparable: bool = False
     fingerprint: str = ""
     absent: str | None = None
     fault: str | None = None
@@ -89,7 +89,7 @@ def drawn(dataset: Dataset, count: int | None, seed: int) -> Dataset:
     if count is None or count >= len(dataset.items):
         return dataset
     order = generator(seed, "study items").permutation(len(dataset.items))[:count]
-    return only(dataset, sorted(order.tolist()))
+    return subset(dataset, sorted(order.tolist()))
 
 
 def held_out(dataset: Dataset, labels: int, seed: int) -> tuple[Dataset, Dataset, int]:
@@ -109,7 +109,7 @@ def held_out(dataset: Dataset, labels: int, seed: int) -> tuple[Dataset, Dataset
         )
     order = generator(seed, "study held out").permutation(len(dataset.items)).tolist()
     apart, stream = sorted(order[:held]), sorted(order[held:])
-    return only(dataset, stream), only(dataset, apart), labels - held
+    return subset(dataset, stream), subset(dataset, apart), labels - held
 
 
 def permuted(dataset: Dataset, seed: int) -> Dataset:
@@ -125,7 +125,7 @@ def permuted(dataset: Dataset, seed: int) -> Dataset:
     return replace(dataset, items=tuple(items), answers=answers, classes=None)
 
 
-def only(dataset: Dataset, places: Sequence[int]) -> Dataset:
+def subset(dataset: Dataset, places: Sequence[int]) -> Dataset:
     """The items of `dataset` at these places, with their answers."""
     items = tuple(dataset.items[place] for place in places)
     answers = {i.id: dataset.answers[i.id] for i in items if i.id in dataset.answers}

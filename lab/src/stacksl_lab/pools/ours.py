@@ -16,10 +16,10 @@ from stacksl.runs.loop.game import Examples, Game, PurchaseLimits, play
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.types import Item
-from stacksl_lab.pools.arena import Pool
+from stacksl_lab.pools.split import Pool
 
 
-def bought(pool: Pool, gate: str, count: int) -> list[int]:
+def bought_rows(pool: Pool, gate: str, count: int) -> list[int]:
     """The rows that a run with this `gate` buys, `count` of them, in their order."""
     with tempfile.TemporaryDirectory() as folder:
         game = game_of(pool, gate, count, Path(folder))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, SharedBlock
 from stacksl.core.heads.logistic import DEFAULT
-from stacksl_lab.pools.arena import Pool, Rows
+from stacksl_lab.pools.split import Pool, Rows
 
 MODULES = {"scikit-activeml": "skactiveml.pool", "small-text": "small_text"}
 """The module of a package that has its strategies."""
@@ -62,7 +62,7 @@ class Peer:
         """The installed version of the package."""
         return metadata.version(self.package)
 
-    def bought(self, pool: Pool, count: int) -> list[int]:
+    def bought_rows(self, pool: Pool, count: int) -> list[int]:
         """The rows that it buys, `count` of them, batch by batch."""
         rows = _rows(pool)
         ask = _Activeml(self, pool, rows) if self.package == "scikit-activeml" else None

@@ -17,9 +17,9 @@ from stacksl.errors import MissingExtra, SettingsError, kind_and_place
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl_lab.pools import ours
-from stacksl_lab.pools.arena import Arena, Pool, Rows
 from stacksl_lab.pools.peers import INSTALL, PEERS
-from stacksl_lab.study.store import Found
+from stacksl_lab.pools.split import Pool, Rows, Split
+from stacksl_lab.study.store import Measurement
 
 RANDOM, ALL = "random", "all labels"
 PLAIN, PRODUCT = "plain", "product"
@@ -71,13 +71,13 @@ def _unknown(name: str) -> SettingsError:
     )
 
 
-def measure(arena: Arena, name: str, seed: int, budgets: Sequence[int]) -> tuple[Found]:
+def measure(split: Split, name: str, seed: int, budgets: Sequence[int]) -> tuple[Measurement]:
     """The test accuracy of both final models at each budget, and the CPU seconds of choosing.
 
     The labels of a smaller budget are the first ones of the largest. Where the code of another
     package fails, the sentence says so.
     """
-    pool = arena.pool(seed)
+    pool = split.pool(seed)
     with one_thread():
         start = time.process_time()
         try:
@@ -91,7 +91,7 @@ def measure(arena: Arena, name: str, seed: int, budgets: Sequence[int]) -> tuple
             return (f"{name} chose {len(set(chosen))} distinct rows of {max(budgets)}",)
         source = _source(pool)
         for budget in budgets:
-            numbers |= _accuracies(arena, pool, source, np.array(chosen[:budget]), budget)
+            numbers |= _accuracies(split, pool, source, np.array(chosen[:budget]), budget)
     return (numbers,)
 
 
@@ -99,8 +99,8 @@ def _chosen(pool: Pool, name: str, count: int) -> list[int]:
     if name in (RANDOM, ALL):
         return list(pool.order[:count])
     if name in PEERS:
-        return PEERS[name].bought(pool, count)
-    return ours.bought(pool, name, count)
+        return PEERS[name].bought_rows(pool, count)
+    return ours.bought_rows(pool, name, count)
 
 
 def _source(pool: Pool) -> Source | None:
@@ -111,22 +111,22 @@ def _source(pool: Pool) -> Source | None:
 
 
 def _accuracies(
-    arena: Arena, pool: Pool, source: Source | None, rows: Rows, budget: int
+    split: Split, pool: Pool, source: Source | None, rows: Rows, budget: int
 ) -> Mapping[str, float]:
     """By the final model and the budget; without class names both are the same model."""
     gold, scorer = pool.gold[rows], fresh_scorer(pool.settings, pool.block)
     plain = refit(pool.block.take(rows.tolist()), gold, scorer.theta, pool.settings.seed)
     final = plain if source is None else make_final(source, rows, gold)[0]
     return {
-        f"{model}@{budget}": _accuracy(arena, head, gold)
+        f"{model}@{budget}": _accuracy(split, head, gold)
         for model, head in ((PLAIN, plain), (PRODUCT, final))
     }
 
 
-def _accuracy(arena: Arena, head: Head | None, gold: Rows) -> float:
+def _accuracy(split: Split, head: Head | None, gold: Rows) -> float:
     """The share of the test part that is right; a single class bought is what is predicted."""
     if head is None:
-        return float((arena.test_gold == np.bincount(gold).argmax()).mean())
-    probabilities = head.probabilities(arena.test)
+        return float((split.test_gold == np.bincount(gold).argmax()).mean())
+    probabilities = head.probabilities(split.test)
     predicted = np.array([int(np.argmax(row)) for row in probabilities])
-    return float((predicted == arena.test_gold).mean())
+    return float((predicted == split.test_gold).mean())

@@ -12,8 +12,8 @@ import numpy as np
 
 from stacksl.core.blocks import Array, SharedBlock
 from stacksl.version import __version__
-from stacksl_lab.pools.arena import Arena
 from stacksl_lab.pools.peers import PEERS
+from stacksl_lab.pools.split import Split
 from stacksl_lab.pools.strategies import ALL, PLAIN, PRODUCT, RANDOM, measure
 from stacksl_lab.statistics.intervals import bootstrapped
 from stacksl_lab.study.bench import Bench, Job, Wanted, program_hash
@@ -27,7 +27,7 @@ SHARES = (0.9, 0.95, 0.99)
 FURTHER = (2, 4)
 """Multiples of the largest budget that `random` is measured at too, as far as a pool has rows."""
 
-_CELLS = tuple(f"stacksl_lab/pools/{name}.py" for name in ("arena", "ours", "peers", "strategies"))
+_CELLS = tuple(f"stacksl_lab/pools/{name}.py" for name in ("split", "ours", "peers", "strategies"))
 PROGRAM = ("stacksl/core", "stacksl/ledger", "stacksl/runs", *_CELLS)
 """The program text that a cell depends on; features are in the hash of the data."""
 
@@ -41,29 +41,29 @@ class Comparison(Study):
     """Strategies on one labeled data set.
 
     Attributes:
-        arena: features and answers.
+        split: features and answers.
         strategies: their names; `random` is among them.
         budgets: labels, ascending.
     """
 
-    arena: Arena
+    split: Split
     strategies: tuple[str, ...]
     budgets: tuple[int, ...]
 
-    def kept_in(self) -> str:
+    def store_file(self) -> str:
         """One file for all comparisons: a key has the hash of the data."""
         return "compare.jsonl"
 
     def about(self, bench: Bench, seeds: Sequence[int]) -> Mapping[str, Any]:
         """What was compared, and why a strategy has no numbers."""
-        named = self._found(bench, seeds)
+        named = self._stored(bench, seeds)
         reasons = {n: cell for n, cells in named.items() for cell in cells if isinstance(cell, str)}
-        return {**self.arena.about, "budgets": list(self.budgets), "failed": reasons}
+        return {**self.split.about, "budgets": list(self.budgets), "failed": reasons}
 
     def rows(self, bench: Bench, seeds: Sequence[int]) -> list[Row]:
         """See `Study.rows`."""
         jobs = [
-            Job((self.key(name, seed),), measure, (self.arena, name, seed, counts), label)
+            Job((self.key(name, seed),), measure, (self.split, name, seed, counts), label)
             for seed in seeds
             for name, counts in self._asked().items()
             for label in [f"{name}, seed {seed}"]
@@ -71,31 +71,31 @@ class Comparison(Study):
         ]
         if jobs:
             raise Wanted(jobs)
-        named = self._found(bench, seeds)
+        named = self._stored(bench, seeds)
         cells: dict[str, list[Numbers]] = {
             name: [cell for cell in numbers if not isinstance(cell, str)]
             for name, numbers in named.items()
             if not any(isinstance(cell, str) for cell in numbers)
         }
-        models = (PLAIN, PRODUCT) if isinstance(self.arena.block, SharedBlock) else (PRODUCT,)
+        models = (PLAIN, PRODUCT) if isinstance(self.split.block, SharedBlock) else (PRODUCT,)
         return [row for model in models for row in self._rows(cells, model)]
 
     def key(self, name: str, seed: int) -> str:
         """A hash of what fixes a cell: data, strategy, budgets, seed, program and package."""
         version = PEERS[name].version if name in PEERS else __version__
         counts, code = self._asked()[name], program_hash(parts=PROGRAM)
-        text = json.dumps([self.arena.digest, name, version, counts, seed, code])
+        text = json.dumps([self.split.digest, name, version, counts, seed, code])
         return blake2b(text.encode(), digest_size=12).hexdigest()
 
     def _asked(self) -> dict[str, tuple[int, ...]]:
         """The budgets of every cell by its strategy."""
-        size = self.arena.size
+        size = self.split.size
         further = [n * self.budgets[-1] for n in FURTHER]
         longer = (*self.budgets, *(min(n, size) for n in further if n < 2 * size))
         budgets = dict.fromkeys(self.strategies, self.budgets)
         return {**budgets, RANDOM: tuple(dict.fromkeys(longer)), ALL: (size,)}
 
-    def _found(self, bench: Bench, seeds: Sequence[int]) -> dict[str, list[Numbers | str]]:
+    def _stored(self, bench: Bench, seeds: Sequence[int]) -> dict[str, list[Numbers | str]]:
         return {
             name: [numbers for seed in seeds if (numbers := bench.store.get(self.key(name, seed)))]
             for name in self._asked()

@@ -16,7 +16,7 @@ TITLES = {
 }
 
 
-def shown(rows: Sequence[Row]) -> str:
+def layout(rows: Sequence[Row]) -> str:
     """For each final model: accuracies, labels to reach shares of the full one, what to choose."""
     models = list(dict.fromkeys(str(row.settings["model"]) for row in rows))
     return "\n\n".join(_of_model([r for r in rows if r.settings["model"] == m], m) for m in models)

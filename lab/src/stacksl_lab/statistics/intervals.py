@@ -90,7 +90,7 @@ def interval_of(row: Row) -> tuple[float, float]:
     return clopper_pearson(round((row.value or 0.0) * row.seeds), row.seeds)
 
 
-def held(row: Row, promised: float) -> str:
+def promise_verdict(row: Row, promised: float) -> str:
     """What a share says of a promised probability, by its exact 95% interval.
 
     `holds` where all of it is at least `promised`, `fails` where all of it is below, else `open`.

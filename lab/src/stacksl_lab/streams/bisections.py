@@ -44,7 +44,7 @@ def bisected(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     """The level found on a simulated stream of warm-up items, and its labels on the real one."""
     gate, budget = str(line.settings["bisect"]), line.budget(stream.horizon)
     low, high, jump = _bracket(stream, gate, budget, seed)
-    real = play(stream, _made(gate, low), budget, seed=seed)
+    real = play(stream, _gate_at(gate, low), budget, seed=seed)
     return {
         "jump": jump,
         "level": low,
@@ -72,7 +72,7 @@ def demand_uncut(stream: SyntheticStream, gate: str, level: float, budget: int, 
     """
     most = CEILING * budget
     scaled = level * _rescaled(gate, stream.features.shape[2], budget, most)
-    played = play(_followed(stream, most), _made(gate, scaled), most, seed=seed)
+    played = play(_extended(stream, most), _gate_at(gate, scaled), most, seed=seed)
     return float(played.asked[: stream.horizon].sum()) / budget
 
 
@@ -87,7 +87,7 @@ def _rescaled(gate: str, dim: int, budget: int, most: int) -> float:
     return math.sqrt(few / many)
 
 
-def _followed(stream: SyntheticStream, count: int) -> SyntheticStream:
+def _extended(stream: SyntheticStream, count: int) -> SyntheticStream:
     """The stream, and its first `count` rounds once more."""
     assert stream.rewards is not None
     return replace(
@@ -98,7 +98,7 @@ def _followed(stream: SyntheticStream, count: int) -> SyntheticStream:
     )
 
 
-def _made(gate: str, level: float) -> Gate:
+def _gate_at(gate: str, level: float) -> Gate:
     return make_gate(gate, **{LEVELS[gate]: level})
 
 
@@ -112,7 +112,7 @@ def _bracket(
 
     def asked(level: float) -> int:
         played = run_stream(
-            "ridge", features, gate=_made(gate, level), budget=budget, rewards=rewards,
+            "ridge", features, gate=_gate_at(gate, level), budget=budget, rewards=rewards,
             settings=ScorerSettings(**known), seed=seed, certificates=False,
         )  # fmt: skip
         return voluntary(played)

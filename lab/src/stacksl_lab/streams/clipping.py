@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.core.calibration import clip_at_quantile
+from stacksl.core.calibration import WINDOW, clip_at_quantile
 from stacksl_lab.figures.clipping import CHANGING, HEADS, figures, layout
 from stacksl_lab.gradient import clip_at_median
 from stacksl_lab.streams.trial import Samples, StreamStudy, Trial
@@ -36,7 +36,7 @@ CLIPS: Mapping[str, Mapping[str, Any]] = {
     "ρ = 3 medians, gradient 0": {"clip": "literal", "clip_multiple": 3.0},
     "ρ = 3 medians, scaled": {"clip": "scale", "clip_multiple": 3.0},
 }
-WINDOW, ENOUGH, QUANTILE = 200, 20, 0.95  # as the scorer has them
+ENOUGH, QUANTILE = 20, 0.95  # as the scorer has them
 
 
 def lines(share: float) -> Iterator[Line]:

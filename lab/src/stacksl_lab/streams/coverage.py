@@ -53,7 +53,7 @@ def lines(kind: str, feedback: str) -> Iterator[Line]:
         named = learner if rate is None else f"{learner}, η = {rate:g}"
         shared = {"learner": learner, "track": track, "ridge": RIDGE, "delta": DELTA}
         shared |= {} if rate is None else {"learning_rate": rate}
-        group = f"{named}, V on {track} rounds{', shift' * shift}"
+        group = f"{named}, V on {track} rounds{', shift' if shift else ''}"
         for gate in (g for g in gates if not (shift and g == "random")):
             family = {"group": group, "family": f"{group}, {gate}", "gate": gate}
             for budget in BUDGETS[:3] if shift else BUDGETS:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import StreamResult
 from stacksl_lab.figures.drift import GUARDS, STILL, Case, case_of, figures, layout
 from stacksl_lab.statistics.intervals import bootstrapped, clopper_pearson, ratio
+from stacksl_lab.streams.gates.study import ACTION, BUDGETS, DIM, NOISE, QUICK_ROUNDS, ROUNDS
 from stacksl_lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl_lab.study.rows import Row
 from stacksl_lab.study.store import Numbers
@@ -16,11 +17,7 @@ from stacksl_lab.study.study import Line
 from stacksl_lab.synthetic.playing import outcome, play
 from stacksl_lab.synthetic.streams import KINDS, SyntheticStream
 
-ROUNDS, QUICK_ROUNDS, DIM = 20_000, 300, 20
-BUDGETS = (0.02, 0.1)
 GATES = ("contested", "random")
-NOISE: Mapping[str, float] = {"scalar": 0.3, "softmax": 1.0}
-ACTION: Mapping[str, str] = {"scalar": "asked", "softmax": "greedy"}
 MOVES = "concept"
 """The one stream whose θ* changes: after half of its rounds."""
 
@@ -105,10 +102,10 @@ def alarms(played: StreamResult, change: int | None) -> dict[str, float | None]:
 
 def derive(samples: Samples) -> list[Row]:
     """What a reset makes of the regret, and the shares of runs with an alarm."""
-    return [*_gains(samples), *_false(samples), *_found(samples)]
+    return [*_regret_rows(samples), *_false_alarm_rows(samples), *_change_rows(samples)]
 
 
-def _gains(samples: Samples) -> Iterator[Row]:
+def _regret_rows(samples: Samples) -> Iterator[Row]:
     """Mean regret with a reset over that without, seeds drawn together."""
     for row, numbers in samples.items():
         case = case_of(row)
@@ -122,7 +119,7 @@ def _gains(samples: Samples) -> Iterator[Row]:
             yield Row("drift", name, over, value, error, seeds, case.budget, settings={"marks": []})
 
 
-def _false(samples: Samples) -> Iterator[Row]:
+def _false_alarm_rows(samples: Samples) -> Iterator[Row]:
     """Of all runs in which θ* never moves, the share with an alarm.
 
     A guard, gate, feedback and budget each; its runs are on streams of their own.
@@ -136,7 +133,7 @@ def _false(samples: Samples) -> Iterator[Row]:
         yield _share(case, "runs_with_a_false_alarm", counts)
 
 
-def _found(samples: Samples) -> Iterator[Row]:
+def _change_rows(samples: Samples) -> Iterator[Row]:
     """Of the runs in which θ* moves, the shares with an alarm after it, and before it."""
     for row, numbers in samples.items():
         case = case_of(row)

@@ -250,10 +250,6 @@ LEARNERS = StreamStudy(
     figures=figures,
 )
 
-if __name__ == "__main__":
-    for (form, budget, rate), lost in pilot().items():
-        print(f"{form}, budget {budget:g}, rate {rate:g}: {lost:.5f}")
-
 
 GROWTH = 1.1
 """The next fit has this many times the labels of the last: at worst so much of them is unused."""
@@ -357,3 +353,8 @@ def averaged(thetas: Array) -> Array:
     """
     means: Array = np.cumsum(thetas, axis=0) / np.arange(1.0, len(thetas) + 1.0)[:, None]
     return means
+
+
+if __name__ == "__main__":
+    for (form, budget, rate), lost in pilot().items():
+        print(f"{form}, budget {budget:g}, rate {rate:g}: {lost:.5f}")

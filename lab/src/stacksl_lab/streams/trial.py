@@ -62,7 +62,7 @@ class StreamStudy(Study):
     derive: Callable[[Samples], Sequence[Row]] | None = None
     summary: Callable[[Samples], Sequence[Mapping[str, Any]]] | None = None
 
-    def kept_in(self) -> str:
+    def store_file(self) -> str:
         """A file for each study: their program text differs."""
         return f"{self.name}.jsonl"
 
@@ -112,10 +112,10 @@ class StreamStudy(Study):
             if wanted:
                 keys, lines = zip(*wanted, strict=True)
                 how = (self.stream, self.measure)
-                yield Job(keys, played, (*how, trial.source, lines, seed), f"seed {seed}")
+                yield Job(keys, play_trial, (*how, trial.source, lines, seed), f"seed {seed}")
 
 
-def played(
+def play_trial(
     stream: Callable[..., Any],
     measure: Callable[[Any, Line, int], Numbers],
     source: Mapping[str, Any],

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import stacksl
-from stacksl_lab.study.store import Found, Store
+from stacksl_lab.study.store import Measurement, Store
 from stacksl_lab.study.workers import in_processes
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Job:
     """
 
     keys: tuple[str, ...]
-    play: Callable[..., Sequence[Found]]
+    play: Callable[..., Sequence[Measurement]]
     args: tuple[Any, ...]
     name: str
 
@@ -104,7 +104,9 @@ class Bench:
                     left = (time.monotonic() - start) / done * (len(jobs) - done)
                     on_progress(Pace(done, len(jobs), job, left))
 
-    def _played(self, jobs: Sequence[Job]) -> Generator[tuple[Job, Sequence[Found]], None, None]:
+    def _played(
+        self, jobs: Sequence[Job]
+    ) -> Generator[tuple[Job, Sequence[Measurement]], None, None]:
         if self.jobs == 1 or len(jobs) < 2:
             for job in jobs:
                 yield job, job.play(*job.args)
@@ -115,7 +117,7 @@ class Bench:
                 yield jobs[place], numbers
 
 
-def _call(play: Callable[..., Sequence[Found]], *args: Any) -> Sequence[Found]:
+def _call(play: Callable[..., Sequence[Measurement]], *args: Any) -> Sequence[Measurement]:
     return play(*args)
 
 

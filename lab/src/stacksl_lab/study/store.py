@@ -14,7 +14,7 @@ from stacksl.errors import RunError
 Numbers: TypeAlias = Mapping[str, float | None]
 """What one measurement gives, by metric; None where there is no finite number."""
 
-Found: TypeAlias = Numbers | str
+Measurement: TypeAlias = Numbers | str
 """Numbers, or a sentence that says why there are none."""
 
 
@@ -28,26 +28,26 @@ class Store:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
-        self._found: dict[str, Found] = {}
+        self._measurements: dict[str, Measurement] = {}
         if path is not None and path.is_file():
             for line in path.read_bytes().split(b"\n"):
-                self._found |= _read(line)
+                self._measurements |= _read(line)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._measurements)
 
-    def get(self, key: str) -> Found | None:
+    def get(self, key: str) -> Measurement | None:
         """What is kept under `key`."""
-        return self._found.get(key)
+        return self._measurements.get(key)
 
-    def put(self, results: Mapping[str, Found]) -> None:
+    def put(self, results: Mapping[str, Measurement]) -> None:
         """Keep numbers by their keys; what is no finite number is kept as None.
 
         Raises:
             RunError: the file cannot be written.
         """
         plain = {key: _plain(value) for key, value in results.items() if not isinstance(value, str)}
-        self._found |= {**results, **plain}
+        self._measurements |= {**results, **plain}
         if self.path is not None:
             _append(self.path, plain)
 

@@ -82,7 +82,7 @@ class Study(ABC):
             Wanted: numbers are missing; see `Bench.measured`.
         """
 
-    def shown(self, rows: Sequence[Row]) -> str:
+    def as_markdown(self, rows: Sequence[Row]) -> str:
         """The rows as markdown."""
         return markdown(rows) if self.table is None else self.table(rows)
 
@@ -91,7 +91,7 @@ class Study(ABC):
         return {}
 
     @abstractmethod
-    def kept_in(self) -> str:
+    def store_file(self) -> str:
         """The name of the file in which its numbers are kept."""
 
 

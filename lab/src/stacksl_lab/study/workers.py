@@ -108,13 +108,13 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _serve(play: Play, link: Connection) -> None:
     """The main loop of a process: answer calls until the other end of `link` is closed."""
-    Thread(target=_end_together, daemon=True).start()
+    Thread(target=_exit_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:
-            link.send(_tried(play, link.recv()))
+            link.send(_answer_or_error(play, link.recv()))
 
 
-def _end_together() -> None:
+def _exit_with_parent() -> None:
     """End with the process that began this one, however that ended.
 
     One that was killed closes nothing, and what is played here may take an hour more.
@@ -125,7 +125,7 @@ def _end_together() -> None:
     os._exit(1)
 
 
-def _tried(play: Play, call: tuple[Any, ...]) -> tuple[Any, Exception | None]:
+def _answer_or_error(play: Play, call: tuple[Any, ...]) -> tuple[Any, Exception | None]:
     """What `play` gave, or what it raised, in a form that can be sent."""
     try:
         return play(*call), None

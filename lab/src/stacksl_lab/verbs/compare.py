@@ -74,26 +74,26 @@ def compare(
     study = _study(context, data, test, strategies, _counts(budgets), pool, seeds, quiet)
     if figures is not None:
         check_figures(study, figures)
-    bench = Bench(Store(out / study.kept_in()), jobs or os.cpu_count() or 1)
+    bench = Bench(Store(out / study.store_file()), jobs or os.cpu_count() or 1)
     rows = measured(study, bench, seeds, quiet)
     about = study.about(bench, range(seeds))
     warn(about["failed"].values())
     if json:
-        given = {
+        typed = {
             "--test": None if test is None else Path(test).name,
             "--strategies": ",".join(study.strategies),
             "--budgets": budgets,
             "--seeds": seeds,
-            "--pool": study.arena.size,
+            "--pool": study.split.size,
             **{f"--{name.replace('_', '-')}": value for name, value in context.obj.items()},
         }
-        words = [str(w) for pair in given.items() if pair[1] is not None for w in pair]
+        words = [str(w) for pair in typed.items() if pair[1] is not None for w in pair]
         command = shlex.join(["stacksl-lab", "compare", Path(data).name, *words])
         record = {"study": study.name, "version": __version__, "command": command}
         numbers = {"seeds": list(range(seeds)), "rows": [row.to_json() for row in rows]}
         print(as_json({**record, **about, **numbers}))
     else:
-        print(f"{study.title}\n\n{study.shown(rows)}", flush=True)
+        print(f"{study.title}\n\n{study.as_markdown(rows)}", flush=True)
     if figures is not None:
         draw(study, rows, figures)
 
@@ -114,10 +114,11 @@ def _study(
     from stacksl.runs.items.reading import named_columns
     from stacksl.runs.settings.resolve import resolve
     from stacksl_lab.figures.comparison import figures
-    from stacksl_lab.pools.arena import make_arena
+    from stacksl_lab.pools.split import make_split
     from stacksl_lab.pools.strategies import RANDOM, check_strategies, usable
     from stacksl_lab.pools.study import Comparison
-    from stacksl_lab.pools.tables import COMPARISON, shown
+    from stacksl_lab.pools.tables import COMPARISON
+    from stacksl_lab.pools.tables import layout as comparison_tables
 
     settings = resolve(context.obj).settings
     listed = None if settings.classes is None else read_classes(settings.classes).names
@@ -134,9 +135,9 @@ def _study(
     names = list(dict.fromkeys([RANDOM, *(name.strip() for name in names)]))
     check_strategies(names, fixed)
     with live(quiet=quiet) as show:
-        arena, warnings = make_arena(train, tested, settings, pool, budgets[-1], encoding(show))
+        split, warnings = make_split(train, tested, settings, pool, budgets[-1], encoding(show))
     warn([*train.warnings, *warnings])
-    facts = arena.about
+    facts = split.about
     title = (
         f"{facts['data']}: {facts['items']:,} rows, {facts['pool']:,} of them a pool, seeds 0 to"
         f" {seeds - 1}, batches of {facts['batch']}, {facts['features']}; test: {facts['test']}"
@@ -145,8 +146,8 @@ def _study(
     claim, cost = "chosen labels are worth more than random ones", "a cell a strategy and seed"
     metrics = ("accuracy", "gain", "labels_to", "saved", "seconds", "recommended")
     return Comparison(
-        COMPARISON, title, claim, cost, metrics, seeds, arena, tuple(names), budgets,
-        table=shown, figures=figures,
+        COMPARISON, title, claim, cost, metrics, seeds, split, tuple(names), budgets,
+        table=comparison_tables, figures=figures,
     )  # fmt: skip
 
 

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from stacksl.api import Run
     from stacksl.data import Dataset
     from stacksl_lab.language.cells import Result
+    from stacksl_lab.language.tasks import Setup
     from stacksl_lab.study.bench import Bench, Pace
     from stacksl_lab.study.rows import Row
+    from stacksl_lab.study.store import Store
     from stacksl_lab.study.study import Study
 
 
@@ -65,7 +67,7 @@ Jobs = Annotated[
 ]
 Figures = Annotated[
     Path | None,
-    typer.Option("--figures", metavar="DIR", help="Draw the study's figures there, SVG and PNG."),
+    typer.Option("--figures", metavar="DIR", help="Draw the study's figures there, as SVG."),
 ]
 Folder = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Where results are kept.", show_default=True)
@@ -123,39 +125,74 @@ def reproduce(
         print(as_json(rows) if json else table(("name", "what it is"), cells))
         return
     chosen = study_named(study)
-    store = Store(out / chosen.kept_in())
+    store = Store(out / chosen.store_file())
     streams = isinstance(chosen, StreamStudy)
     if streams:
-        given = {"--model": model, "--data": data, "--test": test, "--medqa": medqa, "--set": set_,
+        typed = {"--model": model, "--data": data, "--test": test, "--medqa": medqa, "--set": set_,
                  "--paper-selection": paper_selection, "--keep": keep}  # fmt: skip
-        if wrong := [name for name, value in given.items() if value]:
-            raise SettingsError(
-                f"'{study}' is played on synthetic streams, without a model or data: leave out"
-                f" {', '.join(wrong)}"
-            )
+        _refuse_for_streams(study, typed)
         bench = Bench(store, jobs or os.cpu_count() or 1, quick)
     else:
-        from stacksl_lab.language.examining import examine
-        from stacksl_lab.language.sources import quick as cut
-        from stacksl_lab.language.sources import setup_of
-        from stacksl_lab.language.studies import LanguageBench
-
         if (jobs or 1) > 1 and int(os.environ.get("WORLD_SIZE") or "1") > 1:
             raise SettingsError("--jobs starts processes of its own: give it without torchrun")
-        setup = setup_of(study, model, data, test, medqa, dict(_pairs(set_ or [])))
-        warn([] if setup.fault is None else [setup.fault])
-        bench = LanguageBench(
-            store, jobs or 1, quick, setup=cut(setup) if quick else setup, play=play,
-            examine=examine, folder=out / "cells", keep=keep, paper_selection=paper_selection,
-        )  # fmt: skip
+        setup = _setup(study, model, data, test, medqa, set_, quick)
+        bench = _language_bench(setup, store, jobs or 1, quick, out, keep, paper_selection)
     if figures is not None:
         check_figures(chosen, figures)
     count = seeds or ((2 if streams else 1) if quick else chosen.seeds)
-    measures = measured(chosen, bench, count, quiet)
-    shown = as_json(record(chosen, bench, count, measures)) if json else _shown(chosen, measures)
-    print(shown, flush=True)
+    rows_of_study = measured(chosen, bench, count, quiet)
+    if json:
+        print(as_json(record(chosen, bench, count, rows_of_study)), flush=True)
+    else:
+        print(_text_of(chosen, rows_of_study), flush=True)
     if figures is not None:
-        draw(chosen, measures, figures)
+        draw(chosen, rows_of_study, figures)
+
+
+def _refuse_for_streams(study: str, typed: Mapping[str, Any]) -> None:
+    """Refuse options that a study of synthetic streams has no use for."""
+    if wrong := [name for name, value in typed.items() if value]:
+        raise SettingsError(
+            f"'{study}' is played on synthetic streams, without a model or data: leave out"
+            f" {', '.join(wrong)}"
+        )
+
+
+def _setup(
+    study: str,
+    model: str | None,
+    data: str | None,
+    test: str | None,
+    medqa: str | None,
+    set_: Sequence[str] | None,
+    quick: bool,
+) -> Setup:
+    """The model and the questions of a study of language models, cut down if `quick`."""
+    from stacksl_lab.language.sources import quick as cut
+    from stacksl_lab.language.sources import setup_of
+
+    setup = setup_of(study, model, data, test, medqa, dict(_pairs(set_ or [])))
+    warn([] if setup.fault is None else [setup.fault])
+    return cut(setup) if quick else setup
+
+
+def _language_bench(
+    setup: Setup,
+    store: Store,
+    jobs: int,
+    quick: bool,
+    out: Path,
+    keep: bool,
+    paper_selection: bool,
+) -> Bench:
+    """The bench on which a study of language models is measured."""
+    from stacksl_lab.language.base_evaluation import evaluate_base
+    from stacksl_lab.language.studies import LanguageBench
+
+    return LanguageBench(
+        store, jobs, quick, setup=setup, play=play, evaluate_base=evaluate_base,
+        folder=out / "cells", keep=keep, paper_selection=paper_selection,
+    )  # fmt: skip
 
 
 def measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:
@@ -187,12 +224,12 @@ def _tell(pace: Pace) -> None:
     print(start + line, file=sys.stderr, end=end, flush=True)
 
 
-def _shown(study: Study, rows: Sequence[Row]) -> str:
-    from stacksl_lab.language.paper import CANNOT
+def _text_of(study: Study, rows: Sequence[Row]) -> str:
+    from stacksl_lab.language.paper import INCONSISTENCIES
 
-    lines = [f"{study.title}. Claimed: {study.claim}.", "", study.shown(rows)]
-    if study.name in CANNOT and any(row.paper is not None for row in rows):
-        lines += ["", "Of the paper's table:", *(f"- {s}" for s in CANNOT[study.name])]
+    lines = [f"{study.title}. Claimed: {study.claim}.", "", study.as_markdown(rows)]
+    if study.name in INCONSISTENCIES and any(row.paper is not None for row in rows):
+        lines += ["", "Of the paper's table:", *(f"- {s}" for s in INCONSISTENCIES[study.name])]
     return "\n".join(lines)
 
 

@@ -95,13 +95,13 @@ def record(numbers: Samples, gates: Sequence[Entry]) -> list[dict[str, Any]]:
         {
             "gate": entry.gate,
             "parameters": dict(entry.parameters),
-            **{metric: _said(by_metric[metric][entry.name]) for metric in METRICS},
+            **{metric: _score_record(by_metric[metric][entry.name]) for metric in METRICS},
         }
         for entry in ranked
     ]
 
 
-def _said(score: Score) -> dict[str, Any]:
+def _score_record(score: Score) -> dict[str, Any]:
     return {
         "geometric_mean": round(score.geometric_mean, 4),
         "worst": round(score.worst, 4),
@@ -118,7 +118,7 @@ def written(command: str, candidates: Iterable[Mapping[str, Any]]) -> str:
 
 def measured(study: StreamStudy) -> Samples:
     """The numbers under the pilot's seeds; what is missing is measured, a process a core."""
-    bench = Bench(Store(Path("runs/studies") / study.kept_in()), os.cpu_count() or 1)
+    bench = Bench(Store(Path("runs/studies") / study.store_file()), os.cpu_count() or 1)
     return samples(bench.measured(lambda: study.numbers(bench, PILOT_SEEDS)))
 
 

@@ -66,11 +66,11 @@ def scores(
     names = list(dict.fromkeys(place.entry for place in mine))
     cells = list(dict.fromkeys((p.kind, p.feedback, p.budget) for p in mine))
     values = np.array([[mine[Place(name, *cell)] for cell in cells] for name in names])
-    drawn = _drawn(values, [cell[:2] for cell in cells], metric, draws)
+    drawn = _drawn(values, [cell[:2] for cell in cells], draws)
     return _scores(names, cells, values, drawn)
 
 
-def _drawn(values: Array, streams: Sequence[tuple[str, str]], metric: str, draws: int) -> Array:
+def _drawn(values: Array, streams: Sequence[tuple[str, str]], draws: int) -> Array:
     """Bootstrap means, (draws, entries, cells), of (entries, cells, seeds) `values`."""
     rng = generator(0, "battery/bootstrap", draws)
     count = values.shape[2]
@@ -167,17 +167,17 @@ def summary(samples: Samples) -> list[dict[str, Any]]:
             lines.append(
                 {
                     "gate": score.entry,
-                    **_said(score),
+                    **_score_summary(score),
                     "default": aim == "regret",
                     "aim": aim,
                     "reset": score.entry.endswith(RESET),
-                    "final": _said(final[score.entry]),
+                    "final": _score_summary(final[score.entry]),
                 }
             )
     return lines
 
 
-def _said(score: Score) -> dict[str, Any]:
+def _score_summary(score: Score) -> dict[str, Any]:
     means, worsts = score.intervals
     return {
         "geometric_mean": round(score.geometric_mean, 4),

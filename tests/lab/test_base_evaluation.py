@@ -11,7 +11,7 @@ import pytest
 from stacksl.data import Dataset
 from stacksl.lm.prompt.format import PromptFormat, template
 from stacksl.types import Item
-from stacksl_lab.language.examining import examine, with_examples
+from stacksl_lab.language.base_evaluation import evaluate_base, with_examples
 
 ROOT = Path(__file__).resolve().parents[2]
 ITEMS = tuple(
@@ -72,7 +72,7 @@ def by_hand(model: str, item: Item) -> int:
 
 def test_accuracy_is_that_of_a_plain_forward(model: str) -> None:
     settings: dict[str, Any] = {"model": model, "template": "plain"}
-    result = examine(TEST, (), settings)
+    result = evaluate_base(TEST, (), settings)
     guessed = [by_hand(model, item) for item in ITEMS]
     right = sum(TEST.answers[i.id] == g for i, g in zip(ITEMS, guessed, strict=True))
     assert (result.accuracy, result.n, result.asked) == (right / 4, 4, 0)
@@ -81,6 +81,6 @@ def test_accuracy_is_that_of_a_plain_forward(model: str) -> None:
 
 def test_examples_that_do_not_fit_say_so(model: str) -> None:
     long = ((Item("e", "word " * 600, ("a", "b")), 0),)
-    result = examine(TEST, long, {"model": model})
+    result = evaluate_base(TEST, long, {"model": model})
     assert result.accuracy is None
     assert "1-shot prompts do not fit: 4 of 4 exceed the 512 tokens" in result.reason

@@ -53,7 +53,7 @@ class Pool:
 
 
 @dataclass(frozen=True, eq=False)
-class Arena:
+class Split:
     """Features and answers, the same for every strategy.
 
     Attributes:
@@ -98,15 +98,15 @@ def _table(block: Block) -> NDArray[Any]:
     return block.h if isinstance(block, SharedBlock) else block.phi[:]
 
 
-def make_arena(
+def make_split(
     data: Dataset,
     test: Dataset | None,
     settings: Settings,
     size: int | None,
     most: int,
     report: Callable[[int, int], None] | None = None,
-) -> tuple[Arena, list[str]]:
-    """The arena of a labeled data set, and warnings.
+) -> tuple[Split, list[str]]:
+    """The split of a labeled data set, and warnings.
 
     Args:
         data: the rows to choose from; a share of them is held out by seed 0 without `test`.
@@ -153,8 +153,8 @@ def make_arena(
         "batch": settings.open_questions,
         "classes": None if data.classes is None else len(data.classes),
     }
-    arena = Arena(blocks[0], gold, blocks[1], _gold(others, answers), names, pool, settings, about)
-    return arena, _warnings(data)
+    split = Split(blocks[0], gold, blocks[1], _gold(others, answers), names, pool, settings, about)
+    return split, _warnings(data)
 
 
 def _gold(items: Sequence[Item], answers: Mapping[str, int]) -> Rows:

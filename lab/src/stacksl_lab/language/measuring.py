@@ -78,7 +78,7 @@ def sample_of(
     if result.reason is None:
         share = result.asked / result.rounds if result.rounds else 0.0
         return {**study.measure(setting, seed, bench, result), "asked_fraction": share}, settings
-    papers = setting.paper if bench.setup.papers else {}
+    papers = setting.paper if bench.setup.comparable else {}
     return dict.fromkeys((*_ALWAYS, *papers), None), settings
 
 
@@ -138,8 +138,8 @@ def _marks(setting: Setting, cell: Cell, result: Result, bench: LanguageBench) -
         marks.append(
             f"k is cut to {task.options - 1}: {task.options} options have no more negatives"
         )
-    if setting.shots is None and cell.items is None and task.whole:
-        wanted = min(task.whole, setting.items or task.whole)
+    if setting.shots is None and cell.items is None and task.paper_size:
+        wanted = min(task.paper_size, setting.items or task.paper_size)
         if result.rounds != wanted:
             marks.append(f"N = {result.rounds:,}, not {wanted:,}")
     if setting.chosen:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from stacksl.lm.scoring.likelihood import Likelihood
 
 
-_USUAL = "token_mean"
+_DEFAULT_NORMALIZATION = "token_mean"
 
 
-def examine(
+def evaluate_base(
     test: Dataset, examples: Sequence[tuple[Item, int]], settings: Mapping[str, Any]
 ) -> Result:
     """Accuracy and macro-F1 of the base model on `test`, with `examples` before every question.
@@ -56,7 +56,9 @@ def examine(
     alone = None
     if settings.get("normalization") == "pmi":
         alone = tokenizing.items([put.render_alone(item) for item in test.items])
-    predicted = _predicted(likelihood, rows, alone, str(settings.get("normalization", _USUAL)))
+    predicted = _predicted(
+        likelihood, rows, alone, str(settings.get("normalization", _DEFAULT_NORMALIZATION))
+    )
     gold = [test.answers[item.id] for item in test.items]
     right = sum(a == b for a, b in zip(gold, predicted, strict=True))
     return Result(
