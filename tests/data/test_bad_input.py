@@ -88,6 +88,7 @@ ODD: dict[str, tuple[Any, str]] = {
         {"prompt": "p", "candidates": ["a", "b"], "answer": "1" * 5000},
         "gold out of range: the answer is none of the 2 options",
     ),
+    "no options": ({"prompt": "q", "label": "x"}, "no options: the candidates are missing"),
     "a key that is not UTF-8": (
         b'{"prompt": "p", "candidates": ["a", "b"], "caf\xe9": 1}',
         "bad encoding: a key is not UTF-8",

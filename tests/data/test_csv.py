@@ -47,10 +47,6 @@ def test_quotes_hold_delimiters_newlines_and_quotes(make: Make) -> None:
 REFUSED = {
     "an open quote": ('text,label\na,x\n"b,y\nc,x\nd,y\n', "never closes"),
     "rows in a quote": ('text,label\na,x\n"b,y\nc,x\n"d,y\n', "near line 3 .a quote closes inside"),
-    "no header": (
-        "".join(f"some text about things number {i},{'xy'[i % 2]}\n" for i in range(8)),
-        "not like a header",
-    ),
     "one label for all": ("text,label\na,x\nb,x\n", "same label in the column 'label'"),
     "lists of labels": (
         "text,labels\na,\"['x', 'y']\"\nb,\"['y']\"\n",

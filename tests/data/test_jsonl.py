@@ -141,14 +141,6 @@ def test_options_in_another_order_are_mapped_to_known_classes(make: Make) -> Non
     assert {i.candidates for i in data.items} == {("maybe", "no", "yes")}
 
 
-def test_a_row_without_options_is_set_aside(make: Make) -> None:
-    rows = [{"prompt": f"p{n}", "candidates": ["u", "v", str(n)], "answer": 0} for n in range(6)]
-    rows += [{"prompt": "q", "label": "x"}]
-    data = read(make("x.jsonl", lines(rows)))
-    assert len(data.items) == 6
-    assert [row.reason for row in data.rejected] == ["no options: the candidates are missing"]
-
-
 def test_labels_of_mixed_types_are_texts(make: Make) -> None:
     rows = [{"text": f"t{n}", "label": n % 2 if n < 4 else str(n % 2)} for n in range(8)]
     data = read(make("x.jsonl", lines(rows)))

@@ -87,14 +87,6 @@ def test_a_mark_says_utf_8_even_where_the_only_other_letter_is_damaged(tmp_path:
     assert "UTF-8" in found.rejected[0].reason
 
 
-def test_a_damaged_byte_costs_a_row_of_a_file_in_utf_8(tmp_path: Path) -> None:
-    path = tmp_path / "damaged.csv"
-    path.write_bytes(CSV.encode().replace(b"gone", b"g\xe9ne"))
-    found = read(path)
-    assert [item.id for item in found.items] == ["1001", "1002"]
-    assert "UTF-8" in found.rejected[0].reason
-
-
 LONG = "Where is my card? It has not arrived, and I have been waiting for more than three weeks"
 
 
