@@ -1,4 +1,4 @@
-"""Every gate in the registry keeps the contract, over drawn rounds."""
+"""Every gate of runs and of the laboratory keeps the contract, over drawn rounds."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any, ClassVar
 import pytest
 
 from stacksl.core import GATES, Bounds, Clock, GateState
-from stacksl.core.gates.registry import make_gate
+from stacksl.core.gates.registry import LLF, make_gate
 from stacksl.testing import check_gate, gates
+from stacksl_lab.baselines import registry as laboratory
+from stacksl_lab.baselines.registry import BASELINES, CODES
 
 WITHOUT_WIDTHS = ("always", "first", "random", "uniform", "margin", "entropy")
 
-of_every_gate = pytest.mark.parametrize("kind", GATES.values(), ids=GATES)
+of_every_gate = pytest.mark.parametrize(
+    "kind", [*GATES.values(), *BASELINES.values()], ids=[*GATES, *BASELINES]
+)
 
 
 @of_every_gate
-def test_it_keeps_the_contract(kind: Any) -> None:
-    expect_contract(kind)
-
-
-def expect_contract(kind: Any) -> None:
-    """The check passes a gate of the registry, whose statistic needs widths where it should."""
+def test_it_keeps_the_contract(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check passes a gate, whose statistic needs widths where it should."""
+    monkeypatch.setitem(GATES, kind.name, kind)
     check_gate(kind, draws=40)
     gates.expect_no_widths(kind(), finite=kind.name in WITHOUT_WIDTHS)
     assert kind.exact_spend is (kind.name != "llf")
@@ -31,9 +32,18 @@ def expect_contract(kind: Any) -> None:
 
 @of_every_gate
 def test_it_is_made_by_its_name_and_an_unknown_parameter_is_named(kind: Any) -> None:
-    assert make_gate(kind.name) == kind()
+    make = laboratory.make_gate if kind.name in BASELINES else make_gate
+    assert make(kind.name) == kind()
     with pytest.raises(ValueError, match=f"'{kind.name}' has no parameter 'color'"):
-        make_gate(kind.name, color=1)
+        make(kind.name, color=1)
+
+
+@pytest.mark.parametrize("kind", BASELINES.values(), ids=BASELINES)
+def test_a_gate_of_the_laboratory_is_in_no_run_and_has_a_number_of_its_own(kind: Any) -> None:
+    assert kind.name not in GATES
+    every = laboratory.GATES.values()
+    assert set(CODES) == {*every, LLF}
+    assert [other for other in every if CODES[other] == CODES[kind]] == [kind]
 
 
 # The check for gates of others ------------------------------------------------------------------
