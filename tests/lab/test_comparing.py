@@ -48,8 +48,8 @@ def texts(count: int, *, pairs: bool = False) -> Dataset:
     return Dataset("topics", "memory", tuple(items), answers, None if pairs else names)
 
 
-def split_of(count: int = 90, *, pairs: bool = False, most: int = 24) -> Split:
-    return make_split(texts(count, pairs=pairs), None, Settings(open_questions=6), None, most)[0]
+def split_of(count: int = 90, *, pairs: bool = False) -> Split:
+    return make_split(texts(count, pairs=pairs), None, Settings(open_questions=6), None, 24)[0]
 
 
 def comparison(split: Split, *names: str) -> Comparison:

@@ -46,18 +46,13 @@ def test_both_sides_of_the_change_are_watched_as_long() -> None:
 
 
 def _samples(
-    alarmed: list[float],
-    kind: str = "iid",
-    budget: float = 0.1,
-    alarmed_after: list[float] | None = None,
+    alarmed: list[float], kind: str = "iid", budget: float = 0.1
 ) -> dict[str, dict[str, list[float]]]:
     case = Case("guarded", "random", kind, "scalar", budget)
     regret = {"regret_per_round": [2.0, 6.0], "final_regret": [1.0, 1.0]}
     plain = {"regret_per_round": [1.0, 2.0], "final_regret": [1.0, 2.0]}
-    before = [min(count, 1.0) for count in alarmed]
-    moved = {"alarmed_before": before, "alarmed_after": alarmed_after} if alarmed_after else {}
     return {
-        case.row: {**regret, "false_alarms": alarmed, **moved},
+        case.row: {**regret, "false_alarms": alarmed},
         case.under("no reset").row: plain,
     }
 

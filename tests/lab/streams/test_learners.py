@@ -25,8 +25,8 @@ from stacksl_lab.synthetic.streams import make_stream
 from .small_cases import measured, shrunk
 
 
-def _stream(rounds: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    source = make_stream("iid", "softmax", 5, rounds=rounds, dim=4)
+def _stream() -> tuple[np.ndarray, np.ndarray]:
+    source = make_stream("iid", "softmax", 5, rounds=60, dim=4)
     return source.features, source.labels
 
 

@@ -65,12 +65,11 @@ def slope_over(places: Sequence[float]) -> Callable[[Array], Array]:
     return slope
 
 
-def clopper_pearson(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
-    """The Clopper-Pearson interval of a share, `hits` of `runs` ≥ 1 independent runs.
+def clopper_pearson(hits: int, runs: int) -> tuple[float, float]:
+    """The 95% Clopper-Pearson interval of a share, `hits` of `runs` ≥ 1 independent runs.
 
-    Its ends p are those at which that many hits, or more (fewer), have a probability of
-    (1 − level)/2; 0 and 1 where there is no hit and no miss. A one-sided bound of 95% is an end of
-    the interval at `level` 0.9.
+    Its ends p are those at which that many hits, or more (fewer), have a probability of 2.5%; 0 and
+    1 where there is no hit and no miss.
 
     Source: Clopper and Pearson (1934), Biometrika 26.
 
@@ -79,7 +78,7 @@ def clopper_pearson(hits: int, runs: int, level: float = 0.95) -> tuple[float, f
     """
     from scipy.stats import beta
 
-    tail = (1.0 - level) / 2.0
+    tail = (1.0 - 0.95) / 2.0
     low = 0.0 if hits == 0 else float(beta.ppf(tail, hits, runs - hits + 1))
     high = 1.0 if hits == runs else float(beta.ppf(1.0 - tail, hits + 1, runs - hits))
     return low, high

@@ -270,21 +270,18 @@ def counts(labels: int, first: int = 10, growth: float = GROWTH) -> list[int]:
     return grid
 
 
-def exact_estimates(
-    features: Array, labels: NDArray[np.int64], ridge: float = 1.0
-) -> tuple[list[int], Array]:
-    """The counts that were fitted, and the estimate of each, (n, d).
+def exact_estimates(features: Array, labels: NDArray[np.int64]) -> tuple[list[int], Array]:
+    """The counts that were fitted, and the estimate of each under a ridge of 1, (n, d).
 
     Args:
         features: φ of the labeled rounds in their order, (B, K, d).
         labels: their labels, (B,).
-        ridge: as in `fit`.
     """
     grid = counts(len(labels))
     thetas = np.zeros((len(grid), features.shape[2]))
     theta = thetas[0]
     for place, count in enumerate(grid):
-        theta = thetas[place] = fit(features[:count], labels[:count], ridge, theta)
+        theta = thetas[place] = fit(features[:count], labels[:count], 1.0, theta)
     return grid, thetas
 
 
