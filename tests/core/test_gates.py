@@ -22,11 +22,11 @@ from .scorer_cases import taught
 REST = (0.0, 0.0, 0.0, 0.0)
 
 
-def a_view(scores, widths, pairs=None, choice=None, radius=1.0, dim=4) -> Bounds:
+def a_view(scores, widths, pairs=None, choice=None, radius=1.0) -> Bounds:
     s, w = np.array(scores, dtype=float), np.array(widths, dtype=float)
     at = int(np.argmax(s)) if choice is None else choice
     p = np.where(np.arange(len(s)) == at, 0.0, w) if pairs is None else np.array(pairs, dtype=float)
-    return Bounds(tuple(range(len(s))), s, np.full(len(s), 1 / len(s)), w, p, radius, dim, at)
+    return Bounds(tuple(range(len(s))), s, np.full(len(s), 1 / len(s)), w, p, radius, 4, at)
 
 
 def spends(name: str, budget: int, horizon: int) -> list[int]:

@@ -28,9 +28,9 @@ def _classes(count, classes=4, dim=6, noise=0.8, seed=0):
     return (h / np.linalg.norm(h, axis=1, keepdims=True)).astype(np.float32), labels
 
 
-def _choices(count, dim=5, seed=0, scale=4.0):
-    rng = np.random.default_rng(seed)
-    truth = scale * np.random.default_rng(98).normal(size=dim)
+def _choices(count, dim=5):
+    rng = np.random.default_rng(0)
+    truth = 4.0 * np.random.default_rng(98).normal(size=dim)
     sizes = rng.integers(2, 6, size=count)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     phi = rng.normal(size=(offsets[-1], dim))
@@ -181,8 +181,8 @@ def test_heads_come_back_bit_for_bit():
 # Labels over a graph of neighbors, held against scikit-learn's, and soft examples in a refit ---
 
 
-def _clouds(count, classes=3, dim=8, seed=0):
-    rng = np.random.default_rng(seed)
+def _clouds(count, classes=3, dim=8):
+    rng = np.random.default_rng(0)
     labels = rng.integers(classes, size=count)
     h = 2.0 * np.eye(dim)[labels] + rng.normal(size=(count, dim)) * 0.6
     return (h / np.linalg.norm(h, axis=1, keepdims=True)).astype(np.float32), labels

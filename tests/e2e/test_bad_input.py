@@ -109,10 +109,10 @@ def test_features_that_are_not_numbers(home, refused, monkeypatch, value) -> Non
     assert Run.open(home / "new").status()["spent"] == 0, "nothing was bought"
 
 
-def unfinish(home: Path, name: str = "one") -> Path:
+def unfinish(home: Path) -> Path:
     """A finished run, as it is a moment before its end."""
-    RunFolder(home / name).write_state("running", created="then")
-    return home / name
+    RunFolder(home / "one").write_state("running", created="then")
+    return home / "one"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import pydoc_data.topics
 import shutil
 import sys
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -99,14 +98,6 @@ def test_texts_of_which_some_is_not_read_are_counted_once(monkeypatch) -> None:
     assert fresh.truncated == 0
     fresh.encode(["hallo " * 450] * 2)
     assert fresh.truncated == 1
-
-
-class Refuses(MiniLM):
-    """An encoder that must do without its model."""
-
-    @cached_property
-    def _session(self):
-        raise AssertionError("the model was loaded though every text is in the cache")
 
 
 def test_other_files_are_refused_in_a_sentence(tmp_path: Path, encoder, monkeypatch) -> None:

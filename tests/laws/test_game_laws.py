@@ -28,12 +28,12 @@ def _inputs(rng, classes, count, dim):
     return PairFeatures(_rows(rng, count, dim))
 
 
-def _trained(name, classes, count, dim, seed, rounds=12, **settings):
+def _trained(name, classes, count, dim, seed, **settings):
     rng = np.random.default_rng(seed)
     scorer = make_scorer(
         name, dim=dim, classes=count if classes else None, settings=ScorerSettings(**settings)
     )
-    for _ in range(rounds):
+    for _ in range(12):
         choice, gold = (int(x) for x in rng.integers(count, size=2))
         scorer.step(_inputs(rng, classes, count, dim), tuple(range(count)), choice, Label(gold))
     return scorer, rng

@@ -30,8 +30,8 @@ DIM, CANDIDATES = 5, 4
 PLAYED = (*GATES, "uniform", "adpo", "reserve")
 
 
-def pair_stream(rounds: int, seed: int, candidates: int = CANDIDATES) -> list[PairFeatures]:
-    rows = np.random.default_rng(seed).normal(size=(rounds, candidates, DIM))
+def pair_stream(rounds: int, seed: int) -> list[PairFeatures]:
+    rows = np.random.default_rng(seed).normal(size=(rounds, CANDIDATES, DIM))
     rows /= np.linalg.norm(rows, axis=2, keepdims=True)
     return [PairFeatures(phi) for phi in rows]
 

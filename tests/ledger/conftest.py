@@ -79,8 +79,8 @@ def make_decision(round: int, status: str = "wanted", item: str | None = None) -
     )
 
 
-def make_records(count: int = ITEMS) -> list[ItemRecord]:
-    return [ItemRecord(f"q{i}", f"A prompt of number {i}\nyes\nno", SIZE) for i in range(count)]
+def make_records() -> list[ItemRecord]:
+    return [ItemRecord(f"q{i}", f"A prompt of number {i}\nyes\nno", SIZE) for i in range(ITEMS)]
 
 
 def lessons(receipts: Sequence[Receipt]) -> list[tuple[Decision, Label]]:

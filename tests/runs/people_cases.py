@@ -71,12 +71,10 @@ def read_rows(path: str | Path) -> list[Row]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def write_rows(
-    path: str | Path, rows: Sequence[Row], *, separator: str = ",", encoding: str = "utf-8"
-) -> Path:
+def write_rows(path: str | Path, rows: Sequence[Row]) -> Path:
     """Save rows as a spreadsheet would."""
-    with Path(path).open("w", encoding=encoding, newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]), delimiter=separator)
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()
         table.writerows(rows)
     return Path(path)

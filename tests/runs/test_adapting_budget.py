@@ -114,9 +114,9 @@ def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(left: Left, t
     assert ends[0] == ends[1]
 
 
-def write_more(path: Path, count: int = 12) -> Path:
+def write_more(path: Path) -> Path:
     """A file of other questions with their answers."""
-    items, answers = more_questions(count)
+    items, answers = more_questions(12)
     return written(path, ([replace(i, prompt=f"more {i.prompt}") for i in items], answers))
 
 

@@ -49,9 +49,9 @@ def test_a_name_becomes_words(name, words) -> None:
 # What makes the final model ----------------------------------------------------------------------
 
 
-def _topics(count=400, seed=0):
+def _topics(count=400):
     """Four clouds, and names at their centers."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     labels = rng.integers(4, size=count)
     h = np.eye(4, 12)[labels] * 1.6 + 0.35 * rng.normal(size=(count, 12))
     h /= np.linalg.norm(h, axis=1, keepdims=True)

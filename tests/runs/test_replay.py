@@ -32,7 +32,6 @@ def playback(
     *,
     after: int = 0,
     saved: dict[str, Any] | None = None,
-    trainer: type[LinearTrainer] = LinearTrainer,
     chooser: Stream | Pool | None = None,
     **given: Any,
 ) -> Playback:
@@ -42,7 +41,7 @@ def playback(
     other.ledger.close()
     chooser = chooser or Stream()
     game.ledger.stand_at(after, stream=isinstance(chooser, Stream))
-    made = trainer(
+    made = LinearTrainer(
         other.examples, other.learner, game.ledger, on_the_way=not isinstance(chooser, Stream)
     )
     found = Playback(

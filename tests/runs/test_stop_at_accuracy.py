@@ -47,11 +47,11 @@ PEOPLE: dict[str, Any] = {
 }
 
 
-def answering(share: float, purpose: str = "audit") -> Callable[[Request], int]:
+def answering(share: float) -> Callable[[Request], int]:
     """The file's answers, but for the items of one purpose another class in a share of them."""
 
     def say(request: Request) -> int:
-        errs = request.purpose == purpose and random.Random(request.item).random() < share
+        errs = request.purpose == "audit" and random.Random(request.item).random() < share
         return (ANSWERS[request.item] + errs) % 3
 
     return say

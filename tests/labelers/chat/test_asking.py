@@ -33,9 +33,9 @@ NAMES = ["green", "red", "blue"]
 MANY = [f"{word}{n}" for word in ("card", "cash", "app", "top", "rate") for n in range(6)]
 
 
-def data_of(folder: Path, names: list[str] = NAMES, count: int = 24) -> tuple[str, str]:
+def data_of(folder: Path, names: list[str] = NAMES) -> tuple[str, str]:
     data, classes = folder / "data.jsonl", folder / "classes.txt"
-    rows = [{"id": f"q{n}", "text": f"text {n} of {names[n % len(names)]}"} for n in range(count)]
+    rows = [{"id": f"q{n}", "text": f"text {n} of {names[n % len(names)]}"} for n in range(24)]
     data.write_text("\n".join(map(json.dumps, rows)))
     classes.write_text("\n".join(names))
     return str(data), str(classes)

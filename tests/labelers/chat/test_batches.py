@@ -131,11 +131,11 @@ def begin(folder: Path, batching: Batching, **more: Any) -> stacksl.Run:
     return stacksl.run(data, mode="pool", **{**given, **more})
 
 
-def expect_right(run: stacksl.Run, count: int = 12) -> None:
+def expect_right(run: stacksl.Run) -> None:
     """Every answer is the class in its text, each is paid once, and the ledger is whole."""
     verify(run)
     rows = [row for row in bought(run) if row["said"] == "label"]
-    assert len(rows) == count
+    assert len(rows) == 12
     assert all(row["answer"] == int(str(row["item"])[1:]) % len(NAMES) for row in rows)
 
 
