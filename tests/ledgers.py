@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from stacksl.api import Run
 from stacksl.ledger.accounts import Accounts
 from stacksl.ledger.events import Row
-from stacksl.ledger.purchases import Handed, Purchase
+from stacksl.ledger.purchases import Handed, Purchase, Purpose
 
 
 def rows_of(run: Run, *events: str) -> list[Row]:
@@ -21,6 +21,12 @@ def bought(run: Run, **wanted: object) -> list[Mapping[str, object]]:
     with run.ledger as ledger:
         rows = ledger.export()
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+
+
+def items_bought(run: Run, purpose: Purpose | None = None) -> set[str]:
+    """The items bought for one purpose, or for all."""
+    with run.ledger as ledger:
+        return set(ledger.bought(purpose))
 
 
 def handed_rows(run: Run) -> list[Handed]:

@@ -16,7 +16,7 @@ from stacksl.api import Run
 from stacksl.report.quality import Differing
 from stacksl.runs.session import session
 
-from ..ledgers import bought
+from ..ledgers import accounts_of, bought
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import (
     expect_sound,
@@ -213,8 +213,7 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     assert f"warning: {odd}\n" in said.err
     told = json.loads(said.out)
     assert (told["state"], told["budget"], told["answered"]) == ("waiting", 20, 0)
-    with waiting.ledger as ledger:
-        assert len(ledger.accounts.learned_labels) == 3
+    assert len(accounts_of(waiting).learned_labels) == 3
     assert f"has the file {more.name} already" in stacksl.refused("change", "run", "--items", more)
     assert stacksl("ledger", "replay", "run").code == 0
     said = stacksl("change", "run", "--budget", "21", "--later", "--yes")

@@ -16,7 +16,7 @@ from stacksl.runs.loop.adapters import Adapters
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.settings.budget import due_at
 
-from ..ledgers import rows_of
+from ..ledgers import items_bought, rows_of
 from ..runs.lm_cases import QUICK, questions, sentences, tiny_model
 from .conftest import Opened, Page, wait_for
 from .test_refits import Held, copy_of, decided, news
@@ -90,8 +90,7 @@ def test_answers_that_teach_nothing_train_and_renew_nothing(
         wait_for(partial(news, page, shown))
         shown |= keys(page)
     rows = rows_of(page.run)
-    with page.run.ledger as ledger:
-        audit = set(ledger.bought("audit")) & set(answered)
+    audit = items_bought(page.run, "audit") & set(answered)
     learned = sum(row.event == "learned" for row in rows)
     assert 2 <= len(audit) < count - learned, "both kinds that teach nothing are there"
     trained = [row.payload["adapter"] for row in rows if "adapter" in row.payload]

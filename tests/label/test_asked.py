@@ -20,7 +20,7 @@ from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
 
-from ..ledgers import handed_rows, verify
+from ..ledgers import handed_rows, items_bought, verify
 from ..runs.conftest import CLASSES, class_items, pair_items
 from ..runs.people_cases import expect_sound, facts_of, gold
 from ..runs.people_cases import play as answer_sheets
@@ -96,8 +96,7 @@ def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
     monkeypatch.setattr("stacksl.label.pages.PAGE", 7)
     page = played(opened)
     owner = page.browser(OWNER)
-    with page.run.ledger as ledger:
-        bought = set(ledger.bought())
+    bought = items_bought(page.run)
     items = RunSpec.open(page.run.folder).sources.usable
     left = [id for id in items if id not in bought]
     first = owner.http.get("/asked").text
@@ -122,8 +121,7 @@ def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
 def test_the_owner_labels_a_row_that_nobody_was_asked_about(opened: Opened) -> None:
     page = played(opened, price="2")
     owner = page.browser(OWNER)
-    with page.run.ledger as ledger:
-        bought = set(ledger.bought())
+    bought = items_bought(page.run)
     id, item = next(
         (k, v) for k, v in RunSpec.open(page.run.folder).sources.usable.items() if k not in bought
     )
@@ -165,7 +163,7 @@ def with_twins(folder: Path) -> tuple[Run, Item, Item, dict[str, int]]:
     items, answers = class_items(80)
     items = [replace(item, prompt=items[n // 2].prompt) for n, item in enumerate(items)]
     made = run(items, answers, budget=8, audit=0, mode="pool", out=folder / "r")
-    asked = {item.prompt for item in items if item.id in made.ledger.bought()}
+    asked = {item.prompt for item in items if item.id in items_bought(made)}
     first, second = [item for item in items if item.prompt not in asked][:2]
     return made, first, second, answers
 
@@ -246,8 +244,7 @@ def test_no_label_is_bought_of_a_text_that_you_labeled(place: str, tmp_path: Pat
 def test_items_nobody_was_asked_about_have_their_own_options(tmp_path: Path) -> None:
     items, answers = pair_items(40)
     made = run(items, answers, budget=8, audit=0, mode="pool", out=tmp_path / "r")
-    with made.ledger as ledger:
-        bought = set(ledger.bought())
+    bought = items_bought(made)
     left = [item for item in items if item.id not in bought]
     assert never_asked(made.folder, "", 3, 4) == (len(left), left[3:7])
     total, found = never_asked(made.folder, left[0].prompt[3:15].swapcase(), 0, len(left))

@@ -18,7 +18,7 @@ from stacksl.ledger.events import Row
 from stacksl.runs.changes.people import free_rows
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 
-from ..ledgers import handed_rows, rows_of
+from ..ledgers import handed_rows, items_bought, rows_of
 from ..runs.people_cases import (
     answer_all,
     begin,
@@ -239,8 +239,7 @@ def test_answers_that_teach_nothing_are_followed_by_no_refit(opened: Opened, mon
     monkeypatch.setattr(LinearTrainer, "_on_the_way", noted)
     page = opened(budget=30, open_questions=2, audit=10, annotators="anna")
     anna = page.browser("anna")
-    with page.run.ledger as ledger:
-        audit = set(ledger.bought("audit"))
+    audit = items_bought(page.run, "audit")
     counts: dict[bool, list[int]] = {True: [], False: []}
     shown = {asked.key for asked in page.player.view.rows.get("anna", ())}
     for _ in range(14):

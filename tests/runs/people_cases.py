@@ -191,8 +191,7 @@ def played_in_pieces(
     for _ in range(8):
         with killed_at(monkeypatch, name, when):
             play(cut, say)
-        with cut.ledger as ledger:
-            ledger.verify()  # it is played again at the end, with all rows
+        verify(cut)  # it is played again at the end, with all rows
         if cut.resume().status()["state"] == "finished":
             break
     return play(cut, say)

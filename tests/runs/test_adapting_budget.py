@@ -13,11 +13,11 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.errors import LabelerError
 from stacksl.features.store import load_block
-from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought, rows_of, verify
 from .lm_cases import QUICK, Corpus, Refusing, questions, written
+from .people_cases import facts_of
 
 Left = Callable[..., Run]
 
@@ -86,7 +86,7 @@ def expect_whole(made: Run, labels: int) -> None:
     assert (status["state"], status["asked"], status["left"]) == ("finished", labels, 0)
     verify(made)
     assert made.replay()["labels"] == labels
-    facts = Facts.from_json((made.path / "facts.json").read_text())
+    facts = facts_of(made)
     assert facts.budget.labels == labels
 
 

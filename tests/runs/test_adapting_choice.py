@@ -18,7 +18,6 @@ from stacksl.ledger.events import Row
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalize import NORMALIZATIONS, calibrated_loss, fitted_temperature
 from stacksl.lm.settings import Lesson, ModelChoices
-from stacksl.report.facts import Facts
 from stacksl.runs.loop.adapters import way_chosen
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.spec import RunSpec
@@ -26,7 +25,7 @@ from stacksl.runs.spec import RunSpec
 from ..ledgers import rows_of
 from ..saved_arrays import drop
 from .lm_cases import QUICK, Corpus, Refusing, blocks, last_weights, questions, told_labels
-from .people_cases import read_rows, sheets, write_rows
+from .people_cases import facts_of, read_rows, sheets, write_rows
 from .test_adapting_budget import write_more
 from .test_adapting_pool import bought_of, margin, written
 
@@ -169,7 +168,7 @@ def test_labels_drawn_first_choose_before_anything_else(model: Path, tmp_path, m
 
     about = json.loads((made.path / "model" / "lm.json").read_text())
     assert (about["normalization"], about["pmi_context"]) == way_of(made)
-    facts = Facts.from_json((made.path / "facts.json").read_text())
+    facts = facts_of(made)
     shown = {row.name: row.value for row in facts.language.about}
     assert (shown["Normalization"], shown["Premise of pmi"]) == (kind, premise)
     assert made.evaluate(tmp_path / "test.jsonl")["accuracy"] == facts.curve[-1].accuracy

@@ -23,7 +23,7 @@ from stacksl.runs.changes.people import own_label
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 
-from ..ledgers import rows_of
+from ..ledgers import items_bought, rows_of
 from .column_cases import COUNT, TOPICS, facts_of, judged, tickets
 from .people_cases import copy_of
 
@@ -44,8 +44,7 @@ def test_the_audit_judges_the_column_and_the_model_beside_it(made: Any) -> None:
     assert audit["low"] <= right <= audit["high"]
     assert audit["reference"] == COUNT - 40
     assert facts["audit"]["accuracy"] > audit["accuracy"]
-    with run.ledger as ledger:
-        audited = set(ledger.bought("audit"))
+    audited = items_bought(run, "audit")
     for row in column["classes"]:
         mine = [r for r in rows if r["ticket_id"] in audited and r["gpt"] == row["name"]]
         assert row["audited"] == len(mine)
@@ -137,7 +136,7 @@ def test_rows_that_the_owner_labels_stay_beside_the_audit(made: Any, tmp_path: P
     """Without them, which are doubtful ones, the other rows would look better than the audited."""
     run = copy_of(made[0], tmp_path)
     items = RunSpec.open(run.folder).sources.usable
-    asked = {*run.ledger.bought()}
+    asked = items_bought(run)
     for item in [item for item in items.values() if item.id not in asked][:3]:
         own_label(run.folder, item.id, item.candidates[0])
     run.resume()

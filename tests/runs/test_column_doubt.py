@@ -18,6 +18,7 @@ from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
 from ..benchmarks import benchmark, record, shown
+from ..ledgers import items_bought
 from .column_cases import COUNT, TOPICS, facts_of, judged, tickets
 
 
@@ -46,8 +47,7 @@ def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) 
     rows = tickets(right=1.0)
     twins = [{**rows[n], "ticket_id": f"twin{n}", "gpt": rows[n + 1]["gpt"]} for n in (0, 50, 101)]
     run = judged([*rows, *twins], tmp_path, audit=0, budget=6)
-    with run.ledger as ledger:
-        asked = set(ledger.bought("train"))
+    asked = items_bought(run, "train")
     assert asked == {*(row["ticket_id"] for row in twins), "T0", "T50", "T101"}
     assert facts_of(run)["column"]["changed"] == 3
     assert facts_of(run)["column"]["audit"]["accuracy"] is None

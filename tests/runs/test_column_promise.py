@@ -14,6 +14,7 @@ import stacksl
 from stacksl.api.labeling import label_own
 from stacksl.models.promise import allowed_wrong
 
+from ..ledgers import items_bought, rows_of
 from .column_cases import THREE, TOPICS, facts_of, judged, tickets, truth, without_truth
 from .people_cases import Row, expect_sound, play
 from .promise_cases import looks
@@ -51,10 +52,8 @@ def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> No
     assert "rows of the column or the model drawn at random" in stopped
     said = run.status()["column"]["sentence"]
     assert said.startswith("Of the table's labels that people had not been asked about")
-    with run.ledger as ledger:
-        reasons = {row.decision().reason for row in ledger.rows() if row.event == "round"}
-        audited = set(ledger.bought("audit"))
-    assert reasons == {"doubt"}
+    assert {row.decision().reason for row in rows_of(run, "round")} == {"doubt"}
+    audited = items_bought(run, "audit")
     found = [row for row in rows if row["ticket_id"] in audited and row["gpt"]]
     wrong = sum(row["gpt"] != row["truth"] for row in found)
     assert sum(look["wrong"] for look in looks(run)) == wrong > 0

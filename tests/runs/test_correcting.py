@@ -12,12 +12,13 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import DataError, RunError
+from stacksl.ledger.purchases import Purpose
 from stacksl.runs.changes import people
 from stacksl.runs.changes.people import Received
 from stacksl.runs.storage.folder import LOCK, RunFolder
 from stacksl.types import Item
 
-from ..ledgers import handed_rows
+from ..ledgers import handed_rows, items_bought
 from .changing_cases import POOL
 from .conftest import CLASSES
 from .people_cases import (
@@ -43,14 +44,13 @@ def correct(run: Run, *files: Path) -> Received:
     return run.answer(*files, correct=run.corrections(*files))
 
 
-def all_rows(done: Run, say: Any, place: Path, purpose: str | None = None) -> Path:
+def all_rows(done: Run, say: Any, place: Path, purpose: Purpose | None = None) -> Path:
     """Every row that was handed out, in one file, answered again."""
-    with done.ledger as ledger:
-        kept = {row.key for row in ledger.private.handed()
-                if purpose is None or row.item in ledger.bought(purpose)}  # fmt: skip
+    items = items_bought(done, purpose)
+    keys = {row.key for row in handed_rows(done) if row.item in items}
     rows: dict[str, Row] = {}
     for path in sorted((done.path / "ask").glob("0*.csv")):
-        rows |= {row["key"]: row for row in read_rows(path) if row["key"] in kept}
+        rows |= {row["key"]: row for row in read_rows(path) if row["key"] in keys}
     return write_rows(place, [{**row, "answer": say(row)} for row in rows.values()])
 
 

@@ -22,6 +22,7 @@ from stacksl.runs.session.model_labels import load_model_labels
 from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.spec import RunSpec
 
+from ..ledgers import accounts_of, rows_of
 from ..tables import write_table
 from .column_cases import facts_of
 from .people_cases import copy_of
@@ -130,9 +131,8 @@ def test_labels_are_drawn_for_the_comparison_and_the_report_says_how_often_it_is
     helped: stacksl.Run,
 ) -> None:
     run = helped
-    with run.ledger as ledger:
-        rounds = [row.decision() for row in ledger.rows() if row.event == "round"]
-        assert ledger.accounts.spent_money == 40_000_000
+    rounds = [row.decision() for row in rows_of(run, "round")]
+    assert accounts_of(run).spent_money == 40_000_000
     asked = [each for each in rounds if each.asked]
     assert len(asked) == 40
     assert [each.reason for each in asked].count("drawn") == DRAWN_FIRST

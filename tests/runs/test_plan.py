@@ -14,12 +14,11 @@ from stacksl.api import Run, prepare, run
 from stacksl.api.forecasting import forecast_of_data, forecast_of_run
 from stacksl.errors import SettingsError
 from stacksl.labelers.protocol import Request
-from stacksl.report.facts import Facts
 from stacksl.runs.session import session
 from stacksl.runs.settings.budget import stop_rule
 
 from .conftest import class_items, pair_items
-from .people_cases import Row, begin, play, truth
+from .people_cases import Row, begin, facts_of, play, truth
 
 ITEMS, ANSWERS = class_items(300)
 BUDGET, AUDIT = 120, 30
@@ -57,7 +56,7 @@ def test_nothing_on_the_way_depends_on_the_audits_answers(done: Run, tmp_path: P
     assert [row["item"] for row in other.ledger.export()] == [
         row["item"] for row in done.ledger.export()
     ]
-    facts = [Facts.from_json((each.path / "facts.json").read_text()) for each in (done, other)]
+    facts = [facts_of(each) for each in (done, other)]
     assert facts[0].audit != facts[1].audit  # the labeler did answer the audit otherwise
 
 

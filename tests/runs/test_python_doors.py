@@ -26,7 +26,7 @@ from stacksl.errors import (
 )
 from stacksl.labelers.protocol import Request
 
-from ..ledgers import bought, open_leases
+from ..ledgers import bought, items_bought, open_leases
 
 WORDS = {"beach": "sand wave shell tide", "forest": "moss fern pine root", "sky": "cloud sun star"}
 TEXTS, LABELS = [], []
@@ -100,8 +100,7 @@ def test_a_frame_of_pandas_keeps_its_index() -> None:
     frame = pandas.DataFrame(table).sample(frac=1, random_state=0)
     columns = {"prompt": "message", "label": "label"}
     played = run(frame, columns=columns)
-    with played.ledger as ledger:
-        assert {*ledger.bought()} <= {*map(str, frame.index)}, "the index names the items"
+    assert items_bought(played) <= {*map(str, frame.index)}, "the index names the items"
     for labeled in (played.labels(), stacksl.Run.open("run").labels(frame)):
         assert labeled.index.equals(frame.index)
         assert labeled[[*table]].equals(frame)
@@ -388,9 +387,8 @@ def test_another_labeler_takes_the_open_questions() -> None:
     played.change(labeler="oracle")
     told = played.status()
     assert (told["state"], told["labeler"], told["answered"]) == ("finished", "oracle", 20)
-    with played.ledger as ledger:
-        assert asked <= set(ledger.bought())
-        assert {row["labeler"] for row in ledger.export()} == {"oracle"}
+    assert asked <= items_bought(played)
+    assert {row["labeler"] for row in bought(played)} == {"oracle"}
     assert played.replay()["labels"] == 20
 
 

@@ -24,7 +24,7 @@ from stacksl.runs.changes import people
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.session import session
 
-from ..ledgers import bought, handed_rows
+from ..ledgers import bought, handed_rows, items_bought
 from .conftest import CLASSES
 from .people_cases import (
     Say,
@@ -179,8 +179,8 @@ def test_all_points_of_the_curve_are_by_the_same_answers(waits: Waits) -> None:
 def test_second_answers_buy_no_label_of_the_audit_or_its_second_look(tmp_path: Path) -> None:
     made = begin(tmp_path, **{**WANTED, "sheets.overlap": 28})
     answer_all(made)
-    with made.ledger as ledger:
-        audited = {row.key for row in ledger.private.handed() if row.item in ledger.bought("audit")}
+    audit = items_bought(made, "audit")
+    audited = {row.key for row in handed_rows(made) if row.item in audit}
     made.people(
         keys=sorted(audited & {row["key"] for p in sheets(made) for row in read_rows(p)}), drop=True
     )

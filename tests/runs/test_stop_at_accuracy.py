@@ -17,7 +17,7 @@ from stacksl.labelers.protocol import Request
 from stacksl.models.metrics import wilson, z_of_look
 from stacksl.runs.changes.forgetting import forget
 
-from ..ledgers import bought, open_leases, rows_of
+from ..ledgers import accounts_of, bought, handed_rows, open_leases, rows_of
 from .conftest import class_items, pair_items
 from .people_cases import (
     Row,
@@ -299,9 +299,8 @@ def test_buying_pauses_until_further_people_have_looked(tmp_path: Path) -> None:
     assert audit["measures"] == "accuracy"
     assert audit["second"]["n"] == 40
     assert audit["look"] == len(looks(made))
-    with made.ledger as ledger:
-        pairs = Counter((row.item, row.annotator) for row in ledger.private.handed())
-        assert ledger.accounts.further <= int(made.folder.resolved()["further_labels"])
+    pairs = Counter((row.item, row.annotator) for row in handed_rows(made))
+    assert accounts_of(made).further <= int(made.folder.resolved()["further_labels"])
     assert max(pairs.values()) == 1
     assert made.status()["spent"] <= 110
     expect_sound(made)
