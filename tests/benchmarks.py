@@ -25,7 +25,7 @@ def record(name: str) -> Any:
     return json.loads((FOLDER / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def shown(page: str, name: str) -> str:
+def marked_table(page: str, name: str) -> str:
     """What a page has between the marks of a benchmark."""
     text = (ROOT / page).read_text(encoding="utf-8")
     (found,) = re.findall(rf"<!-- benchmark: {name} -->\n(.*?)<!-- end -->", text, re.DOTALL)

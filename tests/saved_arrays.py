@@ -49,7 +49,7 @@ def drop(run: Path) -> None:
     edit(run, "DELETE FROM arrays")
 
 
-def written(path: Path, tables: tuple[str, ...]) -> list[int]:
+def filled_places(path: Path, tables: tuple[str, ...]) -> list[int]:
     """Where the pages of some tables of a database hold something."""
     marks = ", ".join("?" for _ in tables)
     with closing(sqlite3.connect(path)) as database:

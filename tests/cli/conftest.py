@@ -13,7 +13,7 @@ from stacksl.cli.entry import call
 
 
 @dataclass(frozen=True)
-class Said:
+class Outcome:
     """What one call of the command line gave back."""
 
     code: int
@@ -27,12 +27,12 @@ class Shell:
 
     capfd: pytest.CaptureFixture[str]
 
-    def __call__(self, *words: str | Path) -> Said:
+    def __call__(self, *words: str | Path) -> Outcome:
         self.capfd.readouterr()
         code = call([str(word) for word in words])
-        return Said(code, *self.capfd.readouterr())
+        return Outcome(code, *self.capfd.readouterr())
 
-    def done(self, *words: str | Path) -> Said:
+    def done(self, *words: str | Path) -> Outcome:
         """Of a call that ends well."""
         said = self(*words)
         assert said.code == 0, said.err

@@ -90,7 +90,7 @@ DATA = {
 
 
 @pytest.fixture
-def said(
+def searched(
     stacksl: Callable[..., Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -110,25 +110,25 @@ def said(
 
 
 @pytest.mark.parametrize("name", sorted(DATA))
-def test_a_file_that_cannot_be_used(said, tmp_path: Path, name: str) -> None:
+def test_a_file_that_cannot_be_used(searched, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(DATA[name], encoding="utf-8")
     for words in (["run", name], ["run", name, "--dry-run"]):
-        result = said(*words)
+        result = searched(*words)
         assert result.code == 2, (words, result)
         assert "stacksl: " in result.err
     assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize("change", [{"answer": ANSWER}, TWICE, {"id": "i1"}])
-def test_a_row_is_named_by_its_number_and_its_fault(said, tmp_path: Path, change) -> None:
+def test_a_row_is_named_by_its_number_and_its_fault(searched, tmp_path: Path, change) -> None:
     (tmp_path / "data.jsonl").write_text(lines(*[change] * 3), encoding="utf-8")
-    assert "row 11" in said("run", "data.jsonl").err
-    listed = said("run", "data.jsonl", "--dry-run").out
+    assert "row 11" in searched("run", "data.jsonl").err
+    listed = searched("run", "data.jsonl", "--dry-run").out
     expect_silence(listed)
     assert all(f"row {n}" in listed for n in (11, 12, 13))
 
 
-def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
+def test_a_run_from_its_start_to_its_end(searched, tmp_path: Path) -> None:
     odd = [*rows(60), [f"{PROMPT} odd", CLASSES[0].upper()], [f"{PROMPT} odd", CLASSES[0].upper()]]
     (tmp_path / "data.csv").write_text(table(("text", "topic"), odd), encoding="utf-8")
     (tmp_path / "test.csv").write_text(table(("text", "topic"), rows(9, 90)), encoding="utf-8")
@@ -136,8 +136,8 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
     (tmp_path / "strange.csv").write_text(table(("text", "topic"), strange), encoding="utf-8")
     (tmp_path / "own.jsonl").write_text(lines(), encoding="utf-8")
     words = ["run", "data.csv", "--budget", "10", "--out"]
-    assert "but none of them is one" in said(*words, "s", "--test", "strange.csv").err
-    made = said(*words, "r", "--test", "test.csv")
+    assert "but none of them is one" in searched(*words, "s", "--test", "strange.csv").err
+    made = searched(*words, "r", "--test", "test.csv")
     assert made.code == 0, made
     assert "2 classes differ only in case" in made.err
     expect_silence(made.out)
@@ -156,9 +156,9 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
         ["resume", "r"],
         ["run", "data.csv", "--out", "r"],
     ):
-        expect_silence(said(*asked).out)
-    said("predict", "r", "own.jsonl")
-    said("evaluate", "r", "own.jsonl")
+        expect_silence(searched(*asked).out)
+    searched("predict", "r", "own.jsonl")
+    searched("evaluate", "r", "own.jsonl")
     report = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     assert OPTION in report
     assert PROMPT not in report
@@ -168,56 +168,56 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
             expect_silence(repr(database.execute(f"SELECT * FROM {table_}").fetchall()))
 
 
-def test_an_item_is_forgotten_without_a_word_of_it(said, tmp_path: Path) -> None:
+def test_an_item_is_forgotten_without_a_word_of_it(searched, tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text(GOOD, encoding="utf-8")
-    assert said("run", "data.csv", "--budget", "10", "--out", "r").code == 0
-    assert said("forget", "r", "--id", "row-000099").code == 2
-    told = said("forget", "r", "--id", "row-000003")
+    assert searched("run", "data.csv", "--budget", "10", "--out", "r").code == 0
+    assert searched("forget", "r", "--id", "row-000099").code == 2
+    told = searched("forget", "r", "--id", "row-000003")
     assert (told.code, told.err) == (0, "")
     expect_silence(told.out)
     assert "its row in your data is yours to delete" in told.out
     assert "`stacksl resume` makes them again without it once all answers are there" in told.out
-    as_json = json.loads(said("forget", "r", "--id", "row-000004", "--json").out)
+    as_json = json.loads(searched("forget", "r", "--id", "row-000004", "--json").out)
     told_of = {"run", "name", "learned", "remains"}
     assert told_of == set(as_json)
-    assert re.search(r"Labels +10 of 10 bought\n", said("status", "r").out)
+    assert re.search(r"Labels +10 of 10 bought\n", searched("status", "r").out)
     for asked in (
         ["status", "r", "--json"],
         ["resume", "r"],
         ["ledger", "replay", "r"],
         ["ledger", "verify", "r"],
     ):
-        done = said(*asked)
+        done = searched(*asked)
         assert done.code == 0, done
         expect_silence(done.out)
 
 
-def test_a_fault_that_quotes_the_data(said, tmp_path: Path, monkeypatch) -> None:
+def test_a_fault_that_quotes_the_data(searched, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "data.csv").write_text(GOOD, encoding="utf-8")
 
     def fail(*_: object, **__: object) -> None:
         raise ValueError(f"no such word: {PROMPT}")
 
     monkeypatch.setattr("stacksl.runs.session.session.finish", fail)
-    made = said("run", "data.csv", "--out", "r")
+    made = searched("run", "data.csv", "--out", "r")
     assert made.code == 1
     assert "unexpected ValueError in test_canaries.py, line " in made.err
-    status = said("status", "r", "--json").out
+    status = searched("status", "r", "--json").out
     expect_silence(status)
     assert "unexpected ValueError in test_canaries.py, line " in status
 
 
-def test_many_columns_make_a_short_sentence(said, tmp_path: Path) -> None:
+def test_many_columns_make_a_short_sentence(searched, tmp_path: Path) -> None:
     names = [f"c{n}" for n in range(880)]
     (tmp_path / "wide.csv").write_text(table(names, [[*names[1:], "x"]] * 9), encoding="utf-8")
-    told = said("run", "wide.csv", "--label-column", "none").err
+    told = searched("run", "wide.csv", "--label-column", "none").err
     assert "c19 and 860 more" in told
     assert len(told) < 1000
 
 
-def test_a_class_name_commands_no_terminal(said, tmp_path: Path) -> None:
+def test_a_class_name_commands_no_terminal(searched, tmp_path: Path) -> None:
     body = [[f"word {n}", f"\x1b]0;gone\x07a\u202e{n % 2}"] for n in range(20)]
     (tmp_path / "data.csv").write_text(table(("text", "topic"), body), encoding="utf-8")
-    shown = said("run", "data.csv", "--dry-run").out
+    shown = searched("run", "data.csv", "--dry-run").out
     assert "\\x1b]0;gone\\x07a\\u202e0" in shown
     assert "\x1b" not in shown

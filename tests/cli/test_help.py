@@ -88,7 +88,7 @@ def test_the_version(stacksl) -> None:
     assert (said.code, said.out) == (0, f"{__version__}\n")
 
 
-def shown(text: str) -> set[str]:
+def options_in(text: str) -> set[str]:
     """The options of a help."""
     return set(re.findall(r"^│ (--[a-z-]+)", text, re.MULTILINE)) - {"--help", "--help-all"}
 
@@ -97,12 +97,12 @@ def test_the_help_of_run_is_short_and_help_all_has_every_flag(stacksl) -> None:
     short, full = stacksl("run", "--help"), stacksl("run", "--help-all")
     assert (short.code, full.code) == (0, 0)
     common = {f"--{flag.word}" for flag in FLAGS.values() if flag.common}
-    assert common < shown(short.out) < shown(full.out)
-    assert len(shown(short.out)) < 30
+    assert common < options_in(short.out) < options_in(full.out)
+    assert len(options_in(short.out)) < 30
     flags = {f"--{flag.word}" for flag in FLAGS.values()}
     others = {f"--{name.rpartition('.')[2]}" for name in known_settings() if name not in FLAGS}
-    assert flags <= shown(full.out)
-    assert not (shown(full.out) - flags) & {word.replace("_", "-") for word in others}
+    assert flags <= options_in(full.out)
+    assert not (options_in(full.out) - flags) & {word.replace("_", "-") for word in others}
 
 
 def test_every_setting_is_described_and_listed(stacksl) -> None:

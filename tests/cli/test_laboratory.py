@@ -36,14 +36,14 @@ def study(**source: Any) -> StreamStudy:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[StreamStudy], None]:
+def set_study(monkeypatch: pytest.MonkeyPatch) -> Callable[[StreamStudy], None]:
     """Sets the study that every name means."""
     return lambda each: monkeypatch.setattr("stacksl_lab.studies.study_named", lambda _: each)
 
 
 @pytest.fixture
-def type_(tmp_path: Path, asked: Callable[[StreamStudy], None]) -> Callable[..., Any]:
-    asked(study(noise=0.3))
+def type_(tmp_path: Path, set_study: Callable[[StreamStudy], None]) -> Callable[..., Any]:
+    set_study(study(noise=0.3))
     app = typer.Typer()
     app.command()(verb.reproduce)
     more = ["--out", str(tmp_path / "out"), "--jobs", "1"]

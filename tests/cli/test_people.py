@@ -35,18 +35,20 @@ Shell = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the run of `waiting` is made once."""
     return tmp_path_factory.mktemp("begun")
 
 
 @pytest.fixture
-def waiting(begun: Path, tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch) -> Run:
+def waiting(
+    run_folder: Path, tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch
+) -> Run:
     """A copy of a run of two people, in the working directory."""
-    if not (begun / "run").exists():
-        monkeypatch.chdir(begun)
-        begin(begun, stacksl)
-    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    if not (run_folder / "run").exists():
+        monkeypatch.chdir(run_folder)
+        begin(run_folder, stacksl)
+    shutil.copytree(run_folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return Run(Path("run"))
 

@@ -11,7 +11,7 @@ PRICED = ("run", "toy.csv", "--budget", "5", "--price", "2.50", "--quiet", "--ou
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What `prepare` is given; nothing is read or run."""
     given: list[dict[str, Any]] = []
 
@@ -23,12 +23,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return given
 
 
-def test_flags_are_passed_on_as_typed(stacksl, asked, tmp_path) -> None:
+def test_flags_are_passed_on_as_typed(stacksl, calls, tmp_path) -> None:
     stacksl(
         "run", "toy.csv", "--budget", "10%", "--seed", "3", "--no-header", "--prompt-column", "q",
         "--test", "t.csv", "--out", tmp_path, "--quiet",
     )  # fmt: skip
-    (given,) = asked
+    (given,) = calls
     assert (given["data"], given["test"], given["out"]) == ("toy.csv", "t.csv", tmp_path)
     resolved = given["settings"]
     flags = {name for name, where in resolved.origin.items() if where == "flag"}
@@ -37,12 +37,12 @@ def test_flags_are_passed_on_as_typed(stacksl, asked, tmp_path) -> None:
     assert resolved.settings.read.header is False
 
 
-def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, asked, tmp_path) -> None:
+def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, calls, tmp_path) -> None:
     config = tmp_path / "other.toml"
     config.write_text('seed = 1\nbudget = "7"\n[scorer]\nridge = 0.5\ndelta = 0.1\n')
     words = ("--config", config, "--set", "scorer.ridge=0.25", "--set", "seed=2", "--seed", "3")
     stacksl("run", "--quiet", *words)
-    settings = asked[0]["settings"].settings
+    settings = calls[0]["settings"].settings
     assert (settings.seed, settings.scorer.ridge, settings.scorer.delta) == (3, 0.25, 0.1)
     assert settings.budget == "7"
 
@@ -57,11 +57,11 @@ def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, asked, 
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_read(
-    stacksl, asked, toy, words, hint
+    stacksl, calls, toy, words, hint
 ) -> None:
     toy.with_name("no.toml").write_bytes(b"\xff\xfe = 1")
     assert hint in stacksl.refused("run", *words)
-    assert asked == []
+    assert calls == []
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def printed(stacksl: Shell) -> list[object]:
     return [*((s.code, COUNTED.sub("-", PASSING.sub("-", s.out)), s.err) for s in said), labels]
 
 
-def played(folder: Path, stacksl: Shell, say: Callable[[Row], str]) -> list[object]:
+def outputs_of(folder: Path, stacksl: Shell, say: Callable[[Row], str]) -> list[object]:
     """The outputs of a run from its beginning to its end, whose audit is answered by `say`."""
     waiting = begin(
         folder, out="run", audit=4, budget=12, open_questions=6, count=30, annotators="anna,ben"
@@ -86,7 +86,7 @@ def test_no_output_depends_on_what_the_audit_says(tmp_path, stacksl: Shell, monk
         folder = tmp_path / "day"  # one name for all, since outputs have paths
         folder.mkdir()
         monkeypatch.chdir(folder)
-        found[say] = played(folder, stacksl, say)
+        found[say] = outputs_of(folder, stacksl, say)
         folder.rename(tmp_path / say.__name__)
     assert len(found[truth]) > 9
     assert found[wrong] == found[truth]

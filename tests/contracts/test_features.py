@@ -35,8 +35,8 @@ def pair_items() -> list[Item]:
     return [Item(f"p{i}", prompt, options[i % 3]) for i, prompt in enumerate(PROMPTS)]
 
 
-def test_a_spec_is_kept_as_written(made) -> None:
-    assert make_features(made[0], classes=made[1]).spec == made[0]
+def test_a_spec_is_kept_as_written(case) -> None:
+    assert make_features(case[0], classes=case[1]).spec == case[0]
 
 
 # items with candidates of their own get the vectors of minilm alone
@@ -44,7 +44,7 @@ OWN = [(spec, True) for spec in SPECS if not spec.endswith("+tokens")]
 
 
 @pytest.fixture(params=[*((spec, False) for spec in SPECS), *OWN], ids=str)
-def made(request: pytest.FixtureRequest) -> tuple[str, tuple[str, ...] | None, list[Item]]:
+def case(request: pytest.FixtureRequest) -> tuple[str, tuple[str, ...] | None, list[Item]]:
     spec, own = request.param
     if "minilm" in spec and minilm_lacks():
         pytest.skip("the extra 'minilm' or its weights are not installed")
@@ -62,22 +62,22 @@ def test_registry_is_covered() -> None:
     assert {spec.partition(":")[0] for spec in SPECS} == of_text
 
 
-def test_it_keeps_the_contract(made) -> None:
-    check_features(lambda: make_features(made[0], classes=made[1]), made[2])
+def test_it_keeps_the_contract(case) -> None:
+    check_features(lambda: make_features(case[0], classes=case[1]), case[2])
 
 
-def test_no_row_is_zero_and_progress_is_told(made) -> None:
+def test_no_row_is_zero_and_progress_is_told(case) -> None:
     calls: list[tuple[int, int]] = []
-    block = fitted(made).transform(made[2], lambda done, total: calls.append((done, total)))
+    block = fitted(case).transform(case[2], lambda done, total: calls.append((done, total)))
     assert np.linalg.norm(table(block).astype(np.float64), axis=1).min() > 0.0
     assert calls[-1][0] > 0
 
 
-def test_state_of_the_other_kind_of_map_is_refused(made) -> None:
-    other = make_features(made[0], classes=CLASSES if made[1] is None else None)
-    other.fit(made[2])
+def test_state_of_the_other_kind_of_map_is_refused(case) -> None:
+    other = make_features(case[0], classes=CLASSES if case[1] is None else None)
+    other.fit(case[2])
     with pytest.raises(FeatureError, match="trained with"):
-        fitted(made).restore(other.state())
+        fitted(case).restore(other.state())
 
 
 def test_a_map_that_gives_no_block_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def test_a_graph_is_restored_bit_for_bit() -> None:
     assert spread(again, rows, labels, 10).tobytes() == spread(graph, rows, labels, 10).tobytes()
 
 
-def seen(h, doubt, rounds, bought, names) -> SeenItems:
+def items_seen(h, doubt, rounds, bought, names) -> SeenItems:
     """After the `rounds` of a stream, each bought item noted after its round."""
     found = SeenItems(names)
     for row in rounds:
@@ -121,7 +121,7 @@ def gain_by_definition(h, doubt, rounds, bought, names, row) -> float:
 @pytest.mark.parametrize("bought", [[], [3], [3, 9, 17, 30]])
 def test_what_an_item_of_a_stream_covers(bought) -> None:
     h, names, doubt = cloud(), 0.3 * cloud(5, seed=1), np.random.default_rng(0).random(60)
-    found = seen(3 * h, doubt, range(40), bought, names)
+    found = items_seen(3 * h, doubt, range(40), bought, names)
     for row in range(40, 60):
         wanted = gain_by_definition(h, doubt, list(range(40)), bought, names, row)
         assert found.gain(h[row], doubt[row]) == pytest.approx(wanted, rel=1e-4)
@@ -129,7 +129,7 @@ def test_what_an_item_of_a_stream_covers(bought) -> None:
 
 def test_the_items_held_are_compared_as_if_they_were_not() -> None:
     h, names, doubt = cloud(), cloud(5, seed=1), np.random.default_rng(0).random(60)
-    statistics = seen(h, doubt, range(12), [2, 7], names).statistics()
+    statistics = items_seen(h, doubt, range(12), [2, 7], names).statistics()
     for row in range(12):
         others = [n for n in range(12) if n != row]
         wanted = gain_by_definition(h, doubt, others, [2, 7], names, row)
@@ -142,7 +142,7 @@ def test_only_the_last_items_are_held_and_they_are_enough_to_begin_again(monkeyp
     monkeypatch.setattr(coverage, "MOST", 2)
     h, names, doubt = cloud(), cloud(5, seed=1), np.random.default_rng(0).random(60)
     bought = [0, 1, 20, 33, 44]
-    whole = seen(h, doubt, range(50), bought, names)
+    whole = items_seen(h, doubt, range(50), bought, names)
     again = SeenItems(names)
     again.skip(34)
     for row in bought:
@@ -151,7 +151,7 @@ def test_only_the_last_items_are_held_and_they_are_enough_to_begin_again(monkeyp
         again.add(h[row], 1.0, sum(each < row for each in bought))
     again.renew(doubt[34:50])
     assert [whole.gain(x, 0.5) for x in h] == [again.gain(x, 0.5) for x in h]
-    late = seen(h, doubt, range(50), bought[3:], names)
+    late = items_seen(h, doubt, range(50), bought[3:], names)
     assert [whole.gain(x, 0.5) for x in h] != [late.gain(x, 0.5) for x in h], "the first ones cover"
 
 

@@ -249,14 +249,14 @@ def taught(scorer: Scorer, rows: range, classes: int, gold: list[int] = GOLD) ->
     return scorer
 
 
-def made(name: str, classes: int, **settings: object) -> Scorer:
+def scorer_of(name: str, classes: int, **settings: object) -> Scorer:
     return make_scorer(name, dim=DIM, classes=classes, settings=ScorerSettings(**settings))
 
 
 @pytest.mark.parametrize("name", sorted(SCORERS))
 @pytest.mark.parametrize("track", ["labeled", "all"])
 def test_what_was_learned_stays_and_the_new_head_is_zero(name: str, track: str) -> None:
-    before = taught(made(name, CLASSES, track=track), range(20), CLASSES)
+    before = taught(scorer_of(name, CLASSES, track=track), range(20), CLASSES)
     state = before.state()
     after = widened(before, CLASSES + 2)
     assert np.array_equal(after.state()["theta"][:CLASSES], state["theta"])
@@ -271,8 +271,8 @@ def test_what_was_learned_stays_and_the_new_head_is_zero(name: str, track: str) 
 
 def test_ridge_is_as_one_that_had_the_class_from_the_start() -> None:
     """One-hot regressions do not know of each other: a class without a label is at zero."""
-    grown = widened(taught(made("ridge", CLASSES), range(20), CLASSES), CLASSES + 1)
-    ever = taught(made("ridge", CLASSES + 1), range(20), CLASSES + 1)
+    grown = widened(taught(scorer_of("ridge", CLASSES), range(20), CLASSES), CLASSES + 1)
+    ever = taught(scorer_of("ridge", CLASSES + 1), range(20), CLASSES + 1)
     gold = [CLASSES if n % 5 == 0 else label for n, label in enumerate(GOLD)]
     for scorer in (grown, ever):
         taught(scorer, range(20, 40), CLASSES + 1, gold)

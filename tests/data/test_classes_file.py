@@ -15,7 +15,7 @@ NAMES, SAID = ("lost card", "top up"), ("it cannot be found", "")
 EXAMPLES = (("my card is gone", "where is it, my card?"), ("add money",))
 
 
-def made(folder: Path, text: str, name: str = "classes.csv") -> Path:
+def classes_file(folder: Path, text: str, name: str = "classes.csv") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
@@ -33,22 +33,24 @@ def made(folder: Path, text: str, name: str = "classes.csv") -> Path:
     ],
 )
 def test_examples_of_classes_are_read(tmp_path, text) -> None:
-    assert read_classes(made(tmp_path, text)) == Classes(NAMES, SAID, EXAMPLES)
+    assert read_classes(classes_file(tmp_path, text)) == Classes(NAMES, SAID, EXAMPLES)
 
 
 def test_examples_without_descriptions_and_classes_without_examples(tmp_path) -> None:
-    found = read_classes(made(tmp_path, "name,examples\na,x|y\nb\nc,\n"))
+    found = read_classes(classes_file(tmp_path, "name,examples\na,x|y\nb\nc,\n"))
     assert found == Classes(("a", "b", "c"), ("", "", ""), (("x", "y"), (), ()))
-    assert read_classes(made(tmp_path, "name,description,examples\na,,\nb,,\n")).examples == ()
+    assert (
+        read_classes(classes_file(tmp_path, "name,description,examples\na,,\nb,,\n")).examples == ()
+    )
 
 
 def test_files_without_examples_are_read_as_before(tmp_path) -> None:
-    found = read_classes(made(tmp_path, "a, one | two, three\nb\n"))
+    found = read_classes(classes_file(tmp_path, "a, one | two, three\nb\n"))
     assert found == Classes(("a", "b"), ("one | two, three", ""))
 
 
 def test_blanks_around_a_cell_and_empty_cells_at_the_end_are_left_out(tmp_path) -> None:
-    found = read_classes(made(tmp_path, 'top up \n"lost card ", one , two ,,\n'))
+    found = read_classes(classes_file(tmp_path, 'top up \n"lost card ", one , two ,,\n'))
     assert found == Classes(("top up", "lost card"), ("", "one, two"))
 
 
@@ -62,7 +64,7 @@ def test_blanks_around_a_cell_and_empty_cells_at_the_end_are_left_out(tmp_path) 
 )
 def test_a_faulty_file_is_refused_with_its_line(tmp_path, text, said) -> None:
     with pytest.raises(DataError, match=said):
-        read_classes(made(tmp_path, text))
+        read_classes(classes_file(tmp_path, text))
 
 
 def test_items_with_the_text_of_an_example_are_found() -> None:
@@ -161,9 +163,9 @@ def test_a_class_that_a_formula_names_needs_its_value(tmp_path) -> None:
 
 @pytest.mark.parametrize("head", ["topic", "Label", "class,description", "Intent", "category"])
 def test_a_header_that_means_the_name_is_no_class(tmp_path: Path, head: str) -> None:
-    found = read_classes(made(tmp_path, f"{head}\na\nb\n"))
+    found = read_classes(classes_file(tmp_path, f"{head}\na\nb\n"))
     assert found.names == ("a", "b")
-    assert read_classes(made(tmp_path, f"a\n{head}\n")).names[0] == "a"
+    assert read_classes(classes_file(tmp_path, f"a\n{head}\n")).names[0] == "a"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])

@@ -74,7 +74,7 @@ def play(folder: Path, **settings: Any) -> stacksl.Run:
     return run
 
 
-def asked(run: stacksl.Run) -> list[Any]:
+def items_asked(run: stacksl.Run) -> list[Any]:
     with run.ledger as ledger:
         return [row["item"] for row in ledger.export()]
 
@@ -93,7 +93,7 @@ def test_a_gate_with_a_setting_is_one_module(modules: Path, tmp_path: Path, mode
             thresholds = {row.decision().threshold for row in ledger.rows() if row.event == "round"}
         assert 0.25 in thresholds
         never = play(tmp_path / "never", **own, **{"gate.level": 2.0})
-        assert asked(never) != asked(run)
+        assert items_asked(never) != items_asked(run)
 
 
 def test_the_command_line_imports_the_modules_of_a_run(
@@ -276,11 +276,11 @@ def test_vectors_of_ones_own_are_one_module(modules: Path, tmp_path: Path) -> No
     run = play(tmp_path / "run", **own)
     told = [row["index"] for row in run.predict(ITEMS)]
     assert told == list(ANSWERS.values()), "what no text shows is learned from the vectors"
-    assert run.replay()["labels"] == len(asked(run))
+    assert run.replay()["labels"] == len(items_asked(run))
     check_features(lambda: make_features(own["features"], classes=("even", "odd")), ITEMS)
     stopped = cut_off(tmp_path / "stopped", **own)
     stopped.resume()
-    assert asked(stopped) == asked(run)
+    assert items_asked(stopped) == items_asked(run)
     with pytest.raises(stacksl.StackslError, match="has no vector for 'Is it blue"):
         list(run.predict([stacksl.Item("q", "Is it blue?", ("even", "odd"))]))
 

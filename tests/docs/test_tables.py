@@ -22,7 +22,7 @@ from stacksl_lab.study.rows import KEYS
 from .pages_cases import PAGES, ROOT, rows_under, spans
 
 
-def shown(value: object) -> str:
+def cell_of(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -46,7 +46,7 @@ def test_the_table_of_presets_is_what_they_resolve_to() -> None:
             if name == "update.clip_level" and value is None:
                 assert cell == "95% quantile"
                 continue
-            assert cell.startswith(f"`{shown(value)}`"), f"{name}: {cell}, resolved {value}"
+            assert cell.startswith(f"`{cell_of(value)}`"), f"{name}: {cell}, resolved {value}"
     differing = {
         name
         for made in resolved.values()
@@ -64,7 +64,7 @@ def test_the_settings_of_a_language_model_are_all_there_with_their_defaults() ->
     found = resolve({"lm.model": "sample"}).settings.flat() | dict.fromkeys(unset)
     for name, cell in table.items():
         value = found[name]
-        wanted = unset.get(name, "none") if value is None else f"`{shown(value)}`"
+        wanted = unset.get(name, "none") if value is None else f"`{cell_of(value)}`"
         assert cell.startswith(wanted), f"{name}: {cell}, resolved {value}"
     assert TEMPLATES["answer"] == template(None, "option")
     assert TEMPLATES["letters"] == template(None, "letter")
@@ -73,7 +73,7 @@ def test_the_settings_of_a_language_model_are_all_there_with_their_defaults() ->
 def test_what_the_studies_fix_is_what_the_page_says() -> None:
     rows = {row[0].strip("`"): row[1] for row in rows_under(PAGES["docs/presets.md"], "left open")}
     for name, value in FIXED.items():
-        assert rows[name] == f"`{shown(value)}`", name
+        assert rows[name] == f"`{cell_of(value)}`", name
 
 
 def test_the_contract_of_size_and_reproduce_is_that_of_their_records() -> None:

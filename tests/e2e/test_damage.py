@@ -15,7 +15,7 @@ from stacksl.cli.entry import call
 from stacksl.runs.storage.folder import RunFolder
 
 from ..ledgers import rows_of
-from ..saved_arrays import damage, edit, latest_in, written
+from ..saved_arrays import damage, edit, filled_places, latest_in
 from .conftest import write_classes
 
 PREDICT, STATUS = "predict one good.csv", "status one --json"
@@ -56,7 +56,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def said(capfd: pytest.CaptureFixture[str]) -> Said:
+def outcome(capfd: pytest.CaptureFixture[str]) -> Said:
     """The exit code of a command, and what it prints on both streams."""
 
     def run(words: str) -> tuple[int, str, str]:
@@ -90,16 +90,16 @@ def expect_a_sentence(code: int, out: str, err: str, path: Path) -> None:
         for number, name in enumerate(READ_BY)
     ],
 )
-def test_a_flipped_bit_is_harmless_or_refused(home: Path, said: Said, name: str) -> None:
+def test_a_flipped_bit_is_harmless_or_refused(home: Path, outcome: Said, name: str) -> None:
     (path,), commands = (home / "one").glob(name), READ_BY[name]
     whole = path.read_bytes()
-    before = {words: said(words) for words in commands}
+    before = {words: outcome(words) for words in commands}
     assert all(code == 0 for code, _, _ in before.values()), before
     refused = 0
     for damaged in flipped(whole):
         path.write_bytes(damaged)
         for words in commands:
-            found = said(words)
+            found = outcome(words)
             if found != before[words]:
                 expect_a_sentence(*found, path)
                 refused += 1
@@ -114,19 +114,19 @@ def test_a_flipped_bit_is_harmless_or_refused(home: Path, said: Said, name: str)
     ],
 )
 def test_a_flipped_bit_of_the_database_is_harmless_or_refused(
-    home: Path, said: Said, command: str, tables: tuple[str, ...]
+    home: Path, outcome: Said, command: str, tables: tuple[str, ...]
 ) -> None:
     """Of what each command must find: the chain is walked by `verify` and not by `status`."""
     path = home / "one" / "run.db"
-    whole, before, rng = path.read_bytes(), said(command), random.Random(command)
-    places = written(path, tables)
+    whole, before, rng = path.read_bytes(), outcome(command), random.Random(command)
+    places = filled_places(path, tables)
     assert before[0] == 0
     refused = 0
     for place in rng.sample(places, 5 * FLIPS):
         path.write_bytes(
             whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
         )
-        found = said(command)
+        found = outcome(command)
         if found != before:
             expect_a_sentence(*found, path)
             refused += 1
@@ -134,19 +134,19 @@ def test_a_flipped_bit_of_the_database_is_harmless_or_refused(
 
 
 @pytest.mark.parametrize("name", ["model/head.safetensors", "model/model.json", "facts.json"])
-def test_a_finished_run_makes_again_what_was_deleted(home: Path, said: Said, name: str) -> None:
+def test_a_finished_run_makes_again_what_was_deleted(home: Path, outcome: Said, name: str) -> None:
     """What the refusal advises: the folder of the model is deleted as a whole."""
     run = home / "one"
     path = run / name
-    before = [said(PREDICT), said(STATUS)]
+    before = [outcome(PREDICT), outcome(STATUS)]
     path.write_bytes(path.read_bytes()[:-9])
-    code, out, err = said(PREDICT if name.startswith("model") else STATUS)
+    code, out, err = outcome(PREDICT if name.startswith("model") else STATUS)
     expect_a_sentence(code, out, err, path)
     gone = path.parent if path.parent != run else path
     assert f"delete it and `stacksl resume {Path('one')}`" in err
     shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
-    assert said("resume one --quiet")[0] == 0
-    after = [said(PREDICT), said(STATUS)]
+    assert outcome("resume one --quiet")[0] == 0
+    after = [outcome(PREDICT), outcome(STATUS)]
     assert after[0] == before[0]
     assert scores(after[1]) == scores(before[1])
 
@@ -156,23 +156,23 @@ def scores(found: tuple[int, str, str]) -> dict[str, object]:
     return {key: table[key] for key in ("state", "asked", "spent", "test")}
 
 
-def test_a_flipped_bit_of_the_arrays_is_refused(home: Path, said: Said) -> None:
+def test_a_flipped_bit_of_the_arrays_is_refused(home: Path, outcome: Said) -> None:
     """The replay of a run that has forgotten an item needs them."""
     path, replay = home / "bare" / "run.db", REPLAY.replace("one", "bare")
     saved = latest_in(home / "bare")
-    assert said(replay)[0] == 0
+    assert outcome(replay)[0] == 0
     for damaged in flipped(saved.data):
         edit(home / "bare", "UPDATE arrays SET data = ?", damaged)
-        expect_a_sentence(*said(replay), path)
+        expect_a_sentence(*outcome(replay), path)
     edit(home / "bare", "UPDATE arrays SET data = ?", saved.data)
     for change in ("tip = iif(tip LIKE 'a%', 'b', 'a') || substr(tip, 2)", "round = round + 1"):
         edit(home / "bare", f"UPDATE arrays SET {change}")
-        expect_a_sentence(*said(replay), path)
+        expect_a_sentence(*outcome(replay), path)
 
 
-def test_forgotten_items_without_whole_arrays(home: Path, said: Said) -> None:
+def test_forgotten_items_without_whole_arrays(home: Path, outcome: Said) -> None:
     damage(home / "bare")
     RunFolder(home / "bare").write_state("stopped")
-    code, out, err = said("resume bare --quiet")
+    code, out, err = outcome("resume bare --quiet")
     assert (code, out) == (2, "")
     assert "run.db has no whole ones: restore that file" in err

@@ -23,7 +23,7 @@ from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.storage.folder import RunFolder
 
-from ..runs.lm_cases import questions, tiny_model, written
+from ..runs.lm_cases import questions, tiny_model, write_corpus
 from .conftest import chain, expect_sound
 
 for _name in ("peft", "tokenizers"):
@@ -70,8 +70,8 @@ class Jobs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         tiny_model(folder / "model")
-        written(folder / "train.jsonl", questions(ITEMS, seed=0))
-        written(folder / "test.jsonl", questions(TESTED, seed=1))
+        write_corpus(folder / "train.jsonl", questions(ITEMS, seed=0))
+        write_corpus(folder / "test.jsonl", questions(TESTED, seed=1))
         (folder / "site").mkdir()
         (folder / "site" / "sitecustomize.py").write_text(ENDING)
 

@@ -44,7 +44,7 @@ def ran(capfd: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
     return dict(json.loads(out))
 
 
-def found(shared_data: Path, name: str) -> Path:
+def data_set(shared_data: Path, name: str) -> Path:
     if not (shared_data / name).exists():
         pytest.skip(f"the shared data sets lack {name}")
     return shared_data / name
@@ -55,8 +55,8 @@ def found(shared_data: Path, name: str) -> Path:
 )
 def test_some_rows_of_an_official_file(shared_data, tmp_path, capfd, name) -> None:
     data, test, rows, form = FILES[name]
-    few = some_of(found(shared_data, data), rows, tmp_path / "data")
-    held = some_of(found(shared_data, test), 40, tmp_path / "test")
+    few = some_of(data_set(shared_data, data), rows, tmp_path / "data")
+    held = some_of(data_set(shared_data, test), 40, tmp_path / "test")
     out = tmp_path / "run"
     words = ("--budget", 12, "--out", out, "--test", held, "--set", "order=file", "--quiet")
     told = ran(capfd, "run", few, *words)

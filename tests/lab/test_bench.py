@@ -63,7 +63,7 @@ TOY = StreamStudy(
 )  # fmt: skip
 
 
-def measured(
+def numbers_of(
     study: StreamStudy,
     seeds: Sequence[int],
     store: Store,
@@ -80,7 +80,7 @@ def forgotten() -> None:
 
 
 def test_rows_are_means_over_seeds_with_their_error() -> None:
-    rows = {(r.row, r.metric): r for r in TOY.rows_from(measured(TOY, range(3), Store()))}
+    rows = {(r.row, r.metric): r for r in TOY.rows_from(numbers_of(TOY, range(3), Store()))}
     a = rows["a", "height"]
     assert (a.value, a.seeds, a.paper, a.asked_fraction) == (11.0, 3, 3.0, 0.5)
     assert a.se == pytest.approx(1 / 3**0.5)
@@ -94,10 +94,10 @@ def test_rows_are_means_over_seeds_with_their_error() -> None:
 
 def test_what_is_kept_is_not_measured_again(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "toy.jsonl"
-    first = measured(TOY, range(2), Store(path))
+    first = numbers_of(TOY, range(2), Store(path))
     assert sorted(PLAYED) == [(r, s) for r in "abc" for s in (0, 1)]
     PLAYED.clear()
-    again = measured(TOY, range(3), Store(path))
+    again = numbers_of(TOY, range(3), Store(path))
     assert sorted(PLAYED) == [("a", 2), ("b", 2), ("c", 2)]
     assert {row: numbers[:2] for row, numbers in again.items()} == first
 
@@ -116,26 +116,26 @@ BROKEN = (
 @pytest.mark.parametrize("broken", BROKEN, ids=range(len(BROKEN)))
 def test_a_line_that_holds_no_numbers_is_measured_again(tmp_path: Path, broken: bytes) -> None:
     path = tmp_path / "toy.jsonl"
-    whole = measured(TOY, range(2), Store(path))
+    whole = numbers_of(TOY, range(2), Store(path))
     first, *others = path.read_bytes().splitlines()
     key = json.loads(first)[0].encode()
     path.write_bytes(b"\n".join([broken.replace(b"key", key), *others]) + b"\n")
     PLAYED.clear()
-    assert measured(TOY, range(2), Store(path)) == whole
+    assert numbers_of(TOY, range(2), Store(path)) == whole
     assert PLAYED == [("a", 0)]
     PLAYED.clear()
-    assert measured(TOY, range(2), Store(path)) == whole
+    assert numbers_of(TOY, range(2), Store(path)) == whole
     assert PLAYED == [], "what was measured again is kept"
 
 
 @pytest.mark.parametrize("cut", [1, 20])
 def test_what_follows_a_line_that_was_cut_off_is_kept(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "toy.jsonl"
-    measured(TOY, range(1), Store(path))
+    numbers_of(TOY, range(1), Store(path))
     path.write_bytes(path.read_bytes()[:-cut])
-    whole = measured(TOY, range(2), Store(path))
+    whole = numbers_of(TOY, range(2), Store(path))
     PLAYED.clear()
-    assert measured(TOY, range(2), Store(path)) == whole
+    assert numbers_of(TOY, range(2), Store(path)) == whole
     assert PLAYED == []
 
 
@@ -146,23 +146,23 @@ def test_a_stopped_study_keeps_what_it_has(tmp_path: Path) -> None:
 
     store = Store(tmp_path / "toy.jsonl")
     with pytest.raises(KeyboardInterrupt):
-        measured(TOY, range(2), store, on_progress=stop)
+        numbers_of(TOY, range(2), store, on_progress=stop)
     assert len(Store(tmp_path / "toy.jsonl")) == 2, "both lines of the first stream"
 
 
 def test_other_code_measures_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "toy.jsonl"
-    measured(TOY, range(1), Store(path))
+    numbers_of(TOY, range(1), Store(path))
     PLAYED.clear()
     monkeypatch.setattr("stacksl_lab.streams.trial.program_hash", lambda: "other")
-    measured(TOY, range(1), Store(path))
+    numbers_of(TOY, range(1), Store(path))
     assert PLAYED == [("a", 0), ("b", 0), ("c", 0)]
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_anything_is_played(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="give another folder"):
-        measured(TOY, range(1), Store(tmp_path / "file" / "toy.jsonl"))
+        numbers_of(TOY, range(1), Store(tmp_path / "file" / "toy.jsonl"))
     assert PLAYED == []
 
 

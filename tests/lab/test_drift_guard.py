@@ -41,7 +41,7 @@ def world(seed: int, *, changes: bool, labels: bool) -> dict[str, Any]:
     return {"features": phi, "rewards": values + 0.3 * generator.normal(size=values.shape)}
 
 
-def played(scorer: str, seed: int, *, changes: bool, guard: DriftGuard) -> StreamResult:
+def guarded_stream(scorer: str, seed: int, *, changes: bool, guard: DriftGuard) -> StreamResult:
     return run_stream(
         scorer,
         gate=First(),
@@ -153,14 +153,14 @@ def test_a_stationary_world_raises_no_alarm(scorer: str) -> None:
     6.5e-6 an answer in directions known exactly; the leverage is below 0.01 after 500 of them.
     """
     for seed in range(2):
-        assert not len(played(scorer, seed, changes=False, guard=DriftGuard()).resets)
+        assert not len(guarded_stream(scorer, seed, changes=False, guard=DriftGuard()).resets)
 
 
 @pytest.mark.parametrize("scorer", ["ridge", "newton"])
 def test_a_new_theta_is_found_and_learned_afresh(scorer: str) -> None:
     """Not with `sgd`: its θ stays unsure at the default rate, so that no answer surprises it."""
     for seed in range(2):
-        found = played(scorer, seed, changes=True, guard=DriftGuard())
+        found = guarded_stream(scorer, seed, changes=True, guard=DriftGuard())
         late = found.resets[found.resets > ROUNDS // 2]
         assert len(late)
         assert late[0] <= ROUNDS // 2 + 200

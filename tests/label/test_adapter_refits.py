@@ -25,7 +25,7 @@ ITEMS, ANSWERS = 30, 14
 AT_EACH = ",".join(str((n + 0.5) / ANSWERS) for n in range(ANSWERS - 1))  # a refit after each
 
 
-def begun(folder: Path, items: Any, **settings: Any) -> Run:
+def begin_adapting(folder: Path, items: Any, **settings: Any) -> Run:
     model = folder / "model"
     given = {
         "budget": ANSWERS,
@@ -82,7 +82,7 @@ def test_answers_that_teach_nothing_train_and_renew_nothing(
 
     monkeypatch.setattr(LanguageModel, "transform", counted)
     corpus, count = sentences(ITEMS), ANSWERS - 3
-    page = opened(begun(tmp_path, corpus[0], audit=5))
+    page = opened(begin_adapting(tmp_path, corpus[0], audit=5))
     renewed.clear()
     shown, answered = keys(page), []
     for n in range(count):
@@ -122,7 +122,7 @@ def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
     It is killed before the features are renewed, or right after that.
     """
     corpus = sentences(ITEMS)
-    page, killed = opened(begun(tmp_path, corpus[0], mode=mode, gate=gate)), []
+    page, killed = opened(begin_adapting(tmp_path, corpus[0], mode=mode, gate=gate)), []
     refresh = LanguageTrainer._refresh
 
     def cut(self: LanguageTrainer) -> None:
@@ -156,7 +156,7 @@ def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
 def test_a_refit_under_way_outlasts_a_forgotten_item(opened: Opened, tmp_path, monkeypatch) -> None:
     """It is made on the labels before it, though forgetting saves the arrays in its midst."""
     corpus = sentences(ITEMS)
-    page = opened(begun(tmp_path, corpus[0]))
+    page = opened(begin_adapting(tmp_path, corpus[0]))
     with monkeypatch.context() as patched:
         held = Held(patched, Adapters, "refit")
         shown = keys(page)
@@ -194,7 +194,7 @@ def test_a_normalization_is_chosen_beside_the_entry_of_answers(
         "budget": 12,
         "audit": 6,
     }
-    made = begun(tmp_path, corpus[0], **given)
+    made = begin_adapting(tmp_path, corpus[0], **given)
     held = Held(monkeypatch, LanguageModel, "choose_among")
     page, until = opened(made), time.monotonic() + 60
     while not held.begun.is_set():

@@ -43,7 +43,7 @@ def table_of(owner: Browser, pages: int) -> tuple[list[str], list[list[str]]]:
     return [each.text for each in found], [row for each in found for row in cells(each.text)]
 
 
-def played(opened: Opened, **settings: Any) -> Page:
+def played_page(opened: Opened, **settings: Any) -> Page:
     page = opened(budget=12, open_questions=6, audit=4, **{"sheets.overlap": 2}, **settings)
     anna, ben = page.browser("anna"), page.browser("ben")
     for browser in (anna, ben):
@@ -58,7 +58,7 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stacksl.label.pages.PAGE", 5)
-    page = played(opened)
+    page = played_page(opened)
     owner = page.browser(OWNER)
     assert 'href="/asked"' in owner.http.get("/rows").text
     pages, rows = table_of(owner, 12)
@@ -94,7 +94,7 @@ def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stacksl.label.pages.PAGE", 7)
-    page = played(opened)
+    page = played_page(opened)
     owner = page.browser(OWNER)
     bought = items_bought(page.run)
     items = RunSpec.open(page.run.folder).sources.usable
@@ -119,7 +119,7 @@ def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
 
 
 def test_the_owner_labels_a_row_that_nobody_was_asked_about(opened: Opened) -> None:
-    page = played(opened, price="2")
+    page = played_page(opened, price="2")
     owner = page.browser(OWNER)
     bought = items_bought(page.run)
     id, item = next(

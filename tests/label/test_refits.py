@@ -78,7 +78,7 @@ def answer_until(held: Held, browsers: list[Browser]) -> None:
                 return
 
 
-def left(browsers: list[Browser]) -> list[tuple[Browser, str, str]]:
+def rows_left(browsers: list[Browser]) -> list[tuple[Browser, str, str]]:
     return [(b, key, prompt) for b in browsers for key, prompt in b.rows().items()]
 
 
@@ -135,7 +135,7 @@ def test_a_run_killed_in_a_refit_buys_what_one_that_was_not_killed_buys(
     people = [page.browser("anna"), page.browser("ben")]
     held = refit()
     answer_until(held, people)
-    for browser, key, prompt in left(people)[:3]:
+    for browser, key, prompt in rows_left(people)[:3]:
         assert browser.answer(key, prompt) == "taken"
     spent = page.spent()
     killed = copy_of(page.run, tmp_path)
@@ -166,7 +166,7 @@ def test_a_change_waits_for_the_refit_and_a_page_opens_before_it(
     held = refit()
     answer_until(held, people)
     change = page.player.do(lambda: free_rows(page.run.folder, away=["ben"]), closes=True)
-    browser, key, prompt = left(people)[0]
+    browser, key, prompt = rows_left(people)[0]
     assert browser.answer(key, prompt) == "taken", "who answers does not wait with it"
     assert not change.done()
     held.free.set()
@@ -208,7 +208,7 @@ def test_a_change_asked_for_during_the_last_refit_is_made_after_it(
     while not begun.is_set():
         assert time.monotonic() < until
         assert page.player.fault is None
-        for browser, key, prompt in left(people)[:1]:
+        for browser, key, prompt in rows_left(people)[:1]:
             browser.answer(key, prompt)
     change = page.player.do(lambda: page.run.status()["state"], closes=True)
     wait_for(lambda: page.player._queue.empty())
@@ -268,7 +268,7 @@ def test_a_refit_that_fails_ends_the_page_in_a_sentence(opened: Opened, monkeypa
     until = time.monotonic() + 60
     while not page.player.over.is_set():
         assert time.monotonic() < until
-        for browser, key, _prompt in left(people)[:1]:
+        for browser, key, _prompt in rows_left(people)[:1]:
             browser.post(browser.given(key, position=0))
         time.sleep(0.1)
     assert page.player.view.state == "failed"

@@ -157,19 +157,19 @@ def large(tmp_path: Path) -> Ledger:
     return Ledger.open(tmp_path / "run.db")
 
 
-def known(ledger: Ledger) -> int:
+def items_read(ledger: Ledger) -> int:
     return len(ledger.items.surrogates)
 
 
 def test_a_ledger_reads_the_items_that_its_rows_name(large: Ledger) -> None:
-    assert known(large) == 0
+    assert items_read(large) == 0
     assert [purchase.item for purchase in large.open_purchases()] == ["i7"]
-    assert known(large) == 2, "of 40, those of its rows"
+    assert items_read(large) == 2, "of 40, those of its rows"
     large.verify()
     assert not any(large.has_decision(f"i{number}") for number in range(40))
-    assert known(large) == 2
+    assert items_read(large) == 2
     large.reserve(["i3", "i4"])
-    assert known(large) == 4
+    assert items_read(large) == 4
 
 
 def test_what_is_not_there_is_looked_for_and_refused(large: Ledger) -> None:

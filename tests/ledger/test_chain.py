@@ -19,7 +19,7 @@ COLUMNS = [name for name in EVENTS.columns if name not in ("seq", "previous", "h
 
 
 @pytest.fixture
-def kept(book, decision, path):
+def heads(book, decision, path):
     """A closed ledger of eleven rows; its head after five rows, and at the end."""
     ledger = book(price=7)
     ledger.post([decision(1), decision(2, "skipped"), decision(3)])
@@ -36,8 +36,8 @@ def verify(path, *heads):
         ledger.verify({f"file {n}": head for n, head in enumerate(heads)})
 
 
-def test_a_whole_ledger_passes(kept, path):
-    middle, end = kept
+def test_a_whole_ledger_passes(heads, path):
+    middle, end = heads
     assert (middle.count, end.count) == (5, 11)
     verify(path, middle, end, middle)
 
@@ -59,27 +59,27 @@ def test_a_whole_ledger_passes(kept, path):
         ("token", 3),
     ],
 )
-def test_an_edit_of_any_column_is_found(kept, path, column, value):
+def test_an_edit_of_any_column_is_found(heads, path, column, value):
     edit(path, f"UPDATE events SET {column} = ? WHERE seq = 6", value)
     with pytest.raises(LedgerError):  # `open` finds some of them before `verify` does
         verify(path)
 
 
 @pytest.mark.parametrize("seq", [1, 6, 10])
-def test_the_first_bad_row_is_named(kept, path, seq):
+def test_the_first_bad_row_is_named(heads, path, seq):
     edit(path, "UPDATE events SET time = time + 1 WHERE seq = ?", seq)
     with pytest.raises(LedgerCorrupt, match=rf"row {seq} of the ledger should have the hash"):
         verify(path)
 
 
-def test_a_removed_row_is_found(kept, path):
+def test_a_removed_row_is_found(heads, path):
     edit(path, "DELETE FROM events WHERE seq = 3")
     with pytest.raises(LedgerCorrupt, match="row 3 of the ledger is missing, got row 4"):
         verify(path)
 
 
 @pytest.mark.parametrize(("seq", "expected"), [(-5, 1), (0, 1), (20, 12)])
-def test_an_inserted_row_is_found(kept, path, seq, expected):
+def test_an_inserted_row_is_found(heads, path, seq, expected):
     """Below row 1 too: there it would be taken for the decision of a round."""
     rest = ", ".join([*(c for c in COLUMNS if c != "round"), "previous", "hash"])
     edit(
@@ -91,16 +91,16 @@ def test_an_inserted_row_is_found(kept, path, seq, expected):
         verify(path)
 
 
-def test_a_cut_tail_is_found_by_a_head_that_was_kept_only(kept, path):
-    _, end = kept
+def test_a_cut_tail_is_found_by_a_head_that_was_kept_only(heads, path):
+    _, end = heads
     edit(path, "DELETE FROM events WHERE seq > 8")
     verify(path)
     with pytest.raises(LedgerCorrupt, match="row 11 .* as file 0 says, but has not: it was cut"):
         verify(path, end)
 
 
-def test_a_rewritten_chain_is_found_by_a_head_that_was_kept_only(kept, path):
-    middle, end = kept
+def test_a_rewritten_chain_is_found_by_a_head_that_was_kept_only(heads, path):
+    middle, end = heads
     connection = sqlite3.connect(path)
     previous = None
     for row in connection.execute(
@@ -123,7 +123,7 @@ def test_a_rewritten_chain_is_found_by_a_head_that_was_kept_only(kept, path):
 
 
 @pytest.mark.parametrize(("column", "value"), [("budget", 30), ("money", 1), ("price", 1)])
-def test_an_edited_budget_is_found(kept, path, column, value):
+def test_an_edited_budget_is_found(heads, path, column, value):
     edit(path, f"UPDATE terms SET {column} = ?", value)
     with pytest.raises(LedgerCorrupt):
         verify(path)
@@ -165,7 +165,7 @@ def test_an_id_that_comes_twice_is_refused(path, records):
         ("purpose = 'gift' WHERE event = 'reserved'", "there is no such event or purpose"),
     ],
 )
-def test_an_unknown_event_or_purpose_is_damage(kept, path, change, words):
+def test_an_unknown_event_or_purpose_is_damage(heads, path, change, words):
     edit(path, f"UPDATE events SET {change}")
     with pytest.raises(LedgerCorrupt, match=words):
         Ledger.open(path)

@@ -20,23 +20,23 @@ ROWS = [
 
 
 @pytest.fixture
-def asked(book, decision):
+def ledger(book, decision):
     ledger = book(budget=9)
     ledger.post([decision(1), decision(2), decision(3)])
     return ledger
 
 
-def test_what_was_handed_out_comes_back(asked, path):
-    asked.hand_out(ROWS)
+def test_what_was_handed_out_comes_back(ledger, path):
+    ledger.hand_out(ROWS)
     with Ledger.open(path, readonly=True) as other:
         assert other.private.handed() == ROWS, "it is on disk at once"
     third = Handed("a-0", "q2", 0, 1, "Ann Example", 2, (3,))
-    asked.hand_out([third])
-    asked.hand_out([])
-    assert asked.private.handed() == [*ROWS, third]
-    assert [asked.private.handed(key) for key in ("k7f4-r", "k1")] == [[ROWS[1]], []]
-    assert [row.event for row in asked.rows()] == ["round", "reserved"] * 3 + ["stored"] * 2
-    asked.close()
+    ledger.hand_out([third])
+    ledger.hand_out([])
+    assert ledger.private.handed() == [*ROWS, third]
+    assert [ledger.private.handed(key) for key in ("k7f4-r", "k1")] == [[ROWS[1]], []]
+    assert [row.event for row in ledger.rows()] == ["round", "reserved"] * 3 + ["stored"] * 2
+    ledger.close()
     with Ledger.open(path, readonly=True) as again:
         assert again.private.handed() == [*ROWS, third]
 
@@ -45,28 +45,28 @@ def test_what_was_handed_out_comes_back(asked, path):
     ("changes", "words"),
     [({"key": "k7f3-q"}, "handed.key.*recorded twice"), ({"item": "stranger"}, "not among them")],
 )
-def test_a_row_that_cannot_be_is_refused_with_all_others(asked, changes, words):
-    asked.hand_out(ROWS[:1])
+def test_a_row_that_cannot_be_is_refused_with_all_others(ledger, changes, words):
+    ledger.hand_out(ROWS[:1])
     with pytest.raises(LedgerError, match=words):
-        asked.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,)), replace(ROWS[1], **changes)])
-    assert asked.private.handed() == ROWS[:1]
+        ledger.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,)), replace(ROWS[1], **changes)])
+    assert ledger.private.handed() == ROWS[:1]
     with pytest.raises(LedgerError, match="handed.key.*recorded twice"):
-        asked.hand_out([Handed("new", f"q{n}", 0, 1, "Cy", 2, (0,)) for n in (1, 2)])
-    asked.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,))])
-    assert [row.annotator for row in asked.private.handed()] == ["Ann Example", "Cy"]
+        ledger.hand_out([Handed("new", f"q{n}", 0, 1, "Cy", 2, (0,)) for n in (1, 2)])
+    ledger.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,))])
+    assert [row.annotator for row in ledger.private.handed()] == ["Ann Example", "Cy"]
 
 
-def test_the_chain_holds_codes_of_people(asked, path):
-    asked.hand_out(ROWS)
-    asked.take([Answer("q0", 0, 1, 1, "Ann Example"), Answer("q1", 0, 1, 2, "Ben Example")])
-    asked.take([Answer("q0", 0, 1, 2, "Ann Example")])
-    asked.correct("q1", 3, "Ann Example")
-    asked.take([Answer("q2", 0, 1, 2, "oracle")])
+def test_the_chain_holds_codes_of_people(ledger, path):
+    ledger.hand_out(ROWS)
+    ledger.take([Answer("q0", 0, 1, 1, "Ann Example"), Answer("q1", 0, 1, 2, "Ben Example")])
+    ledger.take([Answer("q0", 0, 1, 2, "Ann Example")])
+    ledger.correct("q1", 3, "Ann Example")
+    ledger.take([Answer("q2", 0, 1, 2, "oracle")])
     told = ["Ann Example"] * 2 + ["Ben Example"] * 2 + ["Ann Example"]
-    assert [row.labeler for row in asked.rows() if row.labeler][:5] == told
-    assert [row["labeler"] for row in asked.export()] == ["Ann Example", "Ben Example", "oracle"]
-    assert [each.labeler for each in asked.uncharged()[0]] == ["Ann Example"]
-    asked.close()
+    assert [row.labeler for row in ledger.rows() if row.labeler][:5] == told
+    assert [row["labeler"] for row in ledger.export()] == ["Ann Example", "Ben Example", "oracle"]
+    assert [each.labeler for each in ledger.uncharged()[0]] == ["Ann Example"]
+    ledger.close()
     chain, codes = chain_of(path), re.findall(r"person:\w+", chain_of(path, "names"))
     assert "Example" not in chain
     assert len(set(codes)) == 2
@@ -76,10 +76,10 @@ def test_the_chain_holds_codes_of_people(asked, path):
         assert next(row["labeler"] for row in again.export()) == "Ann Example"
 
 
-def test_another_process_knows_the_names(asked, path, decision):
+def test_another_process_knows_the_names(ledger, path, decision):
     with Ledger.open(path) as other:
         other.hand_out(ROWS)
         other.post([decision(4)])
-    asked.take([Answer("q0", 0, 1, 1, "Ann Example")])
-    assert asked.export()[0]["labeler"] == "Ann Example"
+    ledger.take([Answer("q0", 0, 1, 1, "Ann Example")])
+    assert ledger.export()[0]["labeler"] == "Ann Example"
     assert "Example" not in chain_of(path)

@@ -17,7 +17,7 @@ from stacksl.ledger.store.settings import (
     read_state,
 )
 
-from ..saved_arrays import edit, written
+from ..saved_arrays import edit, filled_places
 from .conftest import charge
 from .fault_cases import fill
 
@@ -36,7 +36,7 @@ EDITS = {
 }
 
 
-def found(path: Path) -> tuple[object, object, object]:
+def tables_of(path: Path) -> tuple[object, object, object]:
     with opened(path, readonly=True) as store:
         return read_settings(store), read_classes(store), read_state(store)
 
@@ -48,9 +48,9 @@ def ledger(book) -> Ledger:
 
 def test_what_was_given_is_read_again(ledger, path) -> None:
     state = {"state": "running", "warnings": ["mind"]}
-    assert found(path) == (GIVEN, KINDS, state)
+    assert tables_of(path) == (GIVEN, KINDS, state)
     ledger.write_state("waiting", {"sentence": "é\n\0", "open": [1, None]})
-    assert found(path)[2] == {"state": "waiting", "sentence": "é\n\0", "open": [1, None]}
+    assert tables_of(path)[2] == {"state": "waiting", "sentence": "é\n\0", "open": [1, None]}
     ledger.verify()
 
 
@@ -59,11 +59,11 @@ def test_a_change_is_a_row_of_the_chain(ledger, path) -> None:
     changes = {"seed": None, "gate": Setting("margin", "flag"), CLASSES: Setting(more)}
     ledger.change_settings(changes)
     kept = {name: GIVEN[name] for name in ("budget", "data")}
-    assert found(path)[:2] == (kept | {"gate": Setting("margin", "flag")}, more)
+    assert tables_of(path)[:2] == (kept | {"gate": Setting("margin", "flag")}, more)
     (row,) = ledger.rows()
     assert (row.event, row.item, charge(row), set(row.payload)) == ("settings", None, 0, {"digest"})
     ledger.change_settings({"seed": Setting(7, "flag")})
-    assert found(path)[1] == more
+    assert tables_of(path)[1] == more
     ledger.verify({"a file": ledger.head})
     ledger.close()
     with Ledger.open(path) as again:
@@ -133,7 +133,7 @@ def test_an_edited_state_is_found(ledger, path, change) -> None:
 
 
 def test_a_change_that_fails_changes_nothing(ledger, path, decision) -> None:
-    before = found(path)
+    before = tables_of(path)
     fill(ledger)
     with pytest.raises(LedgerError, match="disk is full"):
         ledger.change_settings({"big": Setting("x" * 100_000), CLASSES: None})
@@ -148,7 +148,7 @@ def test_a_change_that_fails_changes_nothing(ledger, path, decision) -> None:
 
     with pytest.raises(KeyError):
         stop()
-    assert (found(path), ledger.accounts.spent, ledger.head.count) == (before, 0, 0)
+    assert (tables_of(path), ledger.accounts.spent, ledger.head.count) == (before, 0, 0)
     ledger.verify()
 
 
@@ -157,8 +157,8 @@ def test_a_change_is_one_transaction_with_all_else(ledger, path, decision) -> No
         ledger.change_settings({"seed": Setting(9)})
         ledger.write_state("stopped", {})
         ledger.post([decision(1)])
-        assert found(path)[0] == GIVEN, "another process sees nothing of it yet"
-    assert found(path)[0] == GIVEN | {"seed": Setting(9)}
+        assert tables_of(path)[0] == GIVEN, "another process sees nothing of it yet"
+    assert tables_of(path)[0] == GIVEN | {"seed": Setting(9)}
     assert [row.event for row in ledger.rows()] == ["settings", "round", "reserved"]
     ledger.verify({"a file": ledger.head})
 
@@ -169,14 +169,14 @@ def test_a_reader_never_sees_half_a_change(ledger, path) -> None:
         assert read_settings(store) == GIVEN
         ledger.change_settings({"seed": Setting(9), CLASSES: None})
         assert (read_settings(store), read_classes(store)) == (GIVEN, KINDS)
-    assert found(path)[:2] == (GIVEN | {"seed": Setting(9)}, None)
+    assert tables_of(path)[:2] == (GIVEN | {"seed": Setting(9)}, None)
 
 
 def test_every_byte_of_these_tables_is_found_or_harmless(ledger, path) -> None:
     """SQLite has no digest of its pages, so what they say is compared with the chain."""
     ledger.close()
-    same, data, refused = found(path), path.read_bytes(), 0
-    for place in written(path, ("settings", "state")):
+    same, data, refused = tables_of(path), path.read_bytes(), 0
+    for place in filled_places(path, ("settings", "state")):
         damaged = bytearray(data)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
@@ -189,7 +189,7 @@ def test_every_byte_of_these_tables_is_found_or_harmless(ledger, path) -> None:
 def sentence(path: Path, same: object) -> str:
     """What is said of a damaged file; empty where it is as good as a whole one."""
     try:
-        assert found(path) == same
+        assert tables_of(path) == same
     except LedgerError as fault:
         return str(fault)
     return ""

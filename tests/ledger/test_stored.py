@@ -19,7 +19,7 @@ from stacksl.ledger.purchases import Answer, Handed
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.stored import write_request
 
-from ..saved_arrays import edit, written
+from ..saved_arrays import edit, filled_places
 
 TABLES = ("handed", "requests", "arrays")
 FLIPS = 150
@@ -188,7 +188,7 @@ def test_a_flipped_byte_of_these_tables_is_told_or_changes_nothing(ledger, path)
         return json.dumps(rows, default=bytes.hex)
 
     whole, before, rng, told = path.read_bytes(), read(), random.Random(5), 0
-    for place in rng.sample(written(path, TABLES), FLIPS):
+    for place in rng.sample(filled_places(path, TABLES), FLIPS):
         path.write_bytes(
             whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
         )

@@ -140,7 +140,7 @@ def main(folder: Path, *ports: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def jobs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the jobs left their files."""
     from ..ports import reserved_port  # not where this file is the program
 
@@ -157,25 +157,25 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(played: Path) -> dict[str, Any]:
-    said = {name: (played / f"facts-{name}").read_text() for name in ("0.err", "1.err")}
-    assert json.loads((played / "codes.json").read_text())["facts"] == [0, 0], said
-    assert not (played / "facts-0.out").read_text()
-    found = json.loads((played / "facts.json").read_text())
+def job_facts(jobs_folder: Path) -> dict[str, Any]:
+    said = {name: (jobs_folder / f"facts-{name}").read_text() for name in ("0.err", "1.err")}
+    assert json.loads((jobs_folder / "codes.json").read_text())["facts"] == [0, 0], said
+    assert not (jobs_folder / "facts-0.out").read_text()
+    found = json.loads((jobs_folder / "facts.json").read_text())
     found["stderr"] = "".join(said.values())
-    found["calls"] = [(played / f"facts-{rank}").read_text() for rank in (0, 1)]
+    found["calls"] = [(jobs_folder / f"facts-{rank}").read_text() for rank in (0, 1)]
     return dict(found)
 
 
-def test_two_processes_take_turns_at_the_blocks(found: dict[str, Any]) -> None:
-    assert found["size"] == 2
-    assert found["device"] == "cpu"
-    assert found["squares"] == {"ranks": [0, 1, 0, 1, 0], "squares": [n * n for n in range(14)]}
-    assert found["calls"] == ["2", "2"]
+def test_two_processes_take_turns_at_the_blocks(job_facts: dict[str, Any]) -> None:
+    assert job_facts["size"] == 2
+    assert job_facts["device"] == "cpu"
+    assert job_facts["squares"] == {"ranks": [0, 1, 0, 1, 0], "squares": [n * n for n in range(14)]}
+    assert job_facts["calls"] == ["2", "2"]
 
 
-def test_tensors_are_summed_in_place(found: dict[str, Any]) -> None:
-    assert found["sums"] == [
+def test_tensors_are_summed_in_place(job_facts: dict[str, Any]) -> None:
+    assert job_facts["sums"] == [
         ["torch.float32", [3.0, 30.0]],
         ["torch.bfloat16", [[2.0, 2.0], [2.0, 2.0]]],
         ["torch.float32", [[1.0, 7.0], [3.0, 9.0], [5.0, 11.0]]],
@@ -183,22 +183,22 @@ def test_tensors_are_summed_in_place(found: dict[str, Any]) -> None:
     ]
 
 
-def test_calls_go_on_and_end_quietly_with_the_first(found: dict[str, Any]) -> None:
-    assert found["after"] == {"ranks": [0, 1], "squares": [1, 4, 9, 16]}
-    assert found["first"] == ["FeatureError", "rank 0 cannot go on"]
-    assert "Traceback" not in found["stderr"]
+def test_calls_go_on_and_end_quietly_with_the_first(job_facts: dict[str, Any]) -> None:
+    assert job_facts["after"] == {"ranks": [0, 1], "squares": [1, 4, 9, 16]}
+    assert job_facts["first"] == ["FeatureError", "rank 0 cannot go on"]
+    assert "Traceback" not in job_facts["stderr"]
 
 
-def test_a_process_that_fails_says_why_and_ends_the_others(played: Path) -> None:
-    assert json.loads((played / "codes.json").read_text())["fail"] == [0, 1]
-    assert "FeatureError: rank 1 cannot go on" in (played / "fail-1.err").read_text()
-    _, sentence = json.loads((played / "fail.json").read_text())["error"]
+def test_a_process_that_fails_says_why_and_ends_the_others(jobs_folder: Path) -> None:
+    assert json.loads((jobs_folder / "codes.json").read_text())["fail"] == [0, 1]
+    assert "FeatureError: rank 1 cannot go on" in (jobs_folder / "fail-1.err").read_text()
+    _, sentence = json.loads((jobs_folder / "fail.json").read_text())["error"]
     assert sentence.startswith("another process of this run has ended")
 
 
-def test_a_process_that_dies_ends_the_others_with_a_sentence(played: Path) -> None:
-    assert json.loads((played / "codes.json").read_text())["die"] == [0, 9]
-    _, sentence = json.loads((played / "die.json").read_text())["error"]
+def test_a_process_that_dies_ends_the_others_with_a_sentence(jobs_folder: Path) -> None:
+    assert json.loads((jobs_folder / "codes.json").read_text())["die"] == [0, 9]
+    _, sentence = json.loads((jobs_folder / "die.json").read_text())["error"]
     assert sentence.startswith("another process of this run has ended")
 
 

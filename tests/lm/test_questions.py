@@ -36,7 +36,7 @@ def items(sets: Sets) -> list[Item]:
     return [item for side in sets for item in side.items]
 
 
-def asked(item: Item) -> tuple[str, str]:
+def query_of(item: Item) -> tuple[str, str]:
     """Sentence and keyword of an item."""
     found = re.fullmatch(r"# ([^\n]+)\n(def|class)", item.prompt)
     assert found, item.prompt
@@ -57,7 +57,7 @@ def test_the_set_is_as_large_as_promised(sets: Sets) -> None:
         assert side.classes is None
         assert set(side.answers) == {item.id for item in side.items}
         for item in side.items:
-            asked(item)
+            query_of(item)
             assert len(set(item.candidates)) == 4
             assert all(re.fullmatch(r"[A-Za-z]\w*\(", text) for text in item.candidates)
 
@@ -73,7 +73,7 @@ def test_the_versions_are_stated(sets: Sets) -> None:
 
 @pytest.mark.slow
 def test_a_name_a_sentence_and_an_id_come_once_over_both_sides(sets: Sets) -> None:
-    pairs = [(gold(side, item), asked(item)[0], item.id) for side in sets for item in side.items]
+    pairs = [(gold(side, item), query_of(item)[0], item.id) for side in sets for item in side.items]
     for values in zip(*pairs, strict=True):
         assert len(set(values)) == len(pairs)
 
@@ -81,7 +81,7 @@ def test_a_name_a_sentence_and_an_id_come_once_over_both_sides(sets: Sets) -> No
 @pytest.mark.slow
 def test_wrong_names_are_answers_of_the_same_library_kind_and_side(sets: Sets) -> None:
     for side in sets:
-        kinds = {gold(side, item): (item.id[16:], asked(item)[1]) for item in side.items}
+        kinds = {gold(side, item): (item.id[16:], query_of(item)[1]) for item in side.items}
         known = [
             (kinds[gold(side, i)], [kinds.get(c[:-1]) for c in i.candidates]) for i in side.items
         ]
@@ -94,7 +94,7 @@ def test_wrong_names_are_answers_of_the_same_library_kind_and_side(sets: Sets) -
 @pytest.mark.slow
 def test_no_candidate_is_in_its_sentence(items: list[Item]) -> None:
     for item in items:
-        sentence = re.sub(r"[\W_]", "", asked(item)[0].lower())
+        sentence = re.sub(r"[\W_]", "", query_of(item)[0].lower())
         for text in item.candidates:
             assert re.sub(r"[\W_]", "", text.lower()) not in sentence
 

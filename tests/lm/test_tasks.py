@@ -38,7 +38,7 @@ NAME = "stacksl_toy_set_v1"
 ANSWERS = {item.id: n % len(item.candidates) for n, item in enumerate(ITEMS)}
 
 
-def written(
+def task_folder(
     tmp_path: Path,
     tokenizer: Any,
     form: PromptFormat | None = None,
@@ -57,7 +57,7 @@ def rows_of(task: Path) -> list[dict[str, Any]]:
 
 
 def test_the_files_of_a_task(tmp_path: Path, tokenizer: Any) -> None:
-    task = written(tmp_path, tokenizer)
+    task = task_folder(tmp_path, tokenizer)
     files = {path.name for path in task.iterdir()}
     assert files == {"metrics.py", "items.jsonl", f"{NAME}.yaml"}
     rows = rows_of(task)
@@ -71,14 +71,14 @@ def test_the_files_of_a_task(tmp_path: Path, tokenizer: Any) -> None:
 
 
 def test_tokens_are_those_of_the_option_with_its_delimiter(tmp_path: Path, tokenizer: Any) -> None:
-    task = written(tmp_path, tokenizer, PromptFormat("{prompt}\n"))
+    task = task_folder(tmp_path, tokenizer, PromptFormat("{prompt}\n"))
     prompt, choice = rows_of(task)[0]["prompt"].rstrip(), rows_of(task)[0]["choices"][1]
     whole = tokenizer(f"{prompt}\n {choice}")["input_ids"]  # the line end goes to the option
     assert rows_of(task)[0]["divisors"][1] == len(whole) - len(tokenizer(prompt)["input_ids"])
 
 
 def test_the_letters_are_what_is_asked_in_that_protocol(tmp_path: Path, tokenizer: Any) -> None:
-    task = written(tmp_path, tokenizer, PromptFormat("{prompt}\n{options}\nAnswer:", "letter"))
+    task = task_folder(tmp_path, tokenizer, PromptFormat("{prompt}\n{options}\nAnswer:", "letter"))
     assert rows_of(task)[3]["choices"] == ["A", "B", "C", "D", "E"]
     assert "C. 東京\n" in rows_of(task)[3]["prompt"]
 
@@ -203,7 +203,7 @@ def test_lm_eval_chooses_what_we_choose_item_by_item(
     ours = scores_of(model, own, form)
     # letters are of one token and one character, so that their means are their sums
     for kind in ("sum", "pmi") if form.answer_format == "letter" else NORMALIZATIONS:
-        task = written(tmp_path, own, form, kind)
+        task = task_folder(tmp_path, own, form, kind)
         elsewhere = tmp_path / kind
         elsewhere.mkdir()
         moved = task.rename(elsewhere / "moved")

@@ -11,7 +11,7 @@ from stacksl.lm.scoring.normalize import normalized
 from stacksl.lm.training.refit import train
 
 from .plain import naive
-from .training_cases import FAST, attached, made, moved, recorded, same
+from .training_cases import FAST, attached, examples_of, moved, recorded, same
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -25,7 +25,7 @@ def adapter(make_model):
 @pytest.mark.parametrize("objective", ["sft", "stacksl"])
 def test_the_loss_falls(objective, adapter, items):
     settings = replace(FAST, objective=objective, epochs=1)
-    examples = made(adapter, items, settings)
+    examples = examples_of(adapter, items, settings)
     likelihood = Likelihood(adapter.model)
     first = train(adapter, likelihood, examples, settings, seed=0, key=1)
     adapter.reset()
@@ -49,7 +49,7 @@ def test_a_step_reads_no_number_of_a_device_by_itself(monkeypatch, adapter, item
             return call(*args, **(kwargs or {}))
 
     settings = replace(FAST, clip="scale", clip_level=0.5, epochs=1, batch_size=3)
-    examples, waits = made(adapter, items, settings, skips={3}), []
+    examples, waits = examples_of(adapter, items, settings, skips={3}), []
     likelihood = Likelihood(adapter.model)
     recorded(monkeypatch)  # the optimizer's own numbers are on the host
     train(adapter, likelihood, examples, settings, seed=0, key=1)  # checks the path
@@ -65,7 +65,7 @@ def test_one_step_has_the_gradient_of_the_games_losses(monkeypatch, adapter, ite
         FAST, normalization=normalization, temperature=0.7, batch_size=5, epochs=1, kl_weight=0.4,
         clip="scale", clip_level=0.5,
     )  # fmt: skip
-    examples = made(adapter, items, settings, skips={3})
+    examples = examples_of(adapter, items, settings, skips={3})
     moved(adapter)
     steps = recorded(monkeypatch)
     trained = train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
@@ -96,7 +96,7 @@ def test_one_step_has_the_gradient_of_the_games_losses(monkeypatch, adapter, ite
 
 def test_sft_has_the_gradient_of_the_gold_tokens(monkeypatch, adapter, items):
     settings = replace(FAST, objective="sft", batch_size=5, epochs=1, temperature=0.01)
-    examples = made(adapter, items, settings)
+    examples = examples_of(adapter, items, settings)
     moved(adapter)
     steps = recorded(monkeypatch)
     train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
@@ -109,7 +109,7 @@ def test_sft_has_the_gradient_of_the_gold_tokens(monkeypatch, adapter, items):
 
 
 def test_examples_without_a_label_are_left_out_where_nothing_pulls(adapter, items):
-    examples = made(adapter, items, FAST, skips={0, 2, 3, 4})
+    examples = examples_of(adapter, items, FAST, skips={0, 2, 3, 4})
     for objective, weight in (("ce", 0.1), ("ce-hard", 0.1), ("sft", 0.1), ("stacksl", 0.0)):
         settings = replace(FAST, objective=objective, kl_weight=weight, epochs=1)
         trained = train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
@@ -125,7 +125,7 @@ def test_examples_without_a_label_are_left_out_where_nothing_pulls(adapter, item
 
 def test_accumulated_gradients_are_those_of_one_batch(monkeypatch, adapter, items):
     settings = replace(FAST, batch_size=5, epochs=1)
-    examples = made(adapter, items, settings)
+    examples = examples_of(adapter, items, settings)
     moved(adapter)
     steps = recorded(monkeypatch)
     for tokens in (1, 100_000):
@@ -142,7 +142,7 @@ def test_previous_pulls_nothing(make_model, items):
     for name, weight in (("frozen", 0.0), ("previous", 2.0)):
         settings = replace(FAST, reference=name, kl_weight=weight)
         adapter.reset()
-        examples = made(adapter, items, settings)
+        examples = examples_of(adapter, items, settings)
         trained = train(adapter, likelihood, examples, settings, seed=0, key=1)
         found[name] = trained, adapter.state()
     assert found["previous"][0].kl is None
@@ -159,7 +159,7 @@ def test_clipping_belongs_to_stacksl_alone(adapter, items):
         )  # fmt: skip
         before = adapter.state()
         trained = train(
-            adapter, likelihood, made(adapter, items, settings), settings, seed=0, key=1
+            adapter, likelihood, examples_of(adapter, items, settings), settings, seed=0, key=1
         )
         assert trained.clipped == share
         assert trained.largest >= trained.loss > 0.01
@@ -169,7 +169,7 @@ def test_clipping_belongs_to_stacksl_alone(adapter, items):
 
 
 def test_without_base_scores_there_is_no_kl(adapter, items):
-    examples = [replace(each, reference=()) for each in made(adapter, items, FAST)]
+    examples = [replace(each, reference=()) for each in examples_of(adapter, items, FAST)]
     settings = replace(FAST, objective="ce")
     trained = train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
     assert trained.kl is None

@@ -9,7 +9,7 @@ from stacksl.errors import RunError
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.training.refit import TrainingSteps, rate, train
 
-from .training_cases import FAST, attached, made, moved, recorded, same
+from .training_cases import FAST, attached, examples_of, moved, recorded, same
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -47,7 +47,7 @@ def test_the_ranks_gradients_add_up_to_those_of_one_process(
 ):
     adapter = moved(attached(make_model("qwen3"), dropout=dropout))
     settings = replace(FAST, batch_size=5, epochs=1)
-    examples = made(adapter, items, settings)
+    examples = examples_of(adapter, items, settings)
     likelihood = Likelihood(adapter.model, batch_tokens=batch_tokens)
     steps = recorded(monkeypatch)
     train(adapter, likelihood, examples, settings, seed=0, key=1)
@@ -85,7 +85,7 @@ CHANGES = {
 def test_a_killed_refit_is_made_again_bit_for_bit(name, make_model, items):
     adapter = attached(make_model("qwen3"), dropout=0.2)
     settings = replace(FAST, **CHANGES[name])
-    examples = made(adapter, items, settings, skips={4})
+    examples = examples_of(adapter, items, settings, skips={4})
     likelihood = Likelihood(adapter.model)
     whole = train(adapter, likelihood, examples, settings, seed=3, key=2)
     expected = adapter.state()
@@ -108,7 +108,7 @@ def test_a_killed_refit_is_made_again_bit_for_bit(name, make_model, items):
 
 def test_order_and_dropout_come_from_seed_and_key_alone(make_model, items):
     adapter = attached(make_model("qwen3"), dropout=0.3)
-    examples = made(adapter, items, FAST)
+    examples = examples_of(adapter, items, FAST)
     likelihood = Likelihood(adapter.model)
     found = {}
     for name, keys, other in (("a", (0, 1), 11), ("b", (0, 1), 12), ("c", (0, 2), 11),
@@ -126,7 +126,7 @@ def test_order_and_dropout_come_from_seed_and_key_alone(make_model, items):
 
 def test_numbers_that_are_not_finite_end_in_one_sentence(adapter, items):
     settings = replace(FAST, learning_rate=1e30, warmup_share=0.0)
-    examples = made(adapter, items, settings)
+    examples = examples_of(adapter, items, settings)
     with pytest.raises(RunError, match="a loss .* at step 2 of 12: take a lower learning_rate"):
         train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
     assert not adapter.model.training
@@ -162,7 +162,7 @@ def test_a_step_without_room_is_taken_in_halves(make_model, items, error, backwa
     found = []
     for rows in (99, 1):
         adapter = attached(make_model("qwen3"))
-        examples = made(adapter, items, settings, skips={2})
+        examples = examples_of(adapter, items, settings, skips={2})
         likelihood = Likelihood(adapter.model, batch_tokens=4096)
         end = without_room(adapter.model, rows, error, backward)
         trained = train(adapter, likelihood, examples, settings, seed=0, key=1)
@@ -176,7 +176,7 @@ def test_a_step_without_room_is_taken_in_halves(make_model, items, error, backwa
 
 @pytest.mark.parametrize("error", [ERRORS[0], MemoryError()])
 def test_no_room_for_one_item_ends_in_one_sentence(adapter, items, error):
-    examples = made(adapter, items, FAST)
+    examples = examples_of(adapter, items, FAST)
     end = without_room(adapter.model, 0, error)
     with pytest.raises(
         RunError, match="one item at a time: go on with .* lm.gradient_checkpointing=true"

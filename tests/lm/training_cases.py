@@ -52,7 +52,7 @@ def base_scores(adapter, items, alone, settings):
     return [tuple(row.tolist()) for row in scores]
 
 
-def made(adapter, items, settings, skips=()):
+def examples_of(adapter, items, settings, skips=()):
     """Examples with gold 1 over half or more of the options; those in `skips` have none."""
     alone = [TokenItem(item.id, (1,), item.options, item.lengths) for item in items]
     found = []

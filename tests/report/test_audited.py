@@ -13,7 +13,7 @@ from stacksl.report.sentences import bought, commands, mixed, outcome, uses
 from .test_html import read
 
 
-def shown(facts):
+def words_of(facts):
     """The words of the page and of the card."""
     return read(render(facts)).text, card(facts).replace("\\", "")
 
@@ -24,7 +24,7 @@ def test_the_audited_accuracy_is_the_headline(made):
     said = outcome(facts)
     assert "84.2% of the 95 clear ones among 100 audited items correctly" in said
     assert "; with unclear ones 80.0% at worst, 85.0% at best" in said
-    page, model_card = shown(facts)
+    page, model_card = words_of(facts)
     right = "80 of 95; not counted, since ambiguous, broken or unanswered: 5"
     for part in (said, right, "80.00% to 85.00%", "None of the candidates"):
         assert part in page, part
@@ -52,7 +52,7 @@ def test_an_audit_that_is_clear_has_no_worst_case(made):
     assert "answers 88.0% of 100 audited items that nobody" in outcome(untouched)
     assert "none of which it was trained on" in outcome(untouched)
     assert "of 3,080 test items" in said
-    page, _ = shown(facts)
+    page, _ = words_of(facts)
     assert "Worst to best" not in page
     assert "not counted" not in page
     assert "87.69%" in page
@@ -62,9 +62,9 @@ def test_an_audit_that_is_clear_has_no_worst_case(made):
 def test_where_there_is_neither_it_is_said_everywhere(made):
     facts = made["untested"]()
     assert "accuracy on new items is not known" in outcome(facts)
-    for words in shown(facts):
+    for words in words_of(facts):
         assert "The model's accuracy on new items is not known" in words
-    page, _ = shown(facts)
+    page, _ = words_of(facts)
     assert "Accuracy on new items not known" in page
     promise = replace(
         facts, settings=(*facts.settings, SettingRow("stop_when", "right=98%", "flag"))
@@ -74,14 +74,16 @@ def test_where_there_is_neither_it_is_said_everywhere(made):
 
 
 def test_calibration_says_that_it_leaves_out_open_rows(made):
-    assert "over 95 audited items, without open and unclear ones, is" in shown(made["audited"]())[0]
-    assert "without open and unclear ones" not in shown(made["usual"]())[0]
+    assert (
+        "over 95 audited items, without open and unclear ones, is" in words_of(made["audited"]())[0]
+    )
+    assert "without open and unclear ones" not in words_of(made["usual"]())[0]
 
 
 def test_an_audit_without_a_clear_answer_tells_nothing(made):
     facts = made["audited_in_vain"]()
     assert "is not known: none of 20 audited items has a clear answer" in outcome(facts)
-    for words in shown(facts):
+    for words in words_of(facts):
         assert "is not known" in words
 
 
@@ -118,7 +120,7 @@ def test_the_accuracy_says_how_open_items_count(made, still: int, told: int):
 
 
 def test_rates_agreement_costs_and_changes_are_told(made):
-    page, _ = shown(made["audited"]())
+    page, _ = words_of(made["audited"]())
     for part in (
         "41 (4.1%)",
         "22 (2.2%)",
@@ -142,7 +144,7 @@ def test_labels_of_the_audit_count_as_bought_and_not_as_learned(made):
 def test_classes_never_seen_are_named(made):
     facts = made["audited"]()
     missing = facts.classes[0].name
-    page, model_card = shown(facts)
+    page, model_card = words_of(facts)
     assert f"Not learned: {missing} " in page
     assert "1 of them got no label to learn from." in page
     assert f"1 class got no label to learn from: {missing}." in model_card
@@ -150,7 +152,7 @@ def test_classes_never_seen_are_named(made):
 
 
 def test_recall_is_told_with_its_interval_and_where_it_was_measured(made):
-    page, _ = shown(made["audited"]())
+    page, _ = words_of(made["audited"]())
     row = next(row for row in made["audited"]().classes if row.test_n == 20)
     assert f"{100 * row.low:.1f}% to {100 * row.high:.1f}%" in page
     assert "Precision and recall are those on the audit" in page
@@ -158,7 +160,7 @@ def test_recall_is_told_with_its_interval_and_where_it_was_measured(made):
 
 
 def test_the_mixture_of_the_model_is_told_with_its_weights(made):
-    for words in shown(made["audited"]()):
+    for words in words_of(made["audited"]()):
         assert "It is a mixture of 3 models" in words
         assert "of labels alone: weight 8.0%, held-out log-loss 1.10" in words
         assert "the unlabeled rest of the pool: weight 62.0%, held-out log-loss 0.71" in words
@@ -171,27 +173,27 @@ def test_the_mixture_of_the_model_is_told_with_its_weights(made):
 
 def test_what_the_model_can_label_is_a_share_or_the_number_that_would_tell(made):
     facts = made["audited"]()
-    page, _ = shown(facts)
+    page, _ = words_of(facts)
     assert "90% right 41% (3,699 items), where its probability is at least 0.346512" in page
     assert "95% right cannot be estimated: no threshold passed the test on 95 audited items" in page
     few = replace(facts, own=replace(facts.own, measured=50, shares=facts.own.shares[1:]))
-    assert "cannot be estimated from 50 audited items; needs at least 59" in shown(few)[0]
+    assert "cannot be estimated from 50 audited items; needs at least 59" in words_of(few)[0]
     none = replace(facts, own=replace(facts.own, source="", measured=0))
-    assert shown(none)[0].count("it is estimated on an audit or a test file") == 1
+    assert words_of(none)[0].count("it is estimated on an audit or a test file") == 1
 
 
 def test_growth_is_a_number_with_its_interval_or_the_reason(made):
     facts = made["audited"]()
-    assert "would add some 2.1 points of accuracy (90% interval 0.4 to 5.2)" in shown(facts)[0]
+    assert "would add some 2.1 points of accuracy (90% interval 0.4 to 5.2)" in words_of(facts)[0]
     untold = replace(facts, more=Gain(100, reason="a forecast needs 20 labels"))
-    assert "would add cannot be estimated: a forecast needs 20 labels." in shown(untold)[0]
+    assert "would add cannot be estimated: a forecast needs 20 labels." in words_of(untold)[0]
 
 
 def test_the_uses_of_labels_are_defined_and_add_up(made):
     facts = made["audited"]()
     numbers = [int(number.replace(",", "")) for number, _, _ in uses(facts)]
     assert sum(numbers) == facts.budget.spent == 1000
-    page, _ = shown(facts)
+    page, _ = words_of(facts)
     assert "20 second answers : to compare people, or on erased items; not learned" in page
     assert page.index("random items that only measure and are not learned") < page.index("audited")
 
@@ -201,7 +203,7 @@ def test_rows_without_two_people_who_agree_are_counted_with_the_page_that_settle
     several = replace(facts, asking=replace(facts.asking, disputed=12))
     step = "Correct 12 answers where no two people agree and the first stands"
     assert (step, "stacksl label bank") in commands(replace(several, run="bank"))
-    assert step in shown(several)[0]
+    assert step in words_of(several)[0]
     waits = replace(several, audit=replace(facts.audit, waits=True))
     assert "stacksl label bank" not in dict(commands(replace(waits, run="bank"))).values(), (
         "they are asked again"

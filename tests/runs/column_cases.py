@@ -34,7 +34,7 @@ def write(folder: Path, rows: list[dict[str, str]]) -> Path:
     return write_rows(folder / "tickets.csv", rows)
 
 
-def judged(data: Any, folder: Path, **settings: Any) -> stacksl.Run:
+def column_run(data: Any, folder: Path, **settings: Any) -> stacksl.Run:
     """A run in `folder` over the column `gpt` of a file, a frame or rows, which `truth` answers."""
     data = str(write(folder, data)) if isinstance(data, list) else data
     given = {"model_labels": "gpt", "labeler": "oracle", "columns.label": "truth", "seed": 3}

@@ -110,7 +110,7 @@ def sentences(count: int, seed: int = 0) -> Corpus:
     return items, answers
 
 
-def written(path: Path, corpus: Corpus) -> Path:
+def write_corpus(path: Path, corpus: Corpus) -> Path:
     """A file of items with their answers."""
     lines = [
         {"id": i.id, "prompt": i.prompt, "candidates": i.candidates, "answer": corpus[1][i.id]}

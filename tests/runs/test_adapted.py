@@ -171,7 +171,7 @@ def test_a_damaged_adapter_is_one_sentence(place: Path, tmp_path: Path, corpus: 
 
 
 @pytest.fixture(scope="module")
-def left(place: Path) -> Run:
+def unfinished(place: Path) -> Run:
     """A run whose labeler left; each test copies it."""
     given = {**SHORT, "lm.model": str(place / "base"), "lm.adapt": "lora"}
     with pytest.raises(LabelerError):
@@ -181,9 +181,9 @@ def left(place: Path) -> Run:
 
 @pytest.mark.parametrize("possible", [True, False])
 def test_a_resumed_run_takes_the_recorded_number_of_threads_or_says_so(
-    left: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, possible: bool
+    unfinished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, possible: bool
 ) -> None:
-    made = copy_of(left, tmp_path)
+    made = copy_of(unfinished, tmp_path)
     assert "lm_threads" in made.folder.resolved()
     set_of(made.path, "lm_threads", 3)
     asked: list[int] = []

@@ -16,14 +16,14 @@ from stacksl.features.store import load_block
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought, rows_of, verify
-from .lm_cases import QUICK, Corpus, Refusing, questions, written
+from .lm_cases import QUICK, Corpus, Refusing, questions, write_corpus
 from .people_cases import facts_of
 
 Left = Callable[..., Run]
 
 
 @pytest.fixture(scope="module")
-def started(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def unfinished_runs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of 12 labels in each mode, whose labeler left after 4."""
     corpus, found = questions(40), {}
     for mode in ("stream", "pool"):
@@ -48,11 +48,11 @@ def started(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 @pytest.fixture
-def left(started: dict[str, Path], tmp_path: Path) -> Left:
+def copied(unfinished_runs: dict[str, Path], tmp_path: Path) -> Left:
     """Copies the one in a mode."""
 
     def copied(mode: str = "stream", name: str = "run") -> Run:
-        shutil.copytree(started[mode], tmp_path / name)
+        shutil.copytree(unfinished_runs[mode], tmp_path / name)
         return Run.open(tmp_path / name)
 
     return copied
@@ -91,8 +91,8 @@ def expect_whole(made: Run, labels: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["stream", pytest.param("pool", marks=pytest.mark.slow)])
-def test_refits_follow_a_budget_raised_on_the_way(left: Left, tmp_path: Path, mode: str) -> None:
-    made = left(mode)
+def test_refits_follow_a_budget_raised_on_the_way(copied: Left, tmp_path: Path, mode: str) -> None:
+    made = copied(mode)
     before = refits(made)
     made.change(budget=20, later=True)
     resumed(made)
@@ -101,10 +101,10 @@ def test_refits_follow_a_budget_raised_on_the_way(left: Left, tmp_path: Path, mo
     assert refits(made) == [*before, 5, 10, 20] if mode == "stream" else [4, 8, 12, 20]
 
 
-def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(left: Left, tmp_path) -> None:
+def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(copied: Left, tmp_path) -> None:
     ends = []
     for name, cuts in (("whole", ()), ("cut", (2, 5))):
-        made = left(name=name)
+        made = copied(name=name)
         made.change(budget=20, later=True)
         for good in cuts:
             with pytest.raises(LabelerError, match="gone home"):
@@ -117,12 +117,12 @@ def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(left: Left, t
 def write_more(path: Path) -> Path:
     """A file of other questions with their answers."""
     items, answers = more_questions(12)
-    return written(path, ([replace(i, prompt=f"more {i.prompt}") for i in items], answers))
+    return write_corpus(path, ([replace(i, prompt=f"more {i.prompt}") for i in items], answers))
 
 
 @pytest.mark.parametrize("mode", ["stream", pytest.param("pool", marks=pytest.mark.slow)])
-def test_items_that_come_in_an_epoch_have_its_features(left: Left, tmp_path, mode: str) -> None:
-    made = left(mode)
+def test_items_that_come_in_an_epoch_have_its_features(copied: Left, tmp_path, mode: str) -> None:
+    made = copied(mode)
     made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     made.change(budget=24, later=True)
     resumed_with_more(made)
@@ -138,8 +138,8 @@ def test_items_that_come_in_an_epoch_have_its_features(left: Left, tmp_path, mod
     assert not np.array_equal(part.base, initial.base), "the adapter of the epoch made them"
 
 
-def test_a_finished_pool_buys_on_by_what_its_model_says(left: Left, tmp_path: Path) -> None:
-    made = resumed(left("pool"))
+def test_a_finished_pool_buys_on_by_what_its_model_says(copied: Left, tmp_path: Path) -> None:
+    made = resumed(copied("pool"))
     before = len(rows_of(made, "round"))
     made.change(budget=20, later=True)
     resumed(made)
@@ -150,8 +150,8 @@ def test_a_finished_pool_buys_on_by_what_its_model_says(left: Left, tmp_path: Pa
     expect_whole(made, 20)
 
 
-def test_what_came_in_an_epoch_is_erased_from_it(left: Left, tmp_path: Path) -> None:
-    made = left("pool")
+def test_what_came_in_an_epoch_is_erased_from_it(copied: Left, tmp_path: Path) -> None:
+    made = copied("pool")
     made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     with pytest.raises(LabelerError, match="gone home"):
         resumed_with_more(made, 3)

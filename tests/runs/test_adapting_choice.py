@@ -24,10 +24,19 @@ from stacksl.runs.spec import RunSpec
 
 from ..ledgers import rows_of
 from ..saved_arrays import drop
-from .lm_cases import QUICK, Corpus, Refusing, blocks, last_weights, questions, told_labels
+from .lm_cases import (
+    QUICK,
+    Corpus,
+    Refusing,
+    blocks,
+    last_weights,
+    questions,
+    told_labels,
+    write_corpus,
+)
 from .people_cases import facts_of, read_rows, sheets, write_rows
 from .test_adapting_budget import write_more
-from .test_adapting_pool import bought_of, margin, written
+from .test_adapting_pool import bought_of, margin
 
 FIRST, CORPUS = 6, questions(24)
 
@@ -42,9 +51,9 @@ def _few() -> Iterator[None]:
         yield
 
 
-def begun(model: Path, folder: Path, labeler: Any = None, **settings: Any) -> Run:
+def begin_choice(model: Path, folder: Path, labeler: Any = None, **settings: Any) -> Run:
     folder.mkdir(exist_ok=True)
-    data = written(folder / "data.jsonl", CORPUS)
+    data = write_corpus(folder / "data.jsonl", CORPUS)
     given = {**QUICK, "budget": 10, "open_questions": 4, "lm.normalization": "auto", **settings}
     return run(
         data,
@@ -55,10 +64,10 @@ def begun(model: Path, folder: Path, labeler: Any = None, **settings: Any) -> Ru
     )
 
 
-def left(model: Path, folder: Path, after: int, **settings: Any) -> Run:
+def left_after(model: Path, folder: Path, after: int, **settings: Any) -> Run:
     """A run whose labeler left after so many answers."""
     with pytest.raises(LabelerError, match="gone home"):
-        begun(model, folder, Refusing(CORPUS, after), **settings)
+        begin_choice(model, folder, Refusing(CORPUS, after), **settings)
     return Run.open(folder / "run")
 
 
@@ -83,7 +92,7 @@ def losses_by(model: Path, corpus: Corpus) -> dict[tuple[str, str], float]:
     return found
 
 
-def told(row: Row) -> dict[str, Any]:
+def content_of(row: Row) -> dict[str, Any]:
     """The content of a row without times and salted hashes: of its item, and of the settings."""
     row.payload.get("trained", {}).pop("seconds", None)
     return {name: each for name, each in row.payload.items() if name not in ("item", "digest")}
@@ -95,7 +104,7 @@ def expect_same(one: Run, other: Run) -> None:
     How often arrays were saved, and the salted digests of that, are not compared.
     """
     found = [
-        [(r.event, r.item, r.round, told(r)) for r in rows_of(each) if r.event != "stored"]
+        [(r.event, r.item, r.round, content_of(r)) for r in rows_of(each) if r.event != "stored"]
         for each in (one, other)
     ]
     assert found[0] == found[1]
@@ -116,7 +125,9 @@ def test_labels_drawn_first_choose_before_anything_else(model: Path, tmp_path, m
         return refit(self, bought, *words)
 
     monkeypatch.setattr(LanguageModel, "refit", kept)
-    made = begun(model, tmp_path, test=written(tmp_path / "test.jsonl", questions(8, 1)))
+    made = begin_choice(
+        model, tmp_path, test=write_corpus(tmp_path / "test.jsonl", questions(8, 1))
+    )
     bought = bought_of(made)
     assert [each.reason for each in bought] == ["drawn"] * FIRST + ["rank"] * 4
     rows = rows_of(made)
@@ -187,7 +198,7 @@ MOMENTS = {
 
 @pytest.fixture(scope="module")
 def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory, _few: None) -> Run:
-    return begun(model, tmp_path_factory.mktemp("undisturbed"), lm={"refit_at": "0.3,1"})
+    return begin_choice(model, tmp_path_factory.mktemp("undisturbed"), lm={"refit_at": "0.3,1"})
 
 
 @pytest.mark.parametrize(
@@ -218,7 +229,7 @@ def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
     with monkeypatch.context() as patched:
         patched.setattr(place, cut)
         with pytest.raises(KeyboardInterrupt):
-            begun(model, tmp_path, lm={"refit_at": "0.3,1"})
+            begin_choice(model, tmp_path, lm={"refit_at": "0.3,1"})
     made = Run.open(tmp_path / "run")
     drop(made.path)
     made.resume()
@@ -226,7 +237,7 @@ def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
 
 
 def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Path) -> None:
-    made = left(model, tmp_path, after=8, open_questions=2, lm={"refit_at": "0.8,1"})
+    made = left_after(model, tmp_path, after=8, open_questions=2, lm={"refit_at": "0.8,1"})
     assert [row.payload["epoch"] for row in rows_of(made, "refreshed")] == [1, 2]
     made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     made.change(budget=20, later=True)
@@ -247,7 +258,7 @@ def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Pat
 
 
 def test_people_get_the_rest_once_they_have_answered_the_first(model: Path, tmp_path: Path) -> None:
-    made = begun(
+    made = begin_choice(
         model, tmp_path, "file", open_questions=8, sheets="csv", annotators="anna", audit=0
     )
     gold = {item.prompt: item.candidates[CORPUS[1][item.id]] for item in CORPUS[0]}
@@ -271,8 +282,8 @@ def test_people_get_the_rest_once_they_have_answered_the_first(model: Path, tmp_
 
 def test_owned_labels_choose_before_the_first_round(model: Path, tmp_path: Path) -> None:
     corpus = questions(10, seed=3)
-    owned = written(tmp_path / "owned.jsonl", corpus)
-    made = begun(model, tmp_path, owned=str(owned), budget=4)
+    owned = write_corpus(tmp_path / "owned.jsonl", corpus)
+    made = begin_choice(model, tmp_path, owned=str(owned), budget=4)
     recorded, losses = made.folder.resolved(), losses_by(model, corpus)
     way = recorded["lm_normalization"], recorded["lm_pmi_context"]
     assert losses[way] == pytest.approx(min(losses.values()), abs=1e-5)

@@ -18,7 +18,7 @@ from stacksl.runs.loop.adapters import expect_adapters
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 
-from .lm_cases import QUICK, questions, tiny_model, written
+from .lm_cases import QUICK, questions, tiny_model, write_corpus
 from .people_cases import answer_all
 
 SHORT: dict[str, Any] = {**QUICK, "budget": 4, "lm.refit_at": "1", "lm.adapt": "lora"}
@@ -227,7 +227,7 @@ def test_an_item_of_more_options_than_letters_is_set_aside(tmp_path: Path) -> No
     items, answers = questions(8)
     items[3] = Item("many", "which?", tuple(f"option {n}" for n in range(30)))
     answers["many"] = 29
-    path = written(tmp_path / "data.jsonl", (items, answers))
+    path = write_corpus(tmp_path / "data.jsonl", (items, answers))
     kept = {item.id: answers[item.id] for item in items}
     model = tiny_model(tmp_path / "model", max_position_embeddings=512)
     given = {

@@ -15,7 +15,7 @@ from stacksl.runs.loop.near_duplicates import NearDuplicates
 from stacksl.types import Item
 
 from ..ledgers import rows_of
-from .lm_cases import QUICK, adapt, blocks, questions, sentences, written
+from .lm_cases import QUICK, adapt, blocks, questions, sentences, write_corpus
 
 FIVE = "0.05,0.1,0.25,0.5,1"
 
@@ -44,7 +44,7 @@ def test_a_run_on_a_file_is_a_pool_refitted_once(
     refit_at: tuple[str, str],
 ) -> None:
     corpus = sentences(12) if given.get("gate") == "random" else questions(12)  # fixed classes too
-    data = written(tmp_path / "data.jsonl", corpus)
+    data = write_corpus(tmp_path / "data.jsonl", corpus)
     resolved = prepare(data, settings={"lm.model": str(model), **given}).spec.resolved
     found = {name: (resolved.settings.flat()[name], resolved.origin[name])
              for name in ("mode", "lm.refit_at")}  # fmt: skip
@@ -64,7 +64,7 @@ def test_a_run_on_a_file_is_a_pool_refitted_once(
 def test_letters_and_a_choice_of_the_user_are_not_chosen(
     model: Path, tmp_path: Path, given: dict[str, Any], way: str
 ) -> None:
-    data = written(tmp_path / "data.jsonl", questions(12))
+    data = write_corpus(tmp_path / "data.jsonl", questions(12))
     settings = prepare(data, settings={"lm.model": str(model), **given}).spec.settings
     assert (settings.mode, settings.lm.normalization) == ("pool", way)
 
@@ -111,9 +111,9 @@ def test_each_batch_is_in_doubt_by_the_scores_of_the_last_refit(model: Path, tmp
 
 def test_owned_labels_are_learned_in_the_one_refit(model: Path, tmp_path: Path) -> None:
     """They count beside the budget; else a part of them would be as many labels as its share."""
-    data = written(tmp_path / "data.jsonl", questions(20))
+    data = write_corpus(tmp_path / "data.jsonl", questions(20))
     for count in (5, 12):
-        owned = written(tmp_path / f"{count}.jsonl", questions(count, seed=3))
+        owned = write_corpus(tmp_path / f"{count}.jsonl", questions(count, seed=3))
         given = {**QUICK, "owned": str(owned), "budget": 8}
         made = run(data, out=tmp_path / str(count), **{"lm.model": str(model)}, **given)
         (refit,) = rows_of(made, "refit")

@@ -12,7 +12,7 @@ from scipy.stats import hypergeom
 from stacksl.models.audit import default_size
 from stacksl.models.metrics import wilson
 
-from ..benchmarks import ROOT, benchmark, record, shown
+from ..benchmarks import ROOT, benchmark, marked_table, record
 
 PAGE = "docs/audit.md"
 coverage, stopping = benchmark("audit_coverage"), benchmark("accuracy_stop")
@@ -33,7 +33,7 @@ def test_the_record_is_whole_and_of_default_audits() -> None:
 
 def test_the_page_shows_the_record() -> None:
     table = coverage.table(record("audit_coverage")["rows"])
-    assert shown(PAGE, "audit_coverage") == table.strip()
+    assert marked_table(PAGE, "audit_coverage") == table.strip()
 
 
 def test_the_widths_on_the_page_are_wilsons() -> None:
@@ -50,7 +50,7 @@ def test_the_page_shows_the_record_of_people_who_err() -> None:
     kept = record("audit_people")
     rows = kept["rows"]
     for name, table in (("people", coverage.people_table), ("both", coverage.both_table)):
-        assert shown(PAGE, f"audit_{name}") == table(rows).strip()
+        assert marked_table(PAGE, f"audit_{name}") == table(rows).strip()
     assert kept["goals"] == coverage.people_goals(rows)
     assert kept["goals_both"] == coverage.people_goals(rows, *coverage.BOTH)
     cells = {(row["set"], row["errors"], row["audit"], row["people"]) for row in rows}
@@ -77,8 +77,8 @@ def test_the_low_end_is_seldom_above_the_truth(crew: int) -> None:
 
 def test_the_page_shows_the_record_of_probabilities() -> None:
     powered, rows = benchmark("audit_powered"), record("audit_powered")["rows"]
-    assert shown(PAGE, "audit_powered") == powered.table(rows).strip()
-    assert shown("docs/report.md", "table_right") == powered.table_of_labels(rows).strip()
+    assert marked_table(PAGE, "audit_powered") == powered.table(rows).strip()
+    assert marked_table("docs/report.md", "table_right") == powered.table_of_labels(rows).strip()
     cells = {(row["audit"], row["set"], row["labels"]) for row in rows}
     assert cells == set(product(powered.SIZES, powered.SETS, powered.LABELS))
     assert len(rows) == len(cells)
@@ -86,7 +86,7 @@ def test_the_page_shows_the_record_of_probabilities() -> None:
 
 def test_the_page_shows_the_record_of_stops() -> None:
     rows = record("accuracy_stop")["rows"]
-    assert shown(PAGE, "accuracy_stop") == stopping.table(rows).strip()
+    assert marked_table(PAGE, "accuracy_stop") == stopping.table(rows).strip()
     assert len(rows) == 2 * len(stopping.SIZES) * sum(map(len, stopping.PATHS.values()))
     for row in rows:
         assert row["runs"] == 1000

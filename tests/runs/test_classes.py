@@ -73,18 +73,18 @@ def made(first_batch: Run, tmp_path: Path) -> Run:
     return Run(tmp_path / "run")
 
 
-def told(made: Run, what: Callable[[Ledger], Any]) -> Any:
+def query(made: Run, what: Callable[[Ledger], Any]) -> Any:
     with made.ledger as ledger:
         return what(ledger)
 
 
 def none_said(made: Run) -> int:
-    return int(told(made, lambda ledger: ledger.counts_by_kind())["none"])
+    return int(query(made, lambda ledger: ledger.counts_by_kind())["none"])
 
 
 def test_answers_that_name_the_class_are_learned_for_nothing(made: Run) -> None:
     before, none = made.status(), none_said(made)
-    learned = told(made, lambda ledger: len(ledger.accounts.learned_labels))
+    learned = query(made, lambda ledger: len(ledger.accounts.learned_labels))
     expected = made.change(classes=NEW, dry_run=True)
     assert made.status() == before, "nothing was written"
     found = made.change(classes=NEW)
@@ -93,12 +93,12 @@ def test_answers_that_name_the_class_are_learned_for_nothing(made: Run) -> None:
     assert (found.classes, found.cost_again) == (3, "")
     assert 0 < found.mapped < none
     assert found.mapped + len(found.again) == none
-    assert told(made, lambda ledger: len(ledger.accounts.learned_labels)) == learned + found.mapped
+    assert query(made, lambda ledger: len(ledger.accounts.learned_labels)) == learned + found.mapped
     assert after["answered"] == before["answered"], "nobody has answered anything else"
     assert after["spent"] == before["spent"]
     assert none_said(made) == none - found.mapped
     wanted = ("class_added", "corrected")
-    rows = told(made, lambda ledger: [row for row in ledger.rows() if row.event in wanted])
+    rows = query(made, lambda ledger: [row for row in ledger.rows() if row.event in wanted])
     assert dict(rows[0].payload) == {"name": NEW, "size": 3}
     assert [row.payload["index"] for row in rows[1:]] == [2] * found.mapped
     assert latest_in(made.path).arrays["scorer/theta"].shape[0] == 3
@@ -136,7 +136,7 @@ def test_an_old_sheet_takes_the_name_of_the_class(made: Run) -> None:
     received = made.answer(write_rows(old, rows))
     assert (received.faults, received.accepted) == ((), {"label": 4, "none": 1})
     keys = [row["key"] for row in rows[: len(says)]]
-    items = {row.key: row.item for row in told(made, lambda ledger: ledger.private.handed())}
+    items = {row.key: row.item for row in query(made, lambda ledger: ledger.private.handed())}
     answers = {row[0]: row[4] for row in purchases(made)}
     assert [answers[items[key]] for key in keys] == [2, 1, 1, 2, 2]
     (new,) = sheets(made)
@@ -157,7 +157,7 @@ def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     by_slot = {(r[0], r[1]): r[3] for r in purchases(made)}
     assert {by_slot[item, 0] for item in again} == {"none"}
     assert {by_slot[item, 1] for item in again} == {"label"}
-    assert told(made, lambda ledger: ledger.agreement()) == [], "it was another question"
+    assert query(made, lambda ledger: ledger.agreement()) == [], "it was another question"
     assert made.status()["spent"] == 38
     rows = {row["id"]: row for row in made.table().rows}
     assert {rows[item]["source"] for item in again} == {"human"}, "the later answer counts"
@@ -207,10 +207,10 @@ def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path
     found = made.change(classes=NEW)
     assert made.status()["state"] == "finished"
     assert made.change(budget=30, dry_run=True).again == found.again
-    before = told(made, lambda ledger: ledger.head)
+    before = query(made, lambda ledger: ledger.head)
     with pytest.raises(SettingsError, match="0 labels left to train on: raise it as well"):
         made.change(reopen=True)
-    assert told(made, lambda ledger: ledger.head) == before
+    assert query(made, lambda ledger: ledger.head) == before
     assert made.status()["state"] == "finished"
     made.change(budget=20 + len(found.again), reopen=True)
     play(made, plainly)
@@ -233,7 +233,7 @@ def test_answers_of_the_audit_are_mapped_and_not_learned(tmp_path: Path) -> None
     made = started(tmp_path, audit=12, open_questions=38)
     before = made.status()["answered"]
     found = made.change(classes=NEW)
-    words = [*told(made, lambda led: led.audited()).values()]
+    words = [*query(made, lambda led: led.audited()).values()]
     assert words.count(2) > 0
     assert made.status()["answered"] == before + found.mapped - words.count(2)
     assert made.status()["state"] == "finished"
@@ -400,7 +400,7 @@ def test_audited_rows_are_asked_again_like_the_others(tmp_path: Path, people: st
     wrong = f"{len(missed)} audited rows answered with none of these before a class was added"
     assert wrong in (made.path / "report.html").read_text()
     made.change(reopen=True, budget=38 + len(found.again))
-    learned = told_of(made)
+    learned = labels_learned(made)
     again = {row[0] for row in purchases(made) if row[1] == 1}
     assert again == {*found.again}
     out = [row for sheet in sheets(made) for row in read_rows(sheet)]
@@ -409,17 +409,17 @@ def test_audited_rows_are_asked_again_like_the_others(tmp_path: Path, people: st
     high = made.status()["audit"]
     assert (high["none_before"], high["classes_after"]) == (0, 0)
     assert high["correct"] > low["correct"]
-    words = told(made, lambda led: led.audited())
+    words = query(made, lambda led: led.audited())
     assert {words[item] for item in missed} == {2}, "the later answer counts"
-    assert told_of(made) == learned + len(again) - len(missed), "and is never learned"
+    assert labels_learned(made) == learned + len(again) - len(missed), "and is never learned"
     assert wrong not in (made.path / "report.html").read_text()
     assert facts_of(made).budget.further == 0, "what is kept for a second look is not spent"
     verify(made)
     made.replay()
 
 
-def told_of(made: Run) -> int:
-    return int(told(made, lambda ledger: len(ledger.accounts.learned_labels)))
+def labels_learned(made: Run) -> int:
+    return int(query(made, lambda ledger: len(ledger.accounts.learned_labels)))
 
 
 def test_rows_to_ask_again_wait_as_reserved_ones_and_come_among_those_of_the_audit(
@@ -438,7 +438,7 @@ def test_rows_to_ask_again_wait_as_reserved_ones_and_come_among_those_of_the_aud
     assert kept >= len(found.again)
     assert f"reserved and not yet asked {kept}, left" in _labels(status)
     answer_all(made, plainly)
-    handed = told(made, lambda ledger: ledger.private.handed())
+    handed = query(made, lambda ledger: ledger.private.handed())
     next_out = {(row.item, row.slot) for row in handed if row.sheet == handed[-1].sheet}
     assert {of[item, 1] for item in found.again if (item, 1) in next_out} == {"train", "audit"}
     play(made, plainly)
@@ -457,7 +457,7 @@ def test_a_second_look_begins_with_the_answer_that_came_again(tmp_path: Path) ->
     play(made, plainly)
     again = {(row[0], row[1]) for row in purchases(made) if row[1] and row[5] == "audit"}
     assert {item for item, _ in again} >= missed
-    words = told(made, lambda ledger: ledger.audited_by_all())
+    words = query(made, lambda ledger: ledger.audited_by_all())
     assert missed
     assert all(answer.word == 2 for item in missed for answer in words[item]), "none is left out"
     second = made.status()["audit"]["second"]

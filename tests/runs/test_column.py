@@ -24,14 +24,14 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 
 from ..ledgers import items_bought, rows_of
-from .column_cases import COUNT, TOPICS, facts_of, judged, tickets
+from .column_cases import COUNT, TOPICS, column_run, facts_of, tickets
 from .people_cases import copy_of
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, list[dict[str, str]]]:
     folder, rows = tmp_path_factory.mktemp("column"), tickets()
-    return judged(rows, folder), rows
+    return column_run(rows, folder), rows
 
 
 def test_the_audit_judges_the_column_and_the_model_beside_it(made: Any) -> None:
@@ -164,7 +164,7 @@ def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) ->
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> stacksl.Run:
     """A run that bought its audit alone; a test that changes it copies it."""
-    return judged(tickets(), tmp_path_factory.mktemp("audited"), budget=None)
+    return column_run(tickets(), tmp_path_factory.mktemp("audited"), budget=None)
 
 
 def test_audited_rows_of_a_column_are_held_out(made: Any) -> None:

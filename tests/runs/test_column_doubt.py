@@ -17,16 +17,16 @@ from stacksl.runs.loop.head_fitting import AMONG_WRONG, column_strength, doubt_o
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
-from ..benchmarks import benchmark, record, shown
+from ..benchmarks import benchmark, marked_table, record
 from ..ledgers import items_bought
-from .column_cases import COUNT, TOPICS, facts_of, judged, tickets
+from .column_cases import COUNT, TOPICS, column_run, facts_of, tickets
 
 
 @pytest.fixture(scope="module")
 def blank(tmp_path_factory: pytest.TempPathFactory) -> stacksl.Run:
     """A run whose first 20 rows have no label in the column."""
     rows = [{**row, "gpt": row["gpt"] * (n >= 20)} for n, row in enumerate(tickets())]
-    return judged(rows, tmp_path_factory.mktemp("blank"), budget=50)
+    return column_run(rows, tmp_path_factory.mktemp("blank"), budget=50)
 
 
 def test_what_is_judged_is_what_the_table_says(blank: stacksl.Run) -> None:
@@ -46,7 +46,7 @@ def test_what_is_judged_is_what_the_table_says(blank: stacksl.Run) -> None:
 def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) -> None:
     rows = tickets(right=1.0)
     twins = [{**rows[n], "ticket_id": f"twin{n}", "gpt": rows[n + 1]["gpt"]} for n in (0, 50, 101)]
-    run = judged([*rows, *twins], tmp_path, audit=0, budget=6)
+    run = column_run([*rows, *twins], tmp_path, audit=0, budget=6)
     asked = items_bought(run, "train")
     assert asked == {*(row["ticket_id"] for row in twins), "T0", "T50", "T101"}
     assert facts_of(run)["column"]["changed"] == 3
@@ -141,7 +141,7 @@ def test_the_final_head_of_a_column_is_as_free_as_held_out_labels_ask(
 def test_the_page_shows_the_record() -> None:
     found = record("doubtful_labels")
     table = benchmark("doubtful_labels").shown(found)
-    assert shown("docs/answering.md", "doubtful_labels") == table.strip()
+    assert marked_table("docs/answering.md", "doubtful_labels") == table.strip()
     rows = found["rows"]
     cells = {(row["set"], row["right"], row["seed"]) for row in rows}
     assert len(cells) == len(rows) == 45

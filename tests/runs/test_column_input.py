@@ -12,7 +12,7 @@ from stacksl.errors import StackslError
 from stacksl.runs.loop.choosers import COVERAGE
 
 from ..ledgers import rows_of
-from .column_cases import PEOPLE, TOPICS, facts_of, judged, tickets
+from .column_cases import PEOPLE, TOPICS, column_run, facts_of, tickets
 
 
 def with_values(values: list[str]) -> list[dict[str, str]]:
@@ -59,7 +59,7 @@ def test_bad_input_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     Path("classes.txt").write_text("branches\ncards\n")
     with pytest.raises(StackslError, match=sentence):
-        judged(rows or tickets(), tmp_path, **given)
+        column_run(rows or tickets(), tmp_path, **given)
     assert not (tmp_path / "run").exists()
 
 
@@ -70,7 +70,7 @@ def test_the_column_is_read_from_the_worksheet_that_is_named(tmp_path: Path) -> 
         for cells in ([*rows[0]], *(list(row.values()) for row in rows)):
             sheet.append(cells if name == "tickets" else ["text", "said"])
     book.save(file)
-    run = judged(str(file), tmp_path, **{"read.worksheet": "tickets"})
+    run = column_run(str(file), tmp_path, **{"read.worksheet": "tickets"})
     assert facts_of(run)["column"]["labeled"] == len(rows)
 
 
@@ -82,10 +82,10 @@ def test_a_file_keeps_its_meaning_and_people_need_their_labeler(tmp_path: Path) 
     for n, given in enumerate(({}, {"classes": str(classes)})):
         given |= {"model_labels": str(said), "audit": 0, "budget": 30}
         (folder := tmp_path / str(n)).mkdir()
-        run = judged(tickets(), folder, **given)
+        run = column_run(tickets(), folder, **given)
         assert run.status()["column"] is None
     reasons = {row.decision().reason for row in rows_of(run, "round")}
     assert reasons <= {"drawn", COVERAGE}
     given = {"model_labels": str(said), "annotators": "anna,ben", "labeler": None}
     with pytest.raises(StackslError, match="annotators belongs to people"):
-        judged(tickets(), tmp_path, **given)
+        column_run(tickets(), tmp_path, **given)

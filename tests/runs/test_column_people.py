@@ -26,8 +26,8 @@ from .column_cases import (
     PEOPLE,
     THREE,
     TOPICS,
+    column_run,
     facts_of,
-    judged,
     tickets,
     truth,
     without_truth,
@@ -38,7 +38,7 @@ from .people_cases import Row, answer_all, expect_sound, fill, play, read_rows, 
 
 def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
     rows = without_truth(tickets())
-    run = judged(rows, tmp_path, **THREE)
+    run = column_run(rows, tmp_path, **THREE)
     status = run.status()
     assert (status["labeler"], status["budget"], status["asked"]) == ("file", 56, 0)
     shown = [row for sheet in sheets(run) for row in read_rows(sheet)]
@@ -71,7 +71,7 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
 def test_status_says_of_how_many_clear_rows_a_share_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = judged(without_truth(tickets()), tmp_path, **PEOPLE, annotators="anna", audit=20)
+    run = column_run(without_truth(tickets()), tmp_path, **PEOPLE, annotators="anna", audit=20)
     [sheet] = sheets(run)
     fill(sheet, truth)
     fill(sheet, lambda row: "[ambiguous]", keys=[row["key"] for row in read_rows(sheet)[:5]])
@@ -104,7 +104,9 @@ def test_a_dry_run_says_what_is_done_with_the_column(
 
 
 def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_path: Path) -> None:
-    done = play(judged(without_truth(tickets(right=0.6)), tmp_path, **THREE, price="0.50"), truth)
+    done = play(
+        column_run(without_truth(tickets(right=0.6)), tmp_path, **THREE, price="0.50"), truth
+    )
     column, budget = facts_of(done)["column"], facts_of(done)["budget"]
     still = column["audit"]["second"]["differing_open"] + column["audit"]["second"]["sampled_open"]
     assert still > 0
@@ -135,7 +137,7 @@ def test_labels_that_a_second_look_left_are_told_and_spent_by_the_printed_comman
     plain = {"model_labels": None, "labeler": "file", "classes": str(classes)}
     plain |= {"second_look": True, "columns.prompt": "text"}
     given |= {} if column else plain
-    run = judged(without_truth(tickets(600, right=0.9)), tmp_path, **given)
+    run = column_run(without_truth(tickets(600, right=0.9)), tmp_path, **given)
     assert run.status()["unspent"] is None
     done = play(run, truth)
     found, status = read_facts(done.folder), done.status()
@@ -167,7 +169,7 @@ def another(row: Row, *, more: int) -> str:
 def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
     tmp_path: Path,
 ) -> None:
-    done = judged(
+    done = column_run(
         without_truth(tickets()), tmp_path, **PEOPLE, annotators="anna,ben", open_questions=80
     )
     while done.status()["state"] == "waiting":  # anna and ben never agree, and there is no third
@@ -197,7 +199,7 @@ def test_the_price_of_open_rows_leaves_out_those_that_nobody_else_can_be_asked(
 
 def test_labels_whose_question_was_withdrawn_count_as_not_answered(tmp_path: Path) -> None:
     given = {**PEOPLE, "annotators": "anna", "open_questions": 80, "audit": 20}
-    done = play(judged(without_truth(tickets()), tmp_path, **given), truth)
+    done = play(column_run(without_truth(tickets()), tmp_path, **given), truth)
     done.change(budget=40)
     done.change(budget=20, drop=True)
     column, table = facts_of(done)["column"], label_own(done, None).rows
@@ -211,7 +213,7 @@ def test_the_labels_left_are_judged_by_the_second_look_of_audited_rows_like_them
 ) -> None:
     rows = tickets(400)
     given = {**THREE, "audit": 100, "budget": 240}
-    done = play(judged(without_truth(rows), tmp_path, **given), truth)
+    done = play(column_run(without_truth(rows), tmp_path, **given), truth)
     found, table = read_facts(done.folder), label_own(done, None).rows
     assert found.column is not None
     assert found.table is not None
@@ -257,7 +259,7 @@ def test_a_class_allows_for_open_rows_and_for_errors_that_two_people_share() -> 
 def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = judged(tickets(), tmp_path, **PEOPLE, annotators="anna,ben", open_questions=30)
+    run = column_run(tickets(), tmp_path, **PEOPLE, annotators="anna,ben", open_questions=30)
     old = run.status()["sheets"]
     answer_all(run, truth)
     status = {**run.status(), "sheets": [{"file": "", "open": 60}, *old]}  # as while a page is open
@@ -282,13 +284,13 @@ def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(
 def test_without_a_budget_the_audit_and_its_second_look_are_bought(
     given: dict[str, Any], budget: int, tmp_path: Path
 ) -> None:
-    run = judged(tickets(), tmp_path, **{**PEOPLE, **given})
+    run = column_run(tickets(), tmp_path, **{**PEOPLE, **given})
     assert run.status()["budget"] == budget
 
 
 def test_the_first_audit_stays_the_one_that_judges_the_column(tmp_path: Path) -> None:
     rows = tickets(300)
-    run = judged(rows, tmp_path, budget=None)
+    run = column_run(rows, tmp_path, budget=None)
     before = facts_of(run)["column"]["audit"]
     offered = run.change(budget="280", dry_run=True)
     assert (offered.audit, offered.left) == (0, 240)

@@ -15,7 +15,7 @@ from stacksl.api.labeling import label_own
 from stacksl.models.promise import allowed_wrong
 
 from ..ledgers import items_bought, rows_of
-from .column_cases import THREE, TOPICS, facts_of, judged, tickets, truth, without_truth
+from .column_cases import THREE, TOPICS, column_run, facts_of, tickets, truth, without_truth
 from .people_cases import Row, expect_sound, play
 from .promise_cases import looks
 
@@ -42,7 +42,7 @@ def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> No
         row["truth"] = row["gpt"] = TOPICS[(TOPICS.index(row["truth"]) + 2) % 4]
     for row in hidden[:6]:
         row["gpt"] = TOPICS[(TOPICS.index(row["truth"]) + 2) % 4]
-    run = judged(table, tmp_path, budget=390, **promise)
+    run = column_run(table, tmp_path, budget=390, **promise)
     rows = expect_promised(run, 0.93, lambda row: str(row["truth"]))
     assert Counter(row["source"] for row in rows).keys() == {"human", "column", "model"}
     kept = [row for row in rows if row["source"] == "column"]
@@ -60,7 +60,7 @@ def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> No
 
 
 def test_nothing_is_bought_where_no_look_could_be_paid(tmp_path: Path) -> None:
-    run = judged(tickets(300), tmp_path, budget=None)
+    run = column_run(tickets(300), tmp_path, budget=None)
     run.change(budget="230", stop_when="right=90%")
     expect_promised(run, 0.9, lambda row: str(row["truth"]))
     spent = run.status()["spent"]
@@ -80,7 +80,7 @@ def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> 
     """A scripted crew of three that errs in 2% of answers, over a column with 15% wrong labels."""
     table = without_truth(tickets(400))
     given = {"open_questions": 60, "audit": None, "budget": "380", "stop_when": "right=85%"}
-    run = judged(table, tmp_path, **{**THREE, **given})
+    run = column_run(table, tmp_path, **{**THREE, **given})
 
     def says(row: Row) -> str:
         right = TOPICS.index(truth(row))

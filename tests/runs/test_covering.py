@@ -33,7 +33,7 @@ def streamed(folder: Path, count: int = 60, **settings: Any) -> Run:
     return run(*class_items(count), **{**wanted, **settings})
 
 
-def begun(folder: Path, **settings: Any) -> Run:
+def begin_stream(folder: Path, **settings: Any) -> Run:
     """A stream of people that waits for its first answers."""
     return begin(folder, **{"mode": "stream", "class_names": True, "audit": 0, **settings})
 
@@ -99,7 +99,7 @@ def test_a_replay_begins_where_an_item_was_forgotten(tmp_path: Path, learned: bo
 
 
 def test_corrections_make_a_refit_due(tmp_path: Path) -> None:
-    waiting = begun(tmp_path, open_questions=6)
+    waiting = begin_stream(tmp_path, open_questions=6)
     (sheet,) = sheets(waiting)
     waiting.answer(fill(sheet, wrong))
     before = len(refits(waiting))

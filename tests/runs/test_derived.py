@@ -43,7 +43,7 @@ def derived(of: Run) -> list[str]:
     return [row.payload["name"] for row in rows_of(of, "derived")]
 
 
-def made(of: Run) -> dict[str, bytes]:
+def derived_files(of: Run) -> dict[str, bytes]:
     places = [*(of.path / "model").iterdir(), *(of.path / name for name in PAGES)]
     return {place.name: place.read_bytes() for place in places}
 
@@ -66,7 +66,7 @@ def test_each_file_is_named_once_and_the_map_before_all_others(classes: Finished
 def test_the_model_of_another_run_is_refused_until_it_is_deleted(
     copied: Run, other: Run, what: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    before, names, place = made(copied), derived(copied), copied.path / what
+    before, names, place = derived_files(copied), derived(copied), copied.path / what
     file = tmp_path / "items.csv"
     file.write_text("text,label\nflour dough,bread\nsalt tide,sea\n", encoding="utf-8")
     if place.is_dir():
@@ -88,7 +88,7 @@ def test_the_model_of_another_run_is_refused_until_it_is_deleted(
         assert f"delete it, and `stacksl resume {path}` makes it again" in line
     shutil.rmtree(copied.path / "model")
     copied.resume()
-    assert made(copied) == before
+    assert derived_files(copied) == before
     assert derived(copied) == names, "equal bytes need no row"
     assert call(["ledger", "verify", path]) == 0
 
@@ -174,7 +174,7 @@ def test_a_run_cut_off_between_a_file_and_its_row_is_told_to_resume(
 ) -> None:
     """As after a changed run wrote its new model: the row is of the one before."""
     spoiled = spoil(classes)
-    path, before = str(spoiled.path), made(classes.run)
+    path, before = str(spoiled.path), derived_files(classes.run)
     shutil.rmtree(spoiled.path / "model")
     shutil.copytree(other.path / "model", spoiled.path / "model")
     assert call(["status", path]) == 0
@@ -182,7 +182,7 @@ def test_a_run_cut_off_between_a_file_and_its_row_is_told_to_resume(
     with pytest.raises(RunError, match="was not written to its end; .*resume"):
         _ = spoiled.model
     spoiled.resume()
-    assert made(spoiled)["head.safetensors"] == before["head.safetensors"]
+    assert derived_files(spoiled)["head.safetensors"] == before["head.safetensors"]
     assert call(["ledger", "verify", path]) == 0
     capsys.readouterr()
 

@@ -16,7 +16,7 @@ from ..benchmarks import benchmark, record
 SLOPE, plan = 0.4, benchmark("plan_scenarios")  # which fits the growth
 
 
-def made(source: str, start: float, miss: float = 0.3) -> Any:
+def scenario(source: str, start: float, miss: float = 0.3) -> Any:
     """A run whose odds follow a power law, and whose `carried_over` is too low by `miss`."""
     levels = [(n, start + SLOPE * math.log(n / 100)) for n in (50, 100, 200, 400, 800)]
     points = tuple((n, share_of(a), share_of(a - miss)) for n, a in levels)
@@ -24,7 +24,7 @@ def made(source: str, start: float, miss: float = 0.3) -> Any:
 
 
 def test_a_power_law_is_found_and_continued() -> None:
-    law = (made("a", 0.2), made("b", 1.0), made("c", 1.8))
+    law = (scenario("a", 0.2), scenario("b", 1.0), scenario("c", 1.8))
     known = plan.fitted_growth(law)
     assert known is not None
     coefficients, sd = known.missed

@@ -89,7 +89,7 @@ def write(path: Path, texts: list[str], said: list[int]) -> str:
     return str(write_table(path, ("text", "label"), rows))
 
 
-def written(folder: Path) -> dict[str, str]:
+def write_files(folder: Path) -> dict[str, str]:
     """Items with people's labels, and the labels of a model that is right and of one by chance."""
     rng = np.random.default_rng(5)
     truth = [n % 4 for n in range(160)]
@@ -102,10 +102,10 @@ def written(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    return written(tmp_path)
+    return write_files(tmp_path)
 
 
-def played(files: dict[str, str], out: Path, model: str | None, **settings: object) -> stacksl.Run:
+def run_of(files: dict[str, str], out: Path, model: str | None, **settings: object) -> stacksl.Run:
     given: dict[str, Any] = {
         "features": "hashing",
         "mode": "pool",
@@ -121,8 +121,8 @@ def played(files: dict[str, str], out: Path, model: str | None, **settings: obje
 def helped(tmp_path_factory: pytest.TempPathFactory) -> stacksl.Run:
     """A run with labels of the right model, whose file is gone; tests that change it copy it."""
     folder = tmp_path_factory.mktemp("helped")
-    files = written(folder)
-    made = played(files, folder / "run", "right")
+    files = write_files(folder)
+    made = run_of(files, folder / "run", "right")
     Path(files["right"]).unlink()
     return made
 
@@ -149,7 +149,7 @@ def test_a_right_model_helps_and_one_by_chance_takes_no_part(
         for number, topic in enumerate(TOPICS):
             text = text.replace(f",{topic}", f",k{number}")
         path.write_text(text)
-    runs = {m: played(files, tmp_path / str(m), m, budget="$26") for m in ("right", "chance", None)}
+    runs = {m: run_of(files, tmp_path / str(m), m, budget="$26") for m in ("right", "chance", None)}
     facts = {model: facts_of(run) for model, run in runs.items()}
     assert facts["right"]["test"]["accuracy"] > facts[None]["test"]["accuracy"] + 0.05
     assert "may be chance: its labels took no part" in facts["chance"]["refit"]["sentence"]
@@ -181,7 +181,7 @@ def test_labels_of_a_models_file_that_are_no_class_are_told(
     header, first, second, *rest = path.read_text().splitlines()
     wrong = [f"{first.rpartition(',')[0]},card", f"{second.rpartition(',')[0]},tram"]
     path.write_text("\n".join([header, *wrong, *rest]))
-    run = played(files, tmp_path / "run", "right")
+    run = run_of(files, tmp_path / "run", "right")
     assert [row for row, label in enumerate(said_in(run)) if label < 0] == [0, 1]
     told = "2 labels in right.csv left out as none of the 4 classes: 'card' in "
     [warning] = [each for each in run.status()["warnings"] if each.startswith(told)]
@@ -197,14 +197,14 @@ def test_a_forgotten_item_has_no_label_of_the_model(helped: stacksl.Run, tmp_pat
 @pytest.mark.parametrize("settings", [{"mode": "stream"}, {"class_names": False}, {"refit": False}])
 def test_other_runs_are_refused(files: dict[str, str], tmp_path, settings: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="model_labels needs a pool of texts"):
-        played(files, tmp_path / "run", "right", **settings)
+        run_of(files, tmp_path / "run", "right", **settings)
     assert not (tmp_path / "run").exists()
 
 
 def test_labels_of_other_texts_are_refused(files: dict[str, str], tmp_path: Path) -> None:
     files["other"] = write(tmp_path / "other.csv", ["something else", "and more"], [0, 1])
     with pytest.raises(DataError, match="should have prompts of the data"):
-        played(files, tmp_path / "run", "other")
+        run_of(files, tmp_path / "run", "other")
 
 
 # A model's run -----------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_a_models_run_serves_as_its_file_does(files: dict[str, str], tmp_path: P
     assert unnamed.endswith(" n7")
     write_table(tmp_path / "said.csv", ("text", "label"), (row for row in rows if row[1]))
     files |= {"run": str(model.path), "said": str(tmp_path / "said.csv")}
-    by_run, by_file = (played(files, tmp_path / name, name) for name in ("run", "said"))
+    by_run, by_file = (run_of(files, tmp_path / name, name) for name in ("run", "said"))
     assert bought(by_run) == bought(by_file)
     assert facts_of(by_run)["refit"] == facts_of(by_file)["refit"]
     assert facts_of(by_run)["test"] == facts_of(by_file)["test"]
@@ -268,7 +268,7 @@ def test_what_counts_of_a_models_run_is_what_it_bought(files: dict[str, str], tm
     forgotten = next(item for item, label in bought.items() if label is not None)
     forget(model.path, forgotten)
     files["run"] = str(model.path)
-    run = played(files, tmp_path / "run", "run")
+    run = run_of(files, tmp_path / "run", "run")
     own = read(files["data"])
     names = tuple(sorted(TOPICS))
     assert own.classes == names != TOPICS
@@ -305,5 +305,5 @@ def test_a_folder_that_gives_no_labels_is_a_sentence(
     make(files, tmp_path / "model")
     files["model"] = str(tmp_path / "model")
     with pytest.raises(DataError, match=sentence):
-        played(files, tmp_path / "run", "model")
+        run_of(files, tmp_path / "run", "model")
     assert not (tmp_path / "run").exists()

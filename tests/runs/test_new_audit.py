@@ -201,7 +201,7 @@ def test_what_cannot_be_audited_is_refused(first: Run, march: Path, tmp_path, ca
 # Open rows ---------------------------------------------------------------------------------------
 
 
-def judged(n: int, agreeing: int, right: int, still: int, **more: int) -> AuditResult:
+def audit_of(n: int, agreeing: int, right: int, still: int, **more: int) -> AuditResult:
     """An audit in which two people agree on the differing rows, but for those `still` open."""
     counts = {"sampled": 0, "wrong": 0, "sampled_open": 0, "first_right": 0, **more}
     differing = {"differing": n - agreeing, "model_right": right, "differing_open": still}
@@ -224,7 +224,7 @@ def between(monkeypatch: pytest.MonkeyPatch, before: AuditResult, now: AuditResu
 
 def test_open_rows_favor_neither_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """However they are settled, p is between the ends, and so no verdict is turned."""
-    before, now = judged(60, 50, 2, 3, sampled=10, sampled_open=1), judged(60, 40, 4, 8)
+    before, now = audit_of(60, 50, 2, 3, sampled=10, sampled_open=1), audit_of(60, 40, 4, 8)
     told = between(monkeypatch, before, now)
     assert (told["correct"], told["n"], told["open"]) == (51, 60, 4)
     assert told["now"] == {"correct": 44, "n": 60, "open": 8}
@@ -238,12 +238,12 @@ def test_open_rows_favor_neither_side(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["fell"] is None
     assert "The new accuracy may be lower (one-sided p from 0.00" in told["sentence"]
     assert " This may change when open rows are settled. With 60 audited" in told["sentence"]
-    for still, fell in ((judged(60, 20, 4, 8), True), (judged(60, 53, 1, 2), False)):
+    for still, fell in ((audit_of(60, 20, 4, 8), True), (audit_of(60, 53, 1, 2), False)):
         assert between(monkeypatch, before, still)["fell"] is fell
 
 
 def test_the_output_says_what_settles_open_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, now = judged(60, 50, 2, 3), judged(60, 40, 4, 8)
+    before, now = audit_of(60, 50, 2, 3), audit_of(60, 40, 4, 8)
     now = replace(now, n=62, unknown=2, second=replace(now.second, askable=6))
     told = between(monkeypatch, before, now)["sentence"].partition("). ")[2]
     assert told.partition(" With 60 audited")[0] == (
@@ -260,7 +260,7 @@ def test_first_answers_are_compared_where_one_audit_has_no_second_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else people's errors would count as the model's in one of the audits alone."""
-    before, agree = judged(60, 50, 8, 0), {"measures": "agreement with the annotator"}
+    before, agree = audit_of(60, 50, 8, 0), {"measures": "agreement with the annotator"}
     now = AuditResult(60, 49, 0, 0, 0.8, 0.7, 0.9, 0.7, 0.9, **agree)
     told = between(monkeypatch, before, now)
     assert (told["correct"], told["now"]["correct"]) == (50, 49)

@@ -30,7 +30,7 @@ def answering(wrong: str) -> Callable[[Request], int]:
     return lambda request: (ANSWERS[request.item] + (request.purpose == wrong)) % 3
 
 
-def played(folder: Path, wrong: str = "nothing", **more: Any) -> Run:
+def run_until_budget(folder: Path, wrong: str = "nothing", **more: Any) -> Run:
     return run(
         budget=BUDGET, items=ITEMS, labeler=answering(wrong), out=folder, **{**SETTINGS, **more}
     )
@@ -38,21 +38,21 @@ def played(folder: Path, wrong: str = "nothing", **more: Any) -> Run:
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return played(tmp_path_factory.mktemp("progress") / "run")
+    return run_until_budget(tmp_path_factory.mktemp("progress") / "run")
 
 
 def items_of(done: Run, purpose: str) -> list[str]:
     return [str(row["item"]) for row in done.ledger.export() if row["purpose"] == purpose]
 
 
-def noted(done: Run) -> dict[str, Any]:
+def plan_noted(done: Run) -> dict[str, Any]:
     found: dict[str, Any] = done.folder.read_state()["plan"]
     return found
 
 
 def test_nothing_on_the_way_depends_on_the_audits_answers(done: Run, tmp_path: Path) -> None:
-    other = played(tmp_path / "run", wrong="audit")
-    assert noted(other) == noted(done)
+    other = run_until_budget(tmp_path / "run", wrong="audit")
+    assert plan_noted(other) == plan_noted(done)
     assert [row["item"] for row in other.ledger.export()] == [
         row["item"] for row in done.ledger.export()
     ]
@@ -62,7 +62,7 @@ def test_nothing_on_the_way_depends_on_the_audits_answers(done: Run, tmp_path: P
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_a_run_stops_by_itself_and_says_why(mode: str, tmp_path: Path) -> None:
-    stopped = played(tmp_path / "run", stop_when="gain=0.5/100", mode=mode)
+    stopped = run_until_budget(tmp_path / "run", stop_when="gain=0.5/100", mode=mode)
     learned = stopped.status()["answered"]
     assert 20 <= learned < BUDGET - AUDIT
     assert stopped.status()["state"] == "finished"

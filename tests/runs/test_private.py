@@ -43,7 +43,7 @@ def generous(tmp_path: Path) -> Iterator[None]:
     os.umask(before)
 
 
-class Stopped(Exception):
+class CutOff(Exception):
     """What cuts the run off."""
 
 
@@ -54,9 +54,9 @@ def test_a_run_and_its_resume(tmp_path: Path) -> None:
         expect_private(out)
         seen.update(modes(out))
         if step.phase == "rounds" and step.done > 0:
-            raise Stopped
+            raise CutOff
 
-    with pytest.raises(Stopped):
+    with pytest.raises(CutOff):
         run(*class_items(80), budget=30, out=out, progress=watch, checkpoint_every=100)
     assert {"run.db", "run.db-wal", "run.db-shm", "features"} <= seen
     expect_private(out)

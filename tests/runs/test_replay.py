@@ -69,7 +69,7 @@ def same(one: Game, other: Game) -> bool:
 
 
 @pytest.fixture
-def played(tmp_path) -> Game:
+def game(tmp_path) -> Game:
     game = game_of(tmp_path, class_items(40), budget=9)
     for _ in streamed(game):
         pass
@@ -93,11 +93,11 @@ def edited(
     monkeypatch.setattr(LedgerReader, "_pages", read)
 
 
-def test_a_record_gives_the_same_bits(played, tmp_path) -> None:
-    rows = list(played.ledger.rows())
-    assert same(playback(played, tmp_path / "b", budget=9), played)
-    assert list(played.ledger.rows()) == rows, "nothing is written twice"
-    played.ledger.verify()
+def test_a_record_gives_the_same_bits(game, tmp_path) -> None:
+    rows = list(game.ledger.rows())
+    assert same(playback(game, tmp_path / "b", budget=9), game)
+    assert list(game.ledger.rows()) == rows, "nothing is written twice"
+    game.ledger.verify()
 
 
 @pytest.mark.parametrize("rounds", [1, 20])
@@ -117,7 +117,7 @@ def test_the_rest_is_played_from_saved_arrays(tmp_path, rounds) -> None:
 @pytest.mark.parametrize(
     "edit", [("statistic", 0.125), ("threshold", 9.0), ("choice", None), ("state", [0.0, 1.0, 2.0])]
 )
-def test_a_decision_that_differs_is_named(played, tmp_path, monkeypatch, edit) -> None:
+def test_a_decision_that_differs_is_named(game, tmp_path, monkeypatch, edit) -> None:
     name, value = edit
 
     def change(row: Row, payload: dict[str, Any]) -> dict[str, Any] | None:
@@ -128,7 +128,7 @@ def test_a_decision_that_differs_is_named(played, tmp_path, monkeypatch, edit) -
     edited(monkeypatch, change)
     said = "round 17 was .* but the replay got .*status RUN --settings"
     with pytest.raises(RunError, match=said):
-        playback(played, tmp_path / "b", budget=9)
+        playback(game, tmp_path / "b", budget=9)
 
 
 def test_replay_notices_another_learner(tmp_path) -> None:
@@ -144,15 +144,15 @@ def test_replay_notices_another_learner(tmp_path) -> None:
         done.replay()
 
 
-def test_another_labels_learned_changes_a_later_decision(played, tmp_path, monkeypatch) -> None:
-    spot = next(row.seq for row in played.ledger.rows() if row.event == "learned")
+def test_another_labels_learned_changes_a_later_decision(game, tmp_path, monkeypatch) -> None:
+    spot = next(row.seq for row in game.ledger.rows() if row.event == "learned")
 
     def change(row: Row, payload: dict[str, Any]) -> dict[str, Any] | None:
         return {"index": (payload["index"] + 1) % 3} if row.seq in (spot, spot - 1) else None
 
     edited(monkeypatch, change)
     with pytest.raises(RunError, match="was recorded as"):
-        playback(played, tmp_path / "b", budget=9)
+        playback(game, tmp_path / "b", budget=9)
 
 
 def test_batches_and_refits_of_a_pool_are_made_again_and_what_differs_is_named(

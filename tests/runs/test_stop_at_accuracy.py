@@ -57,7 +57,7 @@ def answering(share: float) -> Callable[[Request], int]:
     return say
 
 
-def played(folder: Path, mark: float, wrong: float = 0.0, **more: Any) -> Run:
+def run_to_mark(folder: Path, mark: float, wrong: float = 0.0, **more: Any) -> Run:
     """A run that stops at an accuracy, of which a share of the audit's answers is wrong."""
     given = {**PLAN, "stop_when": f"accuracy={mark}", **more}
     return run(ITEMS, labeler=answering(wrong), out=folder / "run", **given)
@@ -75,13 +75,13 @@ def looks(made: Run) -> list[tuple[int, int, bool]]:
 @pytest.fixture(scope="module")
 def above(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that stopped at its mark, which no test changes."""
-    return played(tmp_path_factory.mktemp("above"), 0.8)
+    return run_to_mark(tmp_path_factory.mktemp("above"), 0.8)
 
 
 @pytest.fixture(scope="module")
 def below(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that missed its mark, which no test changes."""
-    return played(tmp_path_factory.mktemp("below"), 0.8, wrong=0.4)
+    return run_to_mark(tmp_path_factory.mktemp("below"), 0.8, wrong=0.4)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def two_of_three(count: int) -> tuple[list[Item], dict[str, int]]:
     return kept, {name: gold for name, gold in answers.items() if gold < len(KEPT)}
 
 
-def played(folder: Path, budget: int, **settings: Any) -> Run:
+def run_over_two(folder: Path, budget: int, **settings: Any) -> Run:
     items, answers = two_of_three(90)
     plan = {"mode": "pool", "audit": 0, "class_names": False, **settings}
     said = {"labeler": lambda request: answers.get(request.item)}  # None is "none of these"
@@ -53,7 +53,7 @@ def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refits, "Source", noted)
-        done = played(tmp_path, 30, class_names=True)
+        done = run_over_two(tmp_path, 30, class_names=True)
     items, answers = two_of_three(90)
     asked = {row["item"] for row in bought(done)}
     none = {n for n, item in enumerate(items) if item.id in asked and item.id not in answers}

@@ -26,7 +26,7 @@ from stacksl.models.watching import (
 )
 from stacksl.types import Item
 
-from ..benchmarks import benchmark, record, shown
+from ..benchmarks import benchmark, marked_table, record
 from ..tables import write_table
 from .conftest import CLASSES, class_items, pair_items, sentence
 
@@ -270,7 +270,7 @@ def test_rows_that_are_all_the_same_are_one_group(audited: Run) -> None:
 def test_the_page_shows_the_record() -> None:
     module = benchmark("watching")
     for name, table in (("watching", module.table), ("watching_audits", module.power_table)):
-        assert shown("docs/watching.md", name) == table(record("watching")).strip()
+        assert marked_table("docs/watching.md", name) == table(record("watching")).strip()
 
 
 def test_the_page_names_the_accuracies_from_which_a_fall_is_seldom_found() -> None:

@@ -17,7 +17,7 @@ def shrunk(study: StreamStudy, rounds: int, dim: int) -> StreamStudy:
     return replace(study, trials=lambda quick: trials)
 
 
-def measured(study: StreamStudy, measure: Callable[..., Any]) -> dict[str, list[Any]]:
+def rows_by_line(study: StreamStudy, measure: Callable[..., Any]) -> dict[str, list[Any]]:
     """What `measure` finds of each line under the seeds 0 and 1."""
     return {
         line.row: [measure(make_stream(**one.source, seed=seed), line, seed) for seed in (0, 1)]

@@ -11,7 +11,7 @@ import pytest
 from stacksl_lab.figures.drift import GUARDS, Case, case_of
 from stacksl_lab.streams.drift import BUDGETS, DRIFT, GATES, alarms, derive, measure
 
-from .small_cases import measured, shrunk
+from .small_cases import rows_by_line, shrunk
 
 
 def _played(resets: list[int], asked: list[int]) -> Any:
@@ -92,7 +92,7 @@ def test_rows_are_named_by_what_they_were_measured_under() -> None:
 
 def test_a_small_study_gives_rows() -> None:
     study = shrunk(DRIFT, rounds=240, dim=4)
-    rows = study.rows_from(measured(study, measure))
+    rows = study.rows_from(rows_by_line(study, measure))
     assert {row.metric for row in rows} >= {
         "false_alarms",
         "alarmed_after",

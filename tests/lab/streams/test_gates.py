@@ -28,7 +28,7 @@ from stacksl_lab.streams.trial import StreamStudy, samples
 from stacksl_lab.synthetic.playing import play, regrets
 from stacksl_lab.synthetic.streams import KINDS, make_stream
 
-from .small_cases import measured
+from .small_cases import rows_by_line
 
 TUNED = ", tuned"  # the end of the name of an entry with the pilot's best setting
 PILOT = Path(__file__).resolve().parents[3] / "docs" / "studies" / "pilots" / "gates.json"
@@ -164,7 +164,7 @@ def _small() -> StreamStudy:
 
 def test_a_small_battery_gives_rows_and_a_summary() -> None:
     study = _small()
-    found = measured(study, measure)
+    found = rows_by_line(study, measure)
     rows = study.rows_from(found)
     assert {row.metric for row in rows} >= {"regret_per_round", "final_regret", "worst"}
     assert all(row.study == "gates" and row.seeds == 2 for row in rows)

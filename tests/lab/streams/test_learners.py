@@ -22,7 +22,7 @@ from stacksl_lab.streams.learners import (
 from stacksl_lab.synthetic.playing import play, regrets
 from stacksl_lab.synthetic.streams import make_stream
 
-from .small_cases import measured, shrunk
+from .small_cases import rows_by_line, shrunk
 
 
 def _stream() -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +96,7 @@ def test_steps_in_full_are_those_of_the_engine() -> None:
 
 def test_a_small_study_gives_rows() -> None:
     study = shrunk(LEARNERS, rounds=100, dim=6)
-    rows = study.rows_from(measured(study, measure))
+    rows = study.rows_from(rows_by_line(study, measure))
     assert len({row.row for row in rows if not row.row.endswith("/ newton")}) == 34
     assert all(row.study == "learners" and row.value is not None for row in rows)
 

@@ -26,7 +26,7 @@ SAVED = st.tuples(st.sampled_from(",;\t"), st.sampled_from(["utf-8", "utf-8-sig"
 Said = tuple[str, Reply | None, str]  # the cell, what is to be read, the note
 
 
-def said(key: str, row: int, options: tuple[str, ...], data: st.DataObject) -> Said:
+def drawn_answer(key: str, row: int, options: tuple[str, ...], data: st.DataObject) -> Said:
     """One way to answer, drawn, and what it means; the cell holds what a person copied or typed."""
     position = data.draw(st.sampled_from(range(len(options))))
     note = data.draw(TEXT)
@@ -59,7 +59,7 @@ def saved_again(path: Path, cells: list[tuple[str, str]], separator: str, encodi
     path.write_bytes(stream.getvalue().encode(encoding))
 
 
-def written(
+def write_questions(
     folders: pytest.TempPathFactory, questions: list[tuple[str, tuple[str, ...]]]
 ) -> tuple[Path, list[SheetRow]]:
     """A sheet of the questions, and its rows."""
@@ -80,8 +80,8 @@ def test_any_texts_come_back(
     saved: tuple[str, str],
     data: st.DataObject,
 ) -> None:
-    path, rows = written(tmp_path_factory, questions)
-    answers = [said(row.key, n, row.options, data) for n, row in enumerate(rows, 2)]
+    path, rows = write_questions(tmp_path_factory, questions)
+    answers = [drawn_answer(row.key, n, row.options, data) for n, row in enumerate(rows, 2)]
     saved_again(path, [(cell, note) for cell, _, note in answers], *saved)
     known = {row.key: row for row in rows}
     sheet = read_sheet(path, known)
@@ -93,7 +93,7 @@ def test_any_texts_come_back(
 def test_a_second_reader_finds_the_same_prompts(
     tmp_path_factory: pytest.TempPathFactory, questions: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    path, rows = written(tmp_path_factory, questions)
+    path, rows = write_questions(tmp_path_factory, questions)
     text = path.read_bytes().decode("utf-8-sig")
     _, *lines = csv.reader(io.StringIO(text, newline=""))
     assert [line[0] for line in lines] == [row.key for row in rows]
