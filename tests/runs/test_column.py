@@ -77,7 +77,7 @@ def test_the_audit_judges_the_column_and_the_model_beside_it(made: Any) -> None:
 def test_the_page_opens_with_the_result_and_explains_it_below(
     settings: dict[str, Any], first: str, tmp_path: Path
 ) -> None:
-    run = judged(tickets(400), tmp_path, price="0.5", **settings)
+    run = column_run(tickets(400), tmp_path, price="0.5", **settings)
     text = unescape((run.path / "report.html").read_text(encoding="utf-8"))
     page = " ".join(re.sub("<.*?>", "", text.partition("</style>")[2]).split())
     (lead,) = re.findall(r'<p class="lead">(.*?)</p>', text)
