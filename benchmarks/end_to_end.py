@@ -78,9 +78,10 @@ def job_of(rounds: int, folder: Path) -> Any:
         Item(f"q{n}", f"question {n} on topic {n % 97}", tuple(f"answer {n} {x}" for x in range(K)))
         for n in range(rounds)
     ]
-    plan = prepare(items, gold, out=folder, settings={"budget": BUDGET, "features": "hashing"})
+    settings = {"budget": BUDGET, "features": "hashing", "audit": 0}
+    plan = prepare(items, gold, out=folder, settings=settings)
     run = RunFolder.create(plan.out)
-    spec = replace(plan.spec, folder=run, audit=0)
+    spec = replace(plan.spec, folder=run)
     begin(spec, (), None)
     features = make_features("hashing", classes=None)
     features.fit(items[:500])

@@ -36,7 +36,7 @@ from plan_scenarios import MINILM
 from stacksl.core.heads.logistic import DEFAULT, Strength, folds_of
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
-from stacksl.runs.loop.head_fitting import GRAPHED, Source, _fitted, make_final
+from stacksl.runs.loop.head_fitting import GRAPHED, Source, _fitted, _Labels, make_final
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.split import Split
 from stacksl_lab.pools.strategies import COVERAGE
@@ -62,8 +62,9 @@ def held_out(source: Source, rows: Rows, labels: Rows) -> NDArray[Any]:
     """(n, K): the probabilities of heads that were not fitted on the row."""
     probabilities = np.zeros((len(rows), source.block.classes))
     for train, held in folds_of(len(rows), source.seed):
-        arguments = (source, rows[train], labels[train], (GRAPHED,), Strength(DEFAULT), 3e-4)
-        (head,) = _fitted(*arguments, rows[held], counted=labels)
+        names = source.named(labels)
+        given = _Labels(rows[train], labels[train], names, rows[held], 3e-4)
+        (head,) = _fitted(source, given, (GRAPHED,), Strength(DEFAULT))
         probabilities[held] = head.probabilities(source.block.take(rows[held].tolist()))
     return probabilities
 
@@ -114,8 +115,8 @@ def active_lab(source: Source, bought: Rows, answers: Rows, money: int) -> Table
     while money > 0:
         rows, given, consensus = table()
         unlabeled = np.flatnonzero(counts == 0)
-        heads = (source, rows, consensus, (GRAPHED,), Strength(DEFAULT), 3e-4, None)
-        (head,) = _fitted(*heads)
+        every_label = _Labels(rows, consensus, source.named(consensus), None, 3e-4)
+        (head,) = _fitted(source, every_label, (GRAPHED,), Strength(DEFAULT))
         of_rest = np.asarray(head.probabilities(source.block.take(unlabeled.tolist())))
         own = held_out(source, rows, consensus)
         scores, of_new = get_active_learning_scores(given, own, of_rest)
