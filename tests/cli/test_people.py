@@ -82,7 +82,7 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     assert "waiting for answers" in said.out
     assert "stacksl answer run FILE..." in said.out
     assert "stacksl label run" in said.out
-    assert "it is waiting: `stacksl answer run FILE...`" in stacksl("report", "run").err
+    assert "which `stacksl answer run FILE...` leads" in stacksl("report", "run").err
     calls = 0
     while stacksl.told("status", "run")["state"] == "waiting":
         calls += 1
