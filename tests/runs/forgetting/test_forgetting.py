@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
-from openpyxl import load_workbook
+from openpyxl import Workbook, load_workbook
 
 from stacksl.api import Run, run
 from stacksl.core.blocks import PairBlock
@@ -31,7 +33,7 @@ from stacksl.runs.storage import folder as storage
 
 from ...ledgers import bought, open_leases, rows_of
 from ..conftest import Finished, class_items
-from ..people_cases import write_rows
+from ..people_cases import read_rows, write_rows
 from .forgetting_cases import (
     ID,
     NOTE,
@@ -190,17 +192,29 @@ def test_a_run_that_waits_goes_on_without_the_item(tmp_path: Path) -> None:
     verify(made.path)
 
 
-def test_an_answer_in_a_sheet_is_entered_before_its_row_is_taken_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copy", [None, "{} (1).csv", "{} copy.CSV", "mine.tsv", "{} (1).xlsx"])
+def test_an_answer_in_a_sheet_is_entered_before_its_row_is_taken_out(
+    tmp_path: Path, copy: str | None
+) -> None:
     _, made = asked_by_people(tmp_path, until="waiting")
     sheets = sorted((made.path / "ask").glob("0*.csv"))
     first = next(sheet for sheet in sheets if PROMPT.encode() in sheet.read_bytes())
-    first.write_bytes(fill(first).read_bytes())
+    filled = fill(first)
+    first = first if copy is None else first.with_name(copy.format(first.stem))
+    if first.suffix == ".xlsx":
+        book, rows = Workbook(), read_rows(filled)
+        for cells in ([*rows[0]], *([*row.values()] for row in rows)):
+            book.worksheets[0].append(cells)
+        book.save(first)
+    else:
+        first.write_bytes(filled.read_bytes())
     held = holding(made.path)
 
     def uses(item: str = ID) -> Counter[object]:
         return Counter(each["state"] for each in bought(made) if each["item"] == item)
 
-    with pytest.raises(RunError, match=f"`stacksl answer {made.path} {first}` first, or empty"):
+    call = f"`stacksl answer {made.path} {shlex.quote(str(first))}` first, or empty"
+    with pytest.raises(RunError, match=re.escape(call)):
         forget(made.path, ID)
     assert holding(made.path) == held, "nothing was erased"
     made.answer(first)

@@ -16,6 +16,12 @@ from stacksl.labelers.sheets.writing import packed
 _WIDE: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # by the mark of a file
 
 
+def sheets_in(folder: Path) -> list[Path]:
+    """The files in a folder that may be sheets, or copies of them under any name."""
+    files = sorted(folder.iterdir()) if folder.is_dir() else ()
+    return [path for path in files if path.suffix.lower() in (".csv", ".tsv", ".xlsx")]
+
+
 def erase_rows(folder: Path, keys: Collection[str]) -> list[str]:
     """Remove the rows with one of the `keys` from every sheet in a folder.
 
@@ -23,12 +29,10 @@ def erase_rows(folder: Path, keys: Collection[str]) -> list[str]:
     cannot be read, which are left as they are.
     """
     unread_names = []
-    for path in sorted(folder.iterdir()) if keys and folder.is_dir() else ():
-        kind = path.suffix.lower()
-        if kind not in (".csv", ".tsv", ".xlsx"):
-            continue
+    for path in sheets_in(folder) if keys else ():
+        without = _without_rows if path.suffix.lower() == ".xlsx" else _without_lines
         try:
-            payload = _without_rows(path, keys) if kind == ".xlsx" else _without_lines(path, keys)
+            payload = without(path, keys)
         except (DataError, csv.Error):
             unread_names.append(path.name)
         else:

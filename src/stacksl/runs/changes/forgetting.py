@@ -9,6 +9,7 @@ makes them again.
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,14 +19,14 @@ from stacksl.errors import DataError, RunError
 from stacksl.features.cache import erase_keys, text_key
 from stacksl.features.store import erase, has_block, items_in
 from stacksl.labelers.chat.calls import Calls
-from stacksl.labelers.sheets.erasing import erase_rows
+from stacksl.labelers.sheets.erasing import erase_rows, sheets_in
 from stacksl.ledger.events import erased_name
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.ledger.store.settings import CLASSES, SALT, Setting, new_salt
 from stacksl.runs.items.stored import EXCLUDED, EXCLUDED_AT_FIRST
 from stacksl.runs.loop.head_fitting import GRAPH
-from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folder
+from stacksl.runs.session.assignment import FILE, SheetLabeler, ask_folder
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import (
@@ -109,14 +110,14 @@ def _expect_read(spec: RunSpec, ledger: Ledger, item: str) -> None:
     labeler = SheetLabeler(spec, ledger)
     item_rows = (row for row in ledger.export() if row["item"] == item)
     waiting = {row["slot"] for row in item_rows if row["state"] != "answered"}  # a late one counts
-    for sheet in filter(lambda path: SHEET(path.name), sorted(labeler.folder.glob("*"))):
+    for sheet in sheets_in(labeler.folder):  # whatever the name of a copy, its row is erased
         with suppress(DataError):  # of one that nobody can read
             answers = labeler.read([sheet]).answers if waiting else ()
             if any(answer.item == item and answer.slot in waiting for answer in answers):
+                call = shlex.join(["stacksl", "answer", str(spec.folder.path), str(sheet)])
                 raise RunError(
                     f"the sheet {sheet} has an answer to the item '{item}' that was not entered:"
-                    f" `stacksl answer {spec.folder.path} {sheet}` first, or empty the answer there"
-                    " to drop it unpaid"
+                    f" `{call}` first, or empty the answer there to drop it unpaid"
                 )
 
 
