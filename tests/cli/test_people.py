@@ -111,6 +111,21 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     assert json.loads(refit.out)["trained_on_audit"] == 4
 
 
+def test_rows_that_were_given_up_are_not_counted_as_rows_still_to_be_asked(
+    waiting: Run, stacksl: Shell
+) -> None:
+    numbers = "14: answered 0, in sheets 6, reserved{} 2, left 6"
+    assert numbers.format(" and not yet asked") in stacksl("status", "run").out
+    stacksl.done("change", "run", "--free", "anna", "--drop", "--quiet")
+    status = stacksl.told("status", "run")
+    with waiting.ledger as ledger:
+        still_reserved = len(ledger.open_purchases()) - status["out"]
+    assert 0 <= still_reserved < 2, "an audited row was given up, and is not asked again"
+    assert (status["given_up"], status["spent"]) == (3, 8)
+    shown = stacksl("status", "run").out
+    assert numbers.format(", not yet asked or given up") in shown, "how many of which is secret"
+
+
 def test_bad_cells_are_named_and_nothing_of_them_is_quoted(waiting: Run, stacksl: Shell) -> None:
     path = sheets(waiting)[0]
     rows = read_rows(path)

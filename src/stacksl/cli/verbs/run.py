@@ -361,7 +361,9 @@ def _labels(result: Mapping[str, Any]) -> str:
         return f"{count(result['spent'])} of {count(result['budget'])} bought{rounds}{measures}"
     answered, out = result["answered"], result["out"]
     place = "in sheets" if result.get("labeler", "file") == "file" else "asked"
-    reserved = {"reserved and not yet asked": result["spent"] - answered - out}
+    # one number: how many rows of the audit were given up would tell which
+    name = ", not yet asked or given up" if result["given_up"] else " and not yet asked"
+    reserved = {f"reserved{name}": result["spent"] - answered - out}
     counts_by_name = {place: out, **reserved, "left": result["left"]}
     counts = "".join(f", {name} {count(n)}" for name, n in counts_by_name.items() if n)
     return f"{count(result['budget'])}: answered {count(answered)}{counts}"

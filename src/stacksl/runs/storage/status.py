@@ -224,6 +224,7 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], *, finished: bool) -
         "budget": accounts.budget,
         "asked": asked,
         "answered": sum(ledger.counts_by_kind().values()),
+        "given_up": sum(state.stage == "released" for state in accounts.purchases.values()),
         "spent": spent,
         "measuring": spent - asked,
         "left": left,
