@@ -401,8 +401,11 @@ def test_the_owner_adds_a_proposed_class_by_a_click(opened: Opened, monkeypatch)
     assert done["sentence"].startswith("The class was added")
     assert page.run.folder.classes().names[3:] == ("rain, <wet>",)
     wait_for(lambda: "rain, &lt;wet&gt;" in anna.http.get("/rows").text)
-    assert owner.act(act="class", name="Rain,  <WET>", agreed=True).status_code == 422
-    assert owner.act(act="class", name=" ", agreed=True).status_code == 422
+    for agreed in (False, True):  # nobody is asked to agree to what is refused then
+        refused = owner.act(act="class", name="Rain,  <WET>", agreed=agreed)
+        assert refused.status_code == 422
+        assert "already has the class" in refused.json()["sentence"]
+        assert owner.act(act="class", name=" ", agreed=agreed).status_code == 422
 
 
 def test_the_owner_cannot_count_an_audit_before_the_end(opened: Opened) -> None:

@@ -126,9 +126,10 @@ def _annotator(site: Site, act: Act) -> dict[str, Any]:
 
 def _class(site: Site, act: Act) -> dict[str, Any]:
     player, name = site.player, " ".join((act.name or "").split())
-    if not act.agreed:
-        return _question(f"The run gets the class {name} for good; people see it on new rows.")
     change = Change(classes={name: ""})
+    if not act.agreed:
+        _outcome_of(player.do(lambda: change_run(player.folder, change, dry_run=True)))
+        return _question(f"The run gets the class {name} for good; people see it on new rows.")
     _outcome_of(player.do(lambda: change_run(player.folder, change), closes=True))
     return {"state": "done", "sentence": f"The class was added: {name}."}
 
