@@ -130,6 +130,9 @@ def test_three_hundred_classes_and_a_hostile_prompt(visit: Callable[..., Any], t
     assert min(widths) > 150, "a long description leaves room for the name"
     near = "document.querySelector('#filter').getBoundingClientRect().top < innerHeight"
     assert page.evaluate(near)
+    ring = "getComputedStyle(document.activeElement).outlineStyle"
+    page.focus(PROMPT)
+    assert (page.get_attribute(PROMPT, "tabindex"), page.evaluate(ring)) == ("-1", "none")
     page.focus("#filter")
     page.keyboard.type("CLASS 4 zé")
     assert page.locator("#shared li:visible").count() == 0
@@ -141,6 +144,10 @@ def test_three_hundred_classes_and_a_hostile_prompt(visit: Callable[..., Any], t
     assert page.inner_text("#shared .marked .text") == "class 250 aaa"
     page.keyboard.press("Enter")
     assert page.evaluate(near), "also where the text is long"
+    page.focus("#filter")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.matches('.prompt')"), "a text that scrolls"
+    assert page.evaluate(ring) == "solid"
     page.keyboard.press("?")
     page.wait_for_selector("#finished:not([hidden])")
     served.finish()
@@ -160,10 +167,20 @@ def test_the_back_button_a_skip_and_a_revoked_session(visit: Callable[..., Any],
     page = visit(served.links["anna"])
     page.keyboard.press("a")
     second = page.inner_text(PROMPT)
+    page.fill("#note", "half a note")
     page.goto("about:blank")
     page.go_back()
     page.wait_for_selector(PROMPT)
     assert page.inner_text(PROMPT) == second, "it resumes where one was"
+    assert page.input_value("#note") == "half a note"
+    page.fill("#right", "half a class")
+    page.reload()
+    page.wait_for_selector(PROMPT)
+    assert (page.input_value("#note"), page.input_value("#right")) == (
+        "half a note",
+        "half a class",
+    )
+    assert kept_in(page)["draft"] is None, "it is kept while the page is away alone"
     wait_for(lambda: events_of(served.run).count("answered") == 1)
     page.keyboard.press("-")
     page.wait_for_selector("#why[open]")
@@ -172,6 +189,7 @@ def test_the_back_button_a_skip_and_a_revoked_session(visit: Callable[..., Any],
     page.keyboard.press("-")
     page.keyboard.press("2")
     assert page.inner_text(PROMPT) != second
+    assert page.input_value("#note") == "", "a note is of one question"
     page.keyboard.press("Backspace")
     assert page.inner_text(PROMPT) == second, "a skip can be undone"
     page.keyboard.press("-")

@@ -87,14 +87,20 @@ function ask(row) {
   }
   $("#pick").hidden = !filtered(row);
   $("#key").textContent = row.dataset.key;
-  for (const id of ["#filter", "#note", "#right"]) $(id).value = "";
+  const { draft } = load();
+  $("#filter").value = "";
+  for (const id of ["note", "right"]) $(`#${id}`).value = draft?.key === row.dataset.key ? draft[id] : "";
+  if (draft) change((kept) => { kept.draft = null; });
   narrow();
   $("#stage").hidden = false;
+  reach();
   if (filtered(row) && matchMedia("(pointer: fine)").matches) $("#filter").focus();
   else $(".prompt", row).focus({ preventScroll: true });
   scrollTo(0, 0);
 }
 
+// A text is reached by Tab where it scrolls.
+const reach = () => $$(".prompt").forEach((each) => { each.tabIndex = each.scrollHeight > each.clientHeight ? 0 : -1; });
 const list = (row = current) => $("ol", row) ?? $("#shared");
 const buttons = () => $$("li:not([hidden]) button", list());
 const mark = (button) => $("kbd", button).textContent;
@@ -326,7 +332,7 @@ function clicked(event) {
 async function leave() {
   if (document.body.dataset.who) release();
   const reply = await fetch("/leave", post({})).catch(() => null);
-  if (reply?.ok) location.reload();
+  if (reply?.ok) { current = null; location.reload(); } // no draft stays after signing out
 }
 
 function label() {
@@ -336,8 +342,10 @@ function label() {
   $("#filter").addEventListener("input", narrow);
   addEventListener("storage", () => { show(); refresh(); }); // another tab, which may have sent
   addEventListener("online", send);
+  addEventListener("resize", reach);
   addEventListener("pagehide", () => {
     change((kept) => { if (kept.held) kept.outbox.push(kept.held); kept.held = null; });
+    if (current) change((kept) => { kept.draft = { key: current.dataset.key, note: $("#note").value, right: $("#right").value }; });
     const first = load().outbox[0];
     if (first) fetch(path(first), post(first, { keepalive: true })).catch(() => {});
   });
