@@ -388,3 +388,17 @@ def test_damaged_utf_16_is_one_sentence(tmp_path: Path) -> None:
 def test_a_cell_that_no_workbook_holds_is_refused_with_another_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"32,767 characters .*: give the file a name that ends"):
         write_table(tmp_path / "a.xlsx", ["text"], [{"text": "a" * 40_000}])
+
+
+def test_a_large_workbook_says_how_far_it_is_and_what_else_its_table_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rows = tmp_path / "a.xlsx", [{"text": f"text {n}"} for n in range(2500)]
+    steps: list[tuple[int, int]] = []
+    write_table(path, ["text"], rows, lambda done, total: steps.append((done, total)))
+    assert [total for _, total in steps] == [2500] * len(steps)
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert (len(steps), steps[-1]) == (3, (2500, 2500))
+    monkeypatch.setattr("stacksl.data.workbooks.LARGEST", 50_000)
+    with pytest.raises(DataError, match=r"unpacks to .* export the table as \.csv or \.parquet"):
+        read(path)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_table
+from stacksl.data.writing import Progress
 from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.features.given import GIVEN
 from stacksl.ledger.purchases import counted
@@ -40,7 +41,6 @@ COLUMNS = ("item", "key", "text", "label", "said", *BUYING)
 ADDED = ("label", "confidence", "source")
 PREFIX = "predicted_"  # names of columns that a table has already
 TO_PERSON = "to a person"  # the source of a row that the model may not label
-Progress = Callable[[int, int], None] | None
 Sourced: TypeAlias = "tuple[Mapping[str, Any], Item | None]"  # a row's values, and its item
 
 
@@ -369,7 +369,9 @@ def _prefix(names: Iterable[str], columns: Iterable[str], word: str) -> str:
 # Files ------------------------------------------------------------------------------------------
 
 
-def export_rows(run: Run, path: Path, rows: Callable[[], Labeled]) -> Labeled:
+def export_rows(
+    run: Run, path: Path, rows: Callable[[], Labeled], progress: Progress = None
+) -> Labeled:
     """Write the rows of a run that are made when it is clear that they can be; the rows.
 
     The end of `path` says the format.
@@ -381,7 +383,7 @@ def export_rows(run: Run, path: Path, rows: Callable[[], Labeled]) -> Labeled:
     kind_of_table(path)
     expect_other(path, run.folder.resolved().get("files", {}))
     table = rows()
-    write_table(path, table.columns, table.rows)
+    write_table(path, table.columns, table.rows, progress)
     return table
 
 

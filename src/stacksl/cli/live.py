@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EVERY = 5.0  # seconds between two plain lines
 PHASES = {
     "features": "features",
+    "rows": "rows written",
     "rounds": "rounds",
     "labels": "labels asked for",
     "refit": "final model",
@@ -62,13 +63,13 @@ def describe(step: Progress) -> str:
     return f"{step.spent:,} of {step.budget:,} labels{accuracy}"
 
 
-def encoding(show: Show | None) -> Callable[[int, int], None] | None:
-    """A function of (done, total) that shows the progress of features, outside of a run."""
+def encoding(show: Show | None, phase: Any = "features") -> Callable[[int, int], None] | None:
+    """A function of (done, total) that shows the progress of a `phase` outside of a run."""
     if show is None:
         return None
     from stacksl.runs.loop.game import Progress
 
-    return lambda done, total: show(Progress("features", done, total))
+    return lambda done, total: show(Progress(phase, done, total))
 
 
 def _plain() -> Show:

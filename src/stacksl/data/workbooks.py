@@ -137,7 +137,7 @@ def _expect_workbook(path: Path) -> None:
         raise DataError(
             f"'{path}' unpacks to {size / 1e6:,.0f} MB in {len(parts):,} parts, at most "
             f"{LARGEST / 1e6:,.0f} MB in {_PARTS:,} are read: save the sheet with the rows as 'CSV "
-            "UTF-8', or copy them into a new workbook"
+            "UTF-8', export the table as .csv or .parquet, or copy the rows into a new workbook"
         )
     if "xl/workbook.xml" not in {part.filename for part in parts}:
         raise DataError(

@@ -16,6 +16,8 @@ from stacksl.data.workbooks import Cell
 from stacksl.errors import DataError, SettingsError
 from stacksl.files.atomic import replace_file
 
+Rows = Sequence[Mapping[str, Any]]
+Progress = Callable[[int, int], None] | None
 _ESCAPED = re.compile("_(?=x[0-9A-Fa-f]{4}_)")  # such a text means one character in a workbook
 _NO_XML = dict.fromkeys({*range(32), 0xFFFE, 0xFFFF} - {9, 10, 13}, "\ufffd")
 _CELL, _ROWS = 32_767, 1_048_575  # characters and rows that a workbook takes
@@ -52,15 +54,16 @@ def kind_of_table(path: str | Path) -> str:
 
 
 def write_table(
-    path: str | Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    path: str | Path, columns: Sequence[str], rows: Rows, progress: Progress = None
 ) -> None:
-    """Write `rows` under `columns` to a file of the kind that its name ends in.
+    """Write `rows` under `columns` to a file of its name's kind; `progress` counts a workbook's.
 
     Raises:
         DataError: the file cannot be written; nothing is left half-written.
         SettingsError: the name ends in no known kind.
     """
-    payload = TABLES[kind_of_table(path)](columns, rows)
+    write = TABLES[kind_of_table(path)]
+    payload = _workbook(columns, rows, progress) if write is _workbook else write(columns, rows)
     try:
         replace_file(Path(path), payload)
     except OSError as error:
@@ -69,7 +72,7 @@ def write_table(
         ) from None
 
 
-def _delimited(delimiter: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+def _delimited(delimiter: str, columns: Sequence[str], rows: Rows) -> bytes:
     stream = io.StringIO()
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
     writer.writerow([getattr(name, "header", name) for name in columns])
@@ -98,7 +101,7 @@ def cell_text(text: str) -> str:
     return _ESCAPED.sub("_x005F_", text.translate(_NO_XML))
 
 
-def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+def _workbook(columns: Sequence[str], rows: Rows, progress: Progress = None) -> bytes:
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
 
@@ -129,12 +132,14 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
     sheet.append([cell(getattr(name, "header", name)) for name in columns])
     for number, row in enumerate(rows, 2):
         sheet.append([cell(row.get(name), (number, n)) for n, name in enumerate(columns, 1)])
+        if progress and (number % 1000 == 0 or number > len(rows)):
+            progress(number - 1, len(rows))
     stream = io.BytesIO()
     book.save(stream)
     return stream.getvalue()
 
 
-def _parquet(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+def _parquet(columns: Sequence[str], rows: Rows) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -154,7 +159,7 @@ def _parquet(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes
     return stream.getvalue()
 
 
-TABLES: dict[str, Callable[[Sequence[str], Sequence[Mapping[str, Any]]], bytes]] = {
+TABLES: dict[str, Callable[[Sequence[str], Rows], bytes]] = {
     "csv": partial(_delimited, ","),
     "tsv": partial(_delimited, "\t"),
     "jsonl": lambda _, rows: "".join(f"{_as_json(row)}\n" for row in rows).encode(errors="replace"),

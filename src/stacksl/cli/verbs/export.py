@@ -76,7 +76,8 @@ def export(
     result: dict[str, Any] = {"run": run, **dict.fromkeys(keys), "left_out": 0}
     if table is not None:
         with live(quiet=quiet or json) as show:
-            labeled = export_rows(opened, table, lambda: label_own(opened, encoding(show)))
+            steps = encoding(show), encoding(show, "rows")
+            labeled = export_rows(opened, table, lambda: label_own(opened, steps[0]), steps[1])
         changed = differing(opened.folder.resolved().get("files", {}))
         warn(f"{why.partition(';')[0]}: its rows have ids and texts alone" for why in changed)
         status, blank = opened.status(), dict(labeled.blank)

@@ -232,10 +232,11 @@ def predict(
                 return
             threshold = None if right is None else threshold_of(opened, right)
             table = label_file(opened.model, path, dataset, encoding(show), threshold)
+            if out != "-":
+                write_table(out, table.columns, table.rows, encoding(show, "rows"))
     if out == "-":
         _print_table(table, dataset.format)
         return
-    write_table(out, table.columns, table.rows)
     n = len(table.rows)
     result = {"run": opened.path, "rejected": rejected(dataset), "file": out, "n": n}
     as_line = as_json({**result, "columns": table.columns})

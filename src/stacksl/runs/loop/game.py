@@ -51,7 +51,7 @@ class Progress:
     was measured.
     """
 
-    phase: Literal["features", "rounds", "labels", "refit", "test", "report", "topics"]
+    phase: Literal["features", "rounds", "labels", "refit", "test", "report", "topics", "rows"]
     done: int
     total: int
     spent: int = 0
