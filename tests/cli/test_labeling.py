@@ -56,6 +56,22 @@ def new(folder: Path) -> Path:
     return folder / "new.csv"
 
 
+def test_a_line_that_is_no_object_comes_back_in_a_column_of_its_own(stacksl, folder) -> None:
+    lines = ['{"text": "wave sand", "n": 1}', '{"text": "a torn line', "[1, 2]", '{"text": "red"}']
+    (folder / "torn.jsonl").write_text("\n".join(lines) + "\n")
+    for name in ("torn.csv", "torn.json"):
+        said = stacksl.done("predict", "runs/first", "torn.jsonl", "--out", name)
+        assert "row 2 has no prediction: bad JSON" in said.err
+    written = table((folder / "torn.csv").read_text())
+    assert [row["unreadable"] for row in written] == ["", lines[1], lines[2], ""]
+    assert [bool(row["label"]) for row in written] == [True, False, False, True]
+    rows = json.loads((folder / "torn.json").read_text())
+    assert [row.get("unreadable") for row in rows] == [None, lines[1], [1, 2], None]
+    (folder / "sound.jsonl").write_text(f"{lines[0]}\n{lines[3]}\n")
+    stacksl.done("predict", "runs/first", "sound.jsonl", "--out", "sound.csv")
+    assert "unreadable" not in (folder / "sound.csv").read_text()
+
+
 def test_every_kind_of_file_has_the_same_rows(stacksl, folder, new) -> None:
     for kind in ("csv", "tsv", "jsonl", "json", "xlsx", "parquet"):
         assert (

@@ -20,6 +20,7 @@ from stacksl.data.workbooks import table_of_sheet
 from stacksl.errors import DataError, HeaderInDoubt
 
 LOOK = 1000  # first rows, which decide what the columns mean
+UNREADABLE = "unreadable"  # the column of what is no JSON object: a table given back keeps it
 _NO_DELIMITER = "\x1f"
 
 
@@ -90,7 +91,7 @@ def table_from(container: str, columns: Sequence[str] | None, rows: Iterable[Row
     """The table of these rows; its columns are those of the first rows where they are None."""
     head = tuple(islice(rows, LOOK))
     if columns is None:
-        columns = tuple(dict.fromkeys(name for row in head for name in row.values))
+        columns = tuple(dict.fromkeys(n for row in head if not row.fault for n in row.values))
     all_rows = rows if isinstance(rows, list) else chain(head, rows)  # a list starts again
     return Table(container, tuple(columns), head, all_rows)
 
@@ -211,7 +212,8 @@ def _jsonl_rows(stream: Any) -> Iterator[Row]:
         try:
             yield _json_row(number, json.loads(line))
         except (ValueError, RecursionError) as error:
-            yield Row(number, {}, f"bad JSON: {error}".replace("\n", " "))
+            fault = f"bad JSON: {error}".replace("\n", " ")
+            yield Row(number, {UNREADABLE: line.rstrip("\r\n")}, fault)
 
 
 def _json_rows(path: Path, stream: Any) -> Iterator[Row]:
@@ -226,9 +228,10 @@ def _json_rows(path: Path, stream: Any) -> Iterator[Row]:
 
 def _json_row(number: int, value: object) -> Row:
     if not isinstance(value, dict):
-        return Row(number, {}, f"bad JSON: an object was expected, not {type(value).__name__}")
+        fault = f"bad JSON: an object was expected, not {type(value).__name__}"
+        return Row(number, {UNREADABLE: value}, fault)
     if not all(map(is_utf8, value)):
-        return Row(number, {}, "bad encoding: a key is not UTF-8")
+        return Row(number, {UNREADABLE: value}, "bad encoding: a key is not UTF-8")
     return Row(number, value)
 
 
