@@ -23,6 +23,7 @@ from stacksl.report.sentences import in_table, outcome
 from stacksl.report.wording import percent
 
 from ..ledgers import bought
+from ..report.adapted_cases import language
 from ..tables import write_table
 from .changing_cases import audits, finished, labeled
 from .people_cases import Row, begin, facts_of, play, truth, wrong
@@ -186,9 +187,11 @@ def test_labels_that_a_program_bought_count_as_right(tmp_path: Path) -> None:
     assert ", counting bought labels as right. Of the labels by the model" in words
 
 
-@pytest.mark.parametrize(("seed", "people"), [(0, ""), (2, "anna,ben,carl")])
+@pytest.mark.parametrize(
+    ("seed", "people", "mode"), [(0, "", "pool"), (0, "", "stream"), (2, "anna,ben,carl", "pool")]
+)
 def test_the_rows_left_are_judged_by_audited_rows_that_are_like_them(
-    tmp_path: Path, seed: int, people: str
+    tmp_path: Path, seed: int, people: str, mode: str
 ) -> None:
     """A third of the rows is hard, and the run buys these: the audited accuracy is of all rows."""
     rng, gold, names = random.Random(seed), dict[str, str](), ("cat", "dog", "cow", "hen")
@@ -198,7 +201,7 @@ def test_the_rows_left_are_judged_by_audited_rows_that_are_like_them(
         own = [] if hard else [f"{name}{rng.randrange(6)}" for _ in range(4)]
         gold[" ".join([*own, *rng.sample(words, 5 - len(own)), str(number)])] = name
     settings: dict[str, Any] = {"budget": 200, "audit": 80, "seed": seed, "open_questions": 50}
-    settings["out"] = tmp_path / "run"
+    settings |= {"out": tmp_path / "run", "mode": mode}
     if people:
         classes = write_table(tmp_path / "classes.csv", ("class",), [(name,) for name in names])
         texts = write_table(tmp_path / "texts.csv", ("text",), [(text,) for text in gold])
@@ -281,23 +284,23 @@ def test_a_look_at_the_audit_gives_a_lower_bound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("people", "mode", "gate", "low"),
+    ("people", "adapts", "gate", "low"),
     [
-        (99, "stream", "coverage", False),
-        (100, "stream", "coverage", True),
-        (300, "stream", "random", False),
-        (300, "pool", "coverage", False),
+        (99, True, "margin", False),
+        (100, True, "margin", True),
+        (300, True, "random", False),
+        (300, False, "coverage", False),
     ],
 )
-def test_where_a_stream_asked_about_much_the_number_is_said_to_be_too_low(
-    tmp_path: Path, people: int, mode: str, gate: str, low: bool
+def test_where_a_language_model_learned_much_the_number_is_said_to_be_too_low(
+    tmp_path: Path, people: int, adapts: bool, gate: str, low: bool
 ) -> None:
     facts = facts_of(finished(tmp_path, audit=6))
     table = TableRight(people, 300, 0.9, 0.84, 0.95, None, left=0.85)
-    facts = replace(facts, method=replace(facts.method, gate=gate, mode=mode), table=table)
+    facts = replace(facts, method=replace(facts.method, gate=gate), table=table)
+    facts = replace(facts, language=language() if adapts else None)
     words = " ".join(in_table(facts))
     assert words.endswith("too low, because so many rows were asked about.") is low
-    assert ("(at least 84.0% in 95 of 100 runs)" in words) is (
-        (mode, gate) == ("stream", "coverage")
-    )
+    bound = "(at least 84.0% in 95 of 100 runs)" in words
+    assert bound is (adapts and gate == "margin")
     assert "85.0%" in words

@@ -219,8 +219,7 @@ def in_table(facts: Facts) -> tuple[str, str]:
         of_left = f" Of the labels by {by}, in rows that nobody answered, an estimated"
         of_left += f" {percent(table.left)} {_are_right(audit)}."
     bounds = spread(table.low, table.high, audit.look)
-    stands = facts.method.mode == "pool" and facts.language is None  # see `HeadEnding.left`
-    if not stands and facts.method.gate not in ("random", "first"):
+    if facts.language and facts.method.gate not in ("random", "first"):
         bounds = at_least(table.low)  # the rows left are easier than audited ones
         if table.share < 1 and 3 * table.people >= table.model:
             of_left += " This is rather too low, because so many rows were asked about."

@@ -56,11 +56,31 @@ class Stream:
         order, round_number = game.corpus.order, game.learner.round
         if round_number >= len(order) or game.batches.room(game.ledger) <= 0 or game.enough():
             return []
+        _compare_audited(game, round_number)
         return [_decision_of(game, order[round_number])]
 
     def repeat(self, game: Game, recorded: Sequence[Decision]) -> list[Decision]:
         """The decisions about the items of those `recorded`: an item may have left the order."""
+        for decision in recorded:
+            _compare_audited(game, decision.round - 1)
         return [_decision_of(game, game.corpus.row[decision.item]) for decision in recorded]
+
+
+def _compare_audited(game: Game, round_number: int) -> None:
+    """Note the audited row that a round of a stream has, if the gate would ask about it.
+
+    The rows of the first audit are spread evenly over the rounds.
+    """
+    rows, rounds = game.corpus.drawn, len(game.corpus.order)
+    number = round_number * len(rows) // rounds
+    has_one = (round_number + 1) * len(rows) // rounds > number
+    if not has_one or not isinstance(game.trainer, LinearTrainer):
+        return
+    row, noted = rows[number], game.trainer.would_buy.rows
+    if game.corpus.roles[row] != Role.AUDIT or row in noted:
+        return
+    if _decision_of(game, row).status == "wanted":
+        noted.append(row)
 
 
 def _decision_of(game: Game, row: int) -> Decision:
