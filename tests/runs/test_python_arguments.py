@@ -1,0 +1,249 @@
+"""What `stacksl.run` and `Run` cannot use from Python is refused in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import stacksl
+from stacksl.errors import (
+    DataError,
+    FeatureError,
+    LabelerError,
+    RunError,
+    SettingsError,
+    StackslError,
+)
+
+from .python_cases import LABELS, ROWS, TEXTS, right, run
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "expected"),
+    [
+        ({"features": ROWS[:5]}, FeatureError, r"shape \(90, d\).*got \(5, 8\)"),
+        ({"features": [["a"]] * 90}, FeatureError, "array of real numbers"),
+        ({"features": np.full((90, 2), np.nan)}, FeatureError, "NaN or infinity in row 1"),
+        ({"features": 1e300 * ROWS}, FeatureError, "from -1e100 to 1e100, got a larger one"),
+        ({"features": 1j * ROWS}, FeatureError, "array of real numbers"),
+        ({"features": "given"}, SettingsError, "features=X"),
+        ({"budget": ROWS}, SettingsError, "budget should be one value, got a ndarray"),
+        ({"labeler": 5}, SettingsError, "got an int"),
+        ({"labeler": lambda request: 7}, LabelerError, "correct the function"),
+        ({"labeler": lambda request: True}, LabelerError, "got a bool that is none of them"),
+        ({"preset": pandas.DataFrame()}, SettingsError, "preset should be a name"),
+        ({"progress": True}, SettingsError, "progress should be a function"),
+        ({"classes": ["sky", pandas.NA]}, SettingsError, "none missing: leave out None and NaN"),
+        ({"classes": ["one"]}, DataError, "two or more different classes"),
+        ({"classes": ["sky", "beach"]}, DataError, r"got another one \(row 2\)"),
+        ({"features": ROWS, "test": (TEXTS, LABELS)}, SettingsError, "Run.evaluate"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(settings: Any, kind: Any, expected: str) -> None:
+    with pytest.raises(kind, match=expected) as fault:
+        run(TEXTS, LABELS, **settings)
+    assert "array(" not in str(fault.value)
+
+
+@pytest.mark.parametrize("items", [5, {"a": 1}, b"text", [1, 2], []])
+def test_what_is_no_list_of_items_is_one_sentence(items: Any) -> None:
+    with pytest.raises(DataError, match="items should be|at least one item"):
+        run(items)
+
+
+def test_no_and_zero_are_labels_and_not_missing() -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": [n % 2 == 0 for n in range(90)]})
+    assert run(frame).model.classes == ("false", "true")
+    zeros = stacksl.run(frame.assign(label=[n % 2 for n in range(90)]), out="zeros", budget=9)
+    assert zeros.model.classes == ("0", "1")
+
+
+@pytest.mark.parametrize("column", ["text", "label"])
+def test_a_cell_may_be_missing_as_pandas_says_it(column: str) -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS}, dtype=object)
+    frame.loc[3, column] = pandas.NA
+    table = run(frame, labeler=right).table()
+    assert table.predicted_label.isna().sum() == (column == "text")
+    texts = stacksl.run(TEXTS, [*LABELS[:89], pandas.NA], labeler=right, out="texts", budget=20)
+    assert texts.model.classes == ("beach", "forest", "sky")
+
+
+@pytest.mark.parametrize("column", ["text", "label"])
+def test_a_cell_that_holds_an_array_is_a_row_that_cannot_be_used(column: str) -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS}, dtype=object)
+    frame[column] = [np.zeros(2)] * 90
+    with pytest.raises(DataError, match="is not text: ndarray"):
+        run(frame)
+
+
+def test_labels_of_another_number_are_refused() -> None:
+    with pytest.raises(DataError, match="90 texts should have as many labels, not 3"):
+        run(TEXTS, LABELS[:3])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.zeros((90, 2), int), np.array(1), [["sky"]] * 90, dict.fromkeys(TEXTS, "sky"), len],
+)
+def test_labels_that_are_no_list_of_single_labels_are_refused(labels: Any) -> None:
+    with pytest.raises(SettingsError, match="should be (a list|one name or index)"):
+        run(TEXTS, labels)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"annotators": ["ben", 3]},
+        {"classes": ["new", {"x": 1}]},
+        {"items": [None]},
+        {"stop_when": pandas.DataFrame()},
+        {"settings": pandas.DataFrame()},
+        {"budget": "many\nlabels " + "x" * 100_000},
+    ],
+)
+def test_what_no_change_can_be_is_one_short_sentence(given: dict[str, Any]) -> None:
+    played = run(TEXTS, LABELS)
+    with pytest.raises(StackslError) as fault:
+        played.change(**given, dry_run=True)
+    assert "\n" not in str(fault.value)
+    assert len(str(fault.value)) < 1_000
+    assert played.change(budget=30, drop=None, dry_run=True).dropped == 0  # type: ignore[arg-type]
+    assert played.status()["state"] == "finished"
+
+
+FRAME = pandas.DataFrame({"a": [1, 0]})
+HALF = "a\ud800b"
+
+
+@pytest.mark.parametrize("value", [FRAME, FRAME.a, pandas.NA, np.zeros(2), "yes"])
+def test_a_flag_without_a_truth_is_one_sentence(value: Any) -> None:
+    made = run(TEXTS, LABELS)
+    calls = {
+        "names": made.labels,
+        "reopen": made.change,
+        "drop": partial(made.change, budget=30),
+        "later": partial(made.change, budget=30),
+        "dry_run": made.people,
+    }
+    for flag, function in calls.items():
+        expected = rf"^{flag} should be True or False, got a {type(value).__name__}$"
+        with pytest.raises(SettingsError, match=expected):
+            function(**{flag: value})
+    with pytest.raises(StackslError):
+        made.people(free=value)
+    with pytest.raises(StackslError):
+        made.answer(correct=value)
+    assert made.change(budget=np.int64(30), later=np.False_, drop=None).left == 10  # type: ignore[arg-type]
+    assert made.status()["spent"] == 30
+
+
+def test_a_path_with_half_of_a_character_is_one_sentence() -> None:
+    made = run(TEXTS, LABELS)
+    calls: list[Callable[[], Any]] = [
+        lambda: stacksl.Run.open(HALF),
+        lambda: stacksl.load(HALF),
+        lambda: stacksl.list_runs(HALF),
+        lambda: made.predict(HALF),
+        lambda: made.change(items=HALF),
+        lambda: made.change(owned=[HALF]),
+        lambda: made.answer(HALF),
+        *(
+            partial(stacksl.run, TEXTS, LABELS, budget=20, **{name: HALF})
+            for name in ("out", "test", "classes", "owned", "model_labels")
+        ),
+    ]
+    expected = "should be a path, got one with a NUL character or half of a character: remove it"
+    for function in calls:
+        with pytest.raises(SettingsError, match=expected):
+            function()
+    with pytest.raises(RunError, match="there is no run"):
+        stacksl.Run.open("caf\udce9")  # a name of bytes that are not UTF-8
+
+
+def test_too_long_a_name_of_a_file_of_labels_is_one_sentence() -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        run(TEXTS, LABELS, model_labels="x" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"budget": None}, "budget must be a valid string, not None: correct that or leave it out"),
+        ({"refit": pandas.NA}, "refit must be a valid boolean, not <NA>: correct that or"),
+        ({"gate": FRAME}, "gate must be a valid dictionary or instance of Gate, not "),
+        ({"lm": {"lora_rank": "x"}}, "lora_rank must be a valid integer, not 'x': correct"),
+        ({"budgt": 1, "seed": 1.5}, "unknown setting 'budgt': correct"),
+        ({"budgt": 1, "seed": 1.5}, "seed must be a valid integer, not 1.5; "),
+    ],
+)
+def test_settings_that_are_wrong_are_sentences(settings: Any, sentence: str) -> None:
+    with pytest.raises(SettingsError) as fault:
+        stacksl.Settings(**settings)
+    assert sentence in str(fault.value)
+    assert "pydantic" not in str(fault.value)
+
+
+def test_what_is_no_table_of_settings_and_no_list_of_names_is_one_sentence() -> None:
+    for wrong in (FRAME, pandas.NA, {1: 2}):
+        with pytest.raises(SettingsError, match=r"settings? should be (a dict|text), got a"):
+            stacksl.prepare(TEXTS, LABELS, settings=wrong)
+    expected = "classes should be a list of names or a file, got a"
+    for names in (5, pandas.NA, {"a": "b"}, "classes.txt"):
+        with pytest.raises(SettingsError, match=expected):
+            stacksl.prepare(TEXTS, LABELS, classes=names)  # type: ignore[arg-type]
+    made = run(TEXTS, LABELS)
+    with pytest.raises(SettingsError, match="a name, a path or a list of them was expected, got a"):
+        made.change(classes={1: "one"})  # type: ignore[dict-item]
+    with pytest.raises(DataError, match="should have an answer, got 1 of 90 without one"):
+        made.evaluate(TEXTS, [*LABELS[:-1], pandas.NA])
+
+
+def test_labels_and_features_in_another_order_than_the_texts_are_refused() -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS}, index=[f"r{n}" for n in range(90)])
+    turned = frame[::-1]
+    with pytest.raises(SettingsError, match="answers should have the index of the items in the"):
+        run(frame.text, turned.label)
+    with pytest.raises(SettingsError, match="features should have the index of the items in the"):
+        run(frame, features=pandas.DataFrame(ROWS, index=turned.index))
+    played = run(frame.text, frame.label)
+    assert played.evaluate(frame.text, frame.label.reset_index(drop=True))["accuracy"] > 0.9
+    with pytest.raises(SettingsError, match="answers should have the index"):
+        played.evaluate(frame.text, turned.label)
+
+
+def test_labels_of_some_rows_are_said_to_be_not_learned() -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
+    frame.head(20).to_csv("own.csv", index=False)
+    frame.loc[20:, "label"] = None
+    warned = run(frame, labeler=right).status()["warnings"]
+    assert "20 of 90 rows have a label that this run does not learn and may buy again" in warned[0]
+    again = stacksl.run(frame, labeler=right, owned="own.csv", out="again", budget=20, audit=0)
+    assert not [w for w in again.status()["warnings"] if "may buy again" in w]
+    assert again.labels().head(20).bought_label.isna().all()
+
+
+def test_more_items_are_files_and_no_frame() -> None:
+    with pytest.raises(SettingsError, match="a path or a list .* got a DataFrame"):
+        run(TEXTS, LABELS).change(items=pandas.DataFrame({"text": TEXTS}))  # type: ignore[arg-type]
+
+
+def test_a_report_that_was_deleted_is_said_with_what_makes_it_again() -> None:
+    played = run(TEXTS, LABELS)
+    for path in (played.path / "facts.json", *(played.path / "model").iterdir()):
+        path.unlink()
+    with pytest.raises(RunError, match="no report in run: it .* to which `stacksl resume run`"):
+        played.report()
+    with pytest.raises(RunError, match="there is no model in run/model: it is written at the end"):
+        played.predict(TEXTS)
+    assert played.resume().report().is_file()
