@@ -251,7 +251,7 @@ def _read_sources(
         return replace(sources, test=load_test(test_path, sources.pool, settings))
     classes = given_classes(settings)
     if classes is None and names is not None:
-        classes = Classes(tuple(map(str, names)), ("",) * len(names))
+        classes = Classes(tuple(names), ("",) * len(names))
     if source is not None:
         sources = load(source, test_path, settings, classes=classes)
     else:

@@ -90,10 +90,14 @@ def outcome(facts: Facts) -> str:
 
 def _limits(facts: Facts) -> list[str]:
     """What the audit says nothing of or counts as wrong, and the result of a test file."""
-    rows, run = facts.audit.none_before if facts.audit else 0, shlex.quote(facts.run)
-    reopened = f"{plural(rows, 'audited row')} answered with none of these before a class was added"
-    reopened += f" count{'s' * (rows == 1)} as wrong: `stacksl change {run} --reopen` asks again."
-    return [outside(facts), reopened * (rows > 0), tested(facts)]
+    sentences = [outside(facts)]
+    if rows := facts.audit.none_before if facts.audit else 0:
+        counts, run = "counts" if rows == 1 else "count", shlex.quote(facts.run)
+        sentences.append(
+            f"{plural(rows, 'audited row')} answered with none of these before a class was added"
+            f" {counts} as wrong: `stacksl change {run} --reopen` asks again."
+        )
+    return [*sentences, tested(facts)]
 
 
 def opening(facts: Facts) -> tuple[list[str], str]:

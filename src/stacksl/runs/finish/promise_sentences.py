@@ -83,7 +83,7 @@ def before_a_look(
         return ""
     lower, label_range = largest_below(share, fits), first_budgets(spec, share, rows, accounts)
     takes = _range_of(spec, label_range) if label_range else "more labels than a budget may have"
-    takes = f": right={100 * share:.4g}% probably takes {takes}" * says_range  # once
+    takes = f": right={100 * share:.4g}% probably takes {takes}" if says_range else ""
     hint = "no share of 50% or more is likely to be promised"
     if lower:
         hint = f"right={100 * lower:.0f}% is likelier, if you ask for it now and not at the end"

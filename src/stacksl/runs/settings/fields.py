@@ -57,7 +57,7 @@ class Group(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as fault:
-            hint = ": correct that or leave it out" * isinstance(self, Settings)
+            hint = ": correct that or leave it out" if isinstance(self, Settings) else ""
             raise SettingsError("; ".join(map(self.sentence, fault.errors())) + hint) from fault
 
     @staticmethod
