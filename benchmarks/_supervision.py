@@ -43,16 +43,18 @@ def judged_stacked(
     """
     from stacked_scores import weighed
 
+    from stacksl.lm.scoring.normalize import normalized
     from stacksl.lm.training import refit
 
     model = model_of({}, seed)
     asked = [task.items[row] for row in rows]
     sums, gains = np.array(model.scores(asked, "sum")), np.array(model.scores(asked, "pmi"))
     a, b, _ = weighed(sums, sums - gains, task.gold[rows])
-    plain = refit.normalized
 
     def of_weights(sums: Any, items: Any, kind: Any, *, alone: Any, temperature: float) -> Any:
-        return plain(sums, items, kind, alone=[b / a * x for x in alone], temperature=temperature)
+        return normalized(
+            sums, items, kind, alone=[b / a * x for x in alone], temperature=temperature
+        )
 
     model.rescale(1 / a)
     own = [replace(each, reference=()) for each in lessons]

@@ -33,6 +33,7 @@ from _variants import coded
 from plan_scenarios import DEFAULT, Row, dataset, rows_of
 
 from stacksl.core.blocks import SharedBlock
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.models.audit import WouldBuy, powered, right_in_table
@@ -45,7 +46,6 @@ from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.split import make_split
-from stacksl_lab.pools.strategies import COVERAGE
 
 CODED, THREE = "stackoverflow_titles, codes", "snips, three classes"
 SETS = ("banking77", "snips", "stackoverflow_titles", "medquad", CODED, THREE)

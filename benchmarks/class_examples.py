@@ -24,6 +24,7 @@ from floors import judged, names_alone
 from plan_scenarios import MINILM, Row, dataset, rows_of
 from stream_or_pool import HELD_OUT
 
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.core.threads import one_thread
 from stacksl.data.values import normal
 from stacksl.features import make_features
@@ -31,7 +32,7 @@ from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.head_fitting import Kind
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools.split import Split, make_split
-from stacksl_lab.pools.strategies import COVERAGE, PRODUCT, measure
+from stacksl_lab.pools.strategies import PRODUCT, measure
 
 SEEDS = (3000, 3001, 3002, 3003)
 POOL, EXAMPLES = 3_000, 3

@@ -44,6 +44,7 @@ from plan_scenarios import DEFAULT
 
 from stacksl import __version__
 from stacksl.core.blocks import SharedBlock
+from stacksl.core.heads.logistic import Strength
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.data import read
@@ -55,7 +56,6 @@ from stacksl.models.second_look import reserved
 from stacksl.runs.loop.covering import EVERY
 from stacksl.runs.loop.head_fitting import (
     AMONG_WRONG,
-    Strength,
     column_strength,
     doubt_of,
     fitted_on,

@@ -113,7 +113,7 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
         commit(store)
         commits.append(time.perf_counter() - begun)
 
-    Store.commit = timed  # type: ignore[method-assign]
+    Store.commit = timed  # type: ignore[method-assign,assignment]
 
     def told(progress: Any) -> None:
         memory = status("RssAnon") - peak.before

@@ -28,13 +28,13 @@ from _variants import ROWS, WRONG, wrong_answers
 from numpy.typing import NDArray
 from plan_scenarios import DEFAULT, HASHING, MINILM, dataset, rows_of
 
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head
 from stacksl.runs.loop.head_fitting import Component, Kind, Source, make_final
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.split import Split, make_split
-from stacksl_lab.pools.strategies import COVERAGE
 
 ARMS = ("default", "random", "vectors")
 BUDGETS = (50, 100, 300, 1000)

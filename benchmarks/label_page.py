@@ -167,8 +167,9 @@ class Annotators:
     async def _annotator(self, name: str, tasks: asyncio.TaskGroup) -> None:
         here = f"http://127.0.0.1:{self.server.port}"
         mine: list[Answered] = []
-        async with httpx.AsyncClient(base_url=here, headers={"Origin": here}, timeout=30) as http:
-            http.name = name
+        async with httpx.AsyncClient(base_url=here, headers={"Origin": here}, timeout=30) as client:
+            http: Any = client
+            http.name = name  # whose link opens the page
             while (question := await self._question(http, mine)) is not None:
                 if mine:
                     mine[-1].next = time.time()

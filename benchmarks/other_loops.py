@@ -39,11 +39,11 @@ from numpy.typing import NDArray
 from plan_scenarios import DEFAULT, MINILM
 from scipy.stats import t as student
 
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.peers import PEERS, Peer
 from stacksl_lab.pools.split import Pool, Split
-from stacksl_lab.pools.strategies import COVERAGE
 
 BUDGETS = (100, 300, 1000)
 STRENGTHS = (5.0, 20.0, 100.0)  # C of the logistic regression; the loop chooses by the second
@@ -100,8 +100,8 @@ def measured(case: Case, split: Split, plain: Split, seed: int) -> Iterator[Row]
         "loop, same features": loop_bought(pool, most),
         "stacksl, vectors": ours.bought_rows(vectors, COVERAGE, most),
         "loop": loop_bought(vectors, most),
-        "typiclust": PEERS["typiclust"].bought(vectors, most),
-        "margin": MARGIN.bought(vectors, most),
+        "typiclust": PEERS["typiclust"].bought_rows(vectors, most),
+        "margin": MARGIN.bought_rows(vectors, most),
         "random": list(vectors.order[:most]),
     }
     for arm, bought in chosen.items():

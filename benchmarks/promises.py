@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +39,7 @@ from plan_scenarios import DEFAULT
 from second_answers import answers_of
 
 from stacksl.core.blocks import SharedBlock
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.core.heads.coverage import most_covering
 from stacksl.core.heads.logistic import folds_of
 from stacksl.core.rng import generator
@@ -69,7 +69,6 @@ from stacksl.runs.loop.head_fitting import (
 from stacksl.version import __version__
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.split import Pool
-from stacksl_lab.pools.strategies import COVERAGE
 
 SETS = ("banking77", "stackoverflow_titles", "snips", "medquad")
 ERRORS = (0.0, 0.05)
@@ -468,4 +467,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

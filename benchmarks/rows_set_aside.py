@@ -20,11 +20,11 @@ from _rows import Row, read, words_of, write
 from floors import Case, difference, judged, split_of
 from plan_scenarios import DEFAULT
 
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.core.threads import one_thread
 from stacksl.models.metrics import reference_size
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl_lab.pools import ours
-from stacksl_lab.pools.strategies import COVERAGE
 
 BUDGETS = (100, 300, 1000)
 VARIANTS = ("plain", "rare")

@@ -33,13 +33,13 @@ from floors import Case, judged, split_of
 from numpy.typing import NDArray
 from plan_scenarios import MINILM
 
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.core.heads.logistic import DEFAULT, Strength, folds_of
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.runs.loop.head_fitting import GRAPHED, Source, _fitted, _Labels, make_final
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.split import Split
-from stacksl_lab.pools.strategies import COVERAGE
 
 SETS = ("banking77", "stackoverflow_titles", "snips", "medquad")
 ERRORS = (0.05, 0.1)

@@ -36,7 +36,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 import stacksl
 from stacksl.data import read
 from stacksl.features import make_features
-from stacksl.models.topics import averaged, find_topics
+from stacksl.models.topics import averaged, characteristic, find_topics
 from stacksl.runs.session import noticing
 
 SETS = ("banking77", "snips", "stackoverflow_titles", "medical_abstracts")
@@ -144,13 +144,12 @@ def large(root: Path, features: str) -> dict[str, Any]:
 def proposals(root: Path, seeds: int) -> Iterator[dict[str, Any]]:
     """A row for each run: what it proposed, and which withheld class that is."""
     shown: list[Any] = []
-    named = noticing.characteristic
 
     def noted(texts: Any, groups: NDArray[np.int64]) -> Any:
         shown.append((texts, groups))
-        return named(texts, groups)
+        return characteristic(texts, groups)
 
-    noticing.characteristic = noted
+    noticing.characteristic = noted  # type: ignore[attr-defined]  # its own import
     for name, withheld, budget in WITHHELD:
         texts, _, gold, classes = load(root, name, MINILM)
         for seed in range(seeds):

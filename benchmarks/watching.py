@@ -39,6 +39,7 @@ from plan_scenarios import DEFAULT, HASHING, dataset, rows_of, write_csv
 
 import stacksl
 from stacksl.core.blocks import SharedBlock
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.ledger.purchases import counted
@@ -50,7 +51,6 @@ from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.split import make_split
-from stacksl_lab.pools.strategies import COVERAGE
 
 SETS = {"banking77": "snips", "stackoverflow_titles": "banking77"}  # and what is mixed in
 POOL, LABELS, HELD, STREAM, SHUFFLED = 1_200, 300, 500, 2_000, 10_000

@@ -46,9 +46,9 @@ class SubmittedAnswer(Form):
 
     key: str = Field(max_length=40)
     said: Literal["label", "none", "ambiguous", "broken"]
-    position: int | None = Field(None, ge=0, le=10**6, strict=True)
-    text: str | None = Field(None, max_length=2000)
-    note: str | None = Field(None, max_length=4000)
+    position: int | None = Field(default=None, ge=0, le=10**6, strict=True)
+    text: str | None = Field(default=None, max_length=2000)
+    note: str | None = Field(default=None, max_length=4000)
 
 
 class Passed(Form):
@@ -56,7 +56,7 @@ class Passed(Form):
 
     key: str = Field(max_length=40)
     why: Skip
-    note: str | None = Field(None, max_length=4000)
+    note: str | None = Field(default=None, max_length=4000)
 
 
 def _free(text: str | None) -> str | None:

@@ -34,8 +34,8 @@ class Act(Form):
     """What the owner does; the other fields are what `act` needs."""
 
     act: str = Field(max_length=20)
-    name: str | None = Field(None, max_length=1000)
-    value: str | None = Field(None, max_length=2000)
+    name: str | None = Field(default=None, max_length=1000)
+    value: str | None = Field(default=None, max_length=2000)
     agreed: bool = False
 
 

@@ -95,7 +95,7 @@ class Read(Group):
     header: bool | None = None
     """Whether the first row of a CSV file or a workbook has the names of the columns; guessed if
     absent."""
-    max_candidates: int = Field(2000, ge=2)
+    max_candidates: int = Field(default=2000, ge=2)
     """Items with more candidates are set aside (2000)."""
 
 
@@ -106,9 +106,9 @@ class Sheets(Group):
     """The sheets of people: xlsx, with choice lists, or csv."""
     dir: str | None = None
     """Where sheets are written for colleagues; RUN/ask, private, if absent."""
-    mode: str = Field("0600", pattern=r"^0?[67][0-7]{2}$")
+    mode: str = Field(default="0600", pattern=r"^0?[67][0-7]{2}$")
     """The permissions of sheets, such as 0640 (0600 by default); needs --ask-dir."""
-    overlap: int = Field(0, ge=0)
+    overlap: int = Field(default=0, ge=0)
     """How many rows two annotators get, to see whether they agree; each answer is paid."""
 
     @model_validator(mode="after")
@@ -130,20 +130,20 @@ class Server(Group):
     """Let the run send prompts and options to --url; --dry-run shows one."""
     label_template: str | None = None
     """A file with {prompt} and {options}: how the model on a server is asked for a label."""
-    shots: int = Field(0, ge=0, le=32)
+    shots: int = Field(default=0, ge=0, le=32)
     """How many labeled examples a prompt to the server has, owned or bought to train (0)."""
     input_price: Price | None = None
     """The price of a million tokens that the model on a server reads, such as 0.15."""
     output_price: Price | None = None
     """The price of a million tokens that the model on a server writes."""
-    answer_tokens: int | None = Field(None, ge=1)
+    answer_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of an answer of the server, with its reasoning; set by the options if
     absent."""
     batch_api: bool = False
     """Ask in batches at half the price, by OpenAI's batch API; the run waits for them."""
-    concurrency: int = Field(4, ge=1, le=64)
+    concurrency: int = Field(default=4, ge=1, le=64)
     """How many requests to the server are open at the same time (4)."""
-    timeout: float = Field(60.0, gt=0)
+    timeout: float = Field(default=60.0, gt=0)
     """The time limit of a request to the server, in seconds (60)."""
 
     @model_validator(mode="after")
@@ -180,10 +180,10 @@ class Gate(Group):
 class CalibratedGate(Gate):
     """The gate `llf`, whose constant c is calibrated."""
 
-    kappa: float = Field(1.0, gt=0)
+    kappa: float = Field(default=1.0, gt=0)
     """The constant c of the gate llf, in medians of the spreads that calibrate it; the paper has
     0.5 to 1.5."""
-    warmup: int | None = Field(None, ge=1)
+    warmup: int | None = Field(default=None, ge=1)
     """How many items calibrate c of the gate llf: max(1, min(500, T/20)) of T items if absent."""
 
 
@@ -225,13 +225,13 @@ class Scorer(Group):
 
     name: str | None = None
     """What learns: ridge for fixed classes, newton for pairs, or sgd (`stacksl ls scorers`)."""
-    ridge: float = Field(1.0, ge=1e-6)
+    ridge: float = Field(default=1.0, ge=1e-6)
     """λ: V is λI before the first label; the paper has 1e-3 to 1, and the theory needs 1."""
-    delta: float = Field(0.05, gt=0, lt=1)
+    delta: float = Field(default=0.05, gt=0, lt=1)
     """δ: confidence sets hold with probability 1 − δ; the paper has 0.05 or 0.1."""
-    noise: float = Field(1.0, ge=0)
+    noise: float = Field(default=1.0, ge=0)
     """σ, the sub-Gaussian scale of the noise; 1 for labels."""
-    norm_bound: float = Field(1.0, ge=0)
+    norm_bound: float = Field(default=1.0, ge=0)
     """S, a bound on the norm of the unknown parameter θ*."""
     covariance_rows: Literal["labeled", "all"] = "labeled"
     """The rounds whose rows enter V: those with a label, or all, as the paper prints it
@@ -247,10 +247,10 @@ class Scorer(Group):
 class Update(Group):
     """How a label changes the policy: a step of the scorer sgd, a refit of a language model."""
 
-    learning_rate: float = Field(0.1, gt=0, le=100)
+    learning_rate: float = Field(default=0.1, gt=0, le=100)
     """The learning rate: of the steps of sgd (0.1), or the peak of AdamW's for a language model
     (2e-4)."""
-    kl_weight: float = Field(0.1, ge=0)
+    kl_weight: float = Field(default=0.1, ge=0)
     """λ of the term that keeps the policy near its reference by KL."""
     kl_on_skips: bool = False
     """Whether a skipped round of a stream makes a step with only the KL term."""
@@ -260,7 +260,7 @@ class Update(Group):
     clip: Literal["scale", "literal", "none"] = "scale"
     """How the loss of a label is clipped at ρ: its gradient is scaled (scale), the loss is cut as
     the paper prints it (literal), or nothing is clipped (none; docs/paper.md, D10)."""
-    clip_level: float | None = Field(None, gt=0)
+    clip_level: float | None = Field(default=None, gt=0)
     """ρ in nats, above which losses are clipped; the 95% quantile of the last losses if absent."""
 
 
@@ -296,15 +296,15 @@ class LanguageModel(Group):
     """The device of the model: auto (the default), cpu, cuda or cuda:N."""
     dtype: str = "auto"
     """The dtype of the weights: auto (float32, or bfloat16 on a GPU), float16 or nf4."""
-    temperature: float | None = Field(None, gt=0)
+    temperature: float | None = Field(default=None, gt=0)
     """The number that scores are divided by; fitted if absent, at first without labels."""
-    max_len_prompt: int | None = Field(None, ge=1)
+    max_len_prompt: int | None = Field(default=None, ge=1)
     """The most tokens of a prompt; a longer one loses its beginning."""
-    max_len_choice: int | None = Field(None, ge=1)
+    max_len_choice: int | None = Field(default=None, ge=1)
     """The most tokens of an option; a longer one loses its end."""
-    batch_tokens: int = Field(4096, ge=1)
+    batch_tokens: int = Field(default=4096, ge=1)
     """The most tokens of one forward pass (4096)."""
-    state_dim: int = Field(128, ge=1)
+    state_dim: int = Field(default=128, ge=1)
     """How many dimensions of the states of options are the features of a head that ranks
     (docs/paper.md, D12)."""
     objective: Literal["sft", "ce", "ce-hard", "stacksl"] = "ce"
@@ -313,22 +313,22 @@ class LanguageModel(Group):
     refit_at: Annotated[str, _checked(_BUDGET, "refit_shares")] = "0.05,0.1,0.25,0.5,1"
     """The shares of the budget at which the adapter is trained: 0.05,0.1,0.25,0.5,1, and 1 for the
     pool of a file."""
-    epochs: int = Field(3, ge=1)
+    epochs: int = Field(default=3, ge=1)
     """How many passes a refit makes over its labels (3)."""
-    lora_rank: int = Field(16, ge=1)
+    lora_rank: int = Field(default=16, ge=1)
     """The rank of the adapter (16)."""
-    lora_alpha: float = Field(32.0, gt=0)
+    lora_alpha: float = Field(default=32.0, gt=0)
     """α of LoRA: the adapter's update is scaled by α/rank."""
-    lora_dropout: float = Field(0.0, ge=0, lt=1)
+    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     """The share of the adapter's inputs that training leaves out."""
     lora_targets: str | None = None
     """The layers that are adapted, separated by commas; all linear layers but the output if
     absent."""
-    batch_size: int = Field(8, ge=1)
+    batch_size: int = Field(default=8, ge=1)
     """How many labels a step of the optimizer has (8)."""
-    warmup_share: float = Field(0.1, ge=0, lt=1)
+    warmup_share: float = Field(default=0.1, ge=0, lt=1)
     """The share of a refit's steps in which the learning rate rises to its peak."""
-    weight_decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
     """The weight decay of AdamW in a refit."""
     gradient_checkpointing: bool = False
     """Drop activations in training and compute them a second time, which saves memory."""
@@ -345,11 +345,11 @@ class Settings(Group):
     labeler: str = "oracle"
     """Who answers: oracle (the file's own answers, the default), file (people), openai:MODEL (at
     --url) or hf:NAME (on this machine)."""
-    open_questions: int = Field(25, ge=1)
+    open_questions: int = Field(default=25, ge=1)
     """How many questions are open at the same time, in people's sheets or in a batch (25)."""
     annotators: str = "anna"
     """The people who fill in sheets, with --labeler file."""
-    audit: int | None = Field(None, ge=0)
+    audit: int | None = Field(default=None, ge=0)
     """How many of the labels only measure the final model; 0 for none."""
     second_look: bool | None = None
     """Ask further people about the audited rows on which people and model differ, and about some on
@@ -376,7 +376,7 @@ class Settings(Group):
     features: str = "hashing"
     """How texts become vectors: sentences:minilm+tokens (the default if minilm is installed),
     hashing, or sentences:NAME_OR_DIR."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     """The seed of all random choices; 0, or drawn if people answer."""
     mode: Literal["stream", "pool"] = "stream"
     """pool (all items are ranked; the default for a file with fixed classes or a language model) or
@@ -385,7 +385,7 @@ class Settings(Group):
     """Let the names of classes and the unlabeled items help the final model (the default)."""
     order: Literal["shuffled", "file"] = "shuffled"
     """The order of a stream's items: shuffled by the seed, or as the file has them."""
-    top_k: int | None = Field(None, ge=1)
+    top_k: int | None = Field(default=None, ge=1)
     """Present an item with the K + 1 candidates that score highest; with all of them if absent
     (docs/paper.md, D13)."""
     refit: bool = True
@@ -397,7 +397,7 @@ class Settings(Group):
     lm: LanguageModel = Field(default_factory=LanguageModel.model_construct)
 
     # the run itself
-    checkpoint_every: int = Field(1000, ge=1)
+    checkpoint_every: int = Field(default=1000, ge=1)
     """After how many rounds a stream saves the learner's arrays."""
     plugins: str | None = None
     """Your own modules with gates, labelers or features, separated by commas."""

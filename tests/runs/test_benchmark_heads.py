@@ -1,28 +1,13 @@
-"""Benchmarks that call parts of a run by their own names, on a few rows."""
+"""What benchmarks compute by themselves, on a few rows."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from stacksl.core.blocks import SharedBlock
-from stacksl.ledger.store.database import Store
 from stacksl.runs.loop.head_fitting import Source
 
 from ..benchmarks import benchmark
-
-
-def test_a_run_from_end_to_end_buys_its_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        Store, "commit", Store.commit
-    )  # which the benchmark replaces by a timed one
-    measured = benchmark("end_to_end").child(60, tmp_path / "run", cores=64)
-    assert measured["labels"] == measured["budget"] == 6
-    assert measured["ledger_rows"] > 60
 
 
 def test_labels_are_judged_by_heads_that_did_not_learn_them() -> None:
