@@ -50,7 +50,9 @@ def test_a_table_is_delivered_as_it_is_promised(tmp_path: Path, promised: Run) -
     assert (status["state"], rows) == ("finished", len(ITEMS))
     assert bad <= last["left"] <= allowed_wrong(0.9, rows)
     assert status["left"] > 0
-    assert status["stopped"] == facts_of(made).stopped
+    facts = facts_of(made)
+    assert status["stopped"] == f"{facts.stopped} {facts.details}"
+    assert facts.promised == 0.9
     assert status["stopped"].startswith("At least 90.0% of the 300 rows are right")
     assert "if whoever answered would say the same" in status["stopped"]
     assert len(bought(made, purpose="audit")) == last["audit"] + sum(

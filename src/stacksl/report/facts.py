@@ -209,6 +209,8 @@ class Facts:
         calibration: of the audit where there is one, else of the test file; None without either.
         versions: of Python and libraries; fingerprints: of features, weights and the ledger's head.
         warnings: a sentence each.
+        stopped, details: what a stop rule or a promise came to, and what explains it.
+        promised: the share of the table that is promised to be right; None where none is.
         language: what a run that adapted a language model has besides.
     """
 
@@ -240,6 +242,8 @@ class Facts:
     fingerprints: tuple[Named, ...] = ()
     warnings: tuple[str, ...] = ()
     stopped: str = ""
+    details: str = ""
+    promised: float | None = None
     language: LanguageModel | None = None
 
     def to_json(self) -> str:

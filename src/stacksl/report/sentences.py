@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable
 
@@ -82,10 +81,10 @@ def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
     accuracy = "" if facts.audit is None else audited(facts.audit, facts.run)
     sentences = [accuracy, *in_table(facts), *_limits(facts)]
-    stopped = of_run(facts.stopped, facts.run)
-    unknown = "" if promised(facts) else NOT_KNOWN
+    stopped = of_run(f"{facts.stopped} {facts.details}".rstrip(), facts.run)
+    unknown = "" if promises(facts) else NOT_KNOWN
     paragraphs = [" ".join(filter(None, sentences)) or unknown, stopped]
-    return " ".join(reversed(paragraphs) if promised(facts) else paragraphs).strip()
+    return " ".join(reversed(paragraphs) if promises(facts) else paragraphs).strip()
 
 
 def _limits(facts: Facts) -> list[str]:
@@ -104,22 +103,13 @@ def opening(facts: Facts) -> tuple[list[str], str]:
     """What is said first, the part asked for before the other; what explains it for a column."""
     if facts.column is None:
         paragraphs = [bought(facts), outcome(facts)]
-        return paragraphs[::-1] if promised(facts) else paragraphs, ""
+        return paragraphs[::-1] if promises(facts) else paragraphs, ""
     share, details = column_words(facts.column, facts, facts.run)
     table, of_left = in_table(facts)
-    stopped = of_run(facts.stopped, facts.run)
-    [(promise, reasons)] = re.findall(r"^(At least.*? runs\.|.*?\.(?!\S)|) ?(.*)$", stopped)
-    result = " ".join(filter(None, [promise, share, table, bought(facts)]))
+    stopped, reasons = of_run(facts.stopped, facts.run), of_run(facts.details, facts.run)
+    result = " ".join(filter(None, [stopped, share, table, bought(facts)]))
     explained = filter(None, [reasons, of_left, details, *_limits(facts)])
     return [*filter(None, [facts.stated, result])], " ".join(explained)
-
-
-def promised(facts: Facts) -> str:
-    """The share of the table that is promised to be right, or that none is; else empty."""
-    if not promises(facts):
-        return ""
-    share, separator, _ = facts.stopped.partition(" of the ")
-    return share if separator and share.startswith("At least ") else "not promised"
 
 
 def column_words(column: ColumnFacts, facts: Facts, run: str) -> tuple[str, str]:

@@ -98,6 +98,8 @@ def facts_of(
         fingerprints=(*ending.fingerprints, head),
         warnings=tuple(present_warnings(state, game.ledger, spec.settings.stop_when)),
         stopped=state.get("stopped", ""),
+        details=state.get("details", ""),
+        promised=state.get("promised"),
         language=language,
     )
 

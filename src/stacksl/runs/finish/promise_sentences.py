@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
 from stacksl.ledger.accounts import Accounts
 from stacksl.ledger.queries import LedgerReader
@@ -129,16 +129,24 @@ def lost_by_class(ledger: LedgerReader) -> str:
     )
 
 
-def promise_of(spec: RunSpec, game: Game) -> str:
-    """The sentence of the report on what is promised, or why nothing is."""
+class Promise(NamedTuple):
+    """The share that is promised, if any, what is said of it, and what explains that."""
+
+    promised: float | None
+    stopped: str
+    details: str = ""
+
+
+def promise_of(spec: RunSpec, game: Game) -> Promise:
+    """What is promised of the table, or why nothing is."""
     share, table = spec.settings.promised_share, Table.of(spec, game)
     assert share is not None
     if not table.model + table.dropped:
-        return (
+        sentence = (
             f"All {plural(table.people, 'row')} are labeled by people: no row is the model's, and"
             " nothing is promised about people's labels."
-            f"{_by_people(spec, game.ledger, table.rows)}"
         )
+        return Promise(None, sentence, _by_people(spec, game.ledger, table.rows).lstrip())
     if not game.ledger.accounts.reached:
         if unreachable(spec, game):
             return _beyond(spec, game, share, table)
@@ -159,15 +167,17 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if (others := look["left"] - model_wrong) > 0:
         people_wrong = f"{count(others - look['after'])} that people err on{_added(look)}"
         parts = f", {count(model_wrong)} of {source} and {people_wrong}"
-    return (
+    sentence = (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by_whom}: of"
         f" {count(look['audit'])} rows of {source} drawn at random {count(look['wrong'])}"
         f"{people_sample} turned out wrong or unclear, so at most {count(look['left'])} of all"
-        f" are{parts}. Such a promise holds in 95 of 100 runs.{notes}"
+        f" are{parts}. Such a promise holds in 95 of 100 runs."
     )
+    return Promise(share, sentence, notes.lstrip())
 
 
-def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
+def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> Promise:
+    """That people err too often for the `share`, and what two answers a row would cost."""
     errors = doubled_of(game.ledger).rate
 
     def fits(lower_share: float) -> bool:
@@ -180,17 +190,24 @@ def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     command = f"`stacksl change RUN --stop-when right={100 * (reachable or 0):.0f}%`"
     advice = f" A lower share may be promised: {command}." if reachable else ""
     cost = f"{count(table.people)} more labels{spec.budget.cost_of(table.people)}"
-    return (
+    sentence = (
         f"{percent(share)} is probably not reachable with one answer per row: people seem to err in"
         f" about {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
         f" {plural(table.people, 'row')} that they labeled, and {count(table.allowed)} of all may"
-        f" be wrong. Two answers per row cost {cost}: start a run with --overlap"
-        f" {table.people}. Nothing more was bought.{advice}"
+        " be wrong."
     )
+    details = (
+        f"Two answers per row cost {cost}: start a run with --overlap {table.people}. Nothing more"
+        f" was bought.{advice}"
+    )
+    return Promise(None, sentence, details)
 
 
-def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
-    """Why nothing is promised, and what to do; a look counts until a label changes the model."""
+def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> Promise:
+    """That nothing is promised; why, and what to do.
+
+    A look counts until a label changes the model.
+    """
     past_looks, accounts = looks(game.ledger), game.ledger.accounts
     why = last_look(spec, game.ledger)
     options = {"python": "labeler" in spec.folder.read_state()}
@@ -207,7 +224,8 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     else:
         why += _next_budget(spec, game, share, table, options)
     rows = plural(table.rows, "row")
-    return f"That {percent(share)} of the {rows} are right cannot be promised. {why}"
+    sentence = f"That {percent(share)} of the {rows} are right cannot be promised."
+    return Promise(None, sentence, why)
 
 
 def _next_budget(

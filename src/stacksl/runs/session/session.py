@@ -277,7 +277,7 @@ class Session(Game):
             every = last_drawn(self.ledger) is not None  # an earlier audit has its own second look
             due, audit = second_look(self._ending, audit, self.facts, number, every=every)
         if look is None:
-            self.facts["stopped"] = promise_of(self.spec, self)
+            self.facts |= promise_of(self.spec, self)._asdict()
             return self._ended(audit, due)
         ending = self._ending
         assert audit is not None
@@ -299,7 +299,8 @@ class Session(Game):
 
     def _note_facts(self, open_count: int, *, ended: bool) -> None:
         """Note what `status` tells of the run, which has `ended` or has answers to wait for."""
-        self.facts.pop("sheets", None)  # of an earlier wait
+        for name in ("sheets", "promised", "details"):  # of an earlier wait or end
+            self.facts.pop(name, None)
         if open_count:
             self._note_waits()
         self.facts["plan"] = self.forecaster.facts(ended=ended)

@@ -85,7 +85,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     if facts and not final and not (facts.audit and facts.audit.waits):
         last_report = f"{facts.finished}, with {plural(facts.budget.spent, 'label')}"
         last_report += ": accuracy, model and table are of then; the run goes on"
-    page, stopped = folder.page() or None, state.get("stopped") if final is None else final.stopped
+    page, ended = folder.page() or None, state if final is None else asdict(final)
+    stopped = f"{ended.get('stopped', '')} {ended.get('details', '')}".strip()
     sheets = state.get("sheets") if labels["out"] else None
     if sheets and table["labeler"] == "file":
         closed = {"open": labels["out"], "file": "the page" if page else CLOSED}
@@ -111,7 +112,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "resume": None if page else next_step,
         "warnings": [of_run(why, run) for why in (*present, *differing(files))],
         "stop_when": table.get("stop_when"),
-        "stopped": stopped and of_run(stopped, run),
+        "stopped": of_run(stopped, run),
         "unspent": (final and sentences.unspent(final, run)) or None,
         "sheets": sheets,
         "differing": state.get("differing", []),
