@@ -189,7 +189,7 @@ def prepare(
     too_small = f"an audit of {audit:,}{second * bool(budget.further)} leaves {left:,} of the"
     too_small += f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
     warnings = (
-        *[too_small] * (left < min(25, audit) and resolved.settings.column is None),
+        *([too_small] if left < min(25, audit) and resolved.settings.column is None else []),
         *label_warnings,
         *sources.pool.warnings,
         *intake.warnings_of_test(sources.pool, sources.test),

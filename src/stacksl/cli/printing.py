@@ -110,7 +110,8 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
     if not result["stated"]:
         names["audit"] = "Final model" if result["column"] else "By the audit"
     names |= {"column": "Labels you had", "table": "Right in the table"}
-    idle = " did not end the run" * (result["state"] == "finished")  # a rule without an outcome
+    # A rule without an outcome.
+    idle = " did not end the run" if result["state"] == "finished" else ""
     return [
         ("Last report", result["last_report"]),
         *((title, result[name]["sentence"]) for name, title in names.items() if result[name]),
@@ -121,7 +122,8 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
 def gate(table: Mapping[str, Any]) -> str | None:
     """How labels are chosen by the settings in a `table`; None of a column, whose doubt chooses."""
     kind = [table.get(name) for name in ("mode", "lm.adapt", "lm.normalization")]
-    start = ", after up to 25 labels drawn at random" * (kind == ["pool", "lora", "auto"])
+    draws = kind == ["pool", "lora", "auto"]
+    start = ", after up to 25 labels drawn at random" if draws else ""
     return None if table.get("model_labels") else f"{table['gate.name']}{start}"
 
 

@@ -220,7 +220,7 @@ def power(old: tuple[int, int, int], new: int) -> str:
     right, rows, open_rows = old
     percent = 100 * fall_found(right / rows, rows, new, unsettled=open_rows / rows)
     open_part = f", {open_rows:,} of them open," if open_rows else ""
-    sizes = f"with {rows:,} audited row{'s' * (rows != 1)} then{open_part}"
+    sizes = f"with {rows:,} audited {'row' if rows == 1 else 'rows'} then{open_part}"
     clause = f"{sizes} and {new:,} now, a fall of ten points is found in {percent:.0f}% of cases"
     if not open_rows:
         return clause

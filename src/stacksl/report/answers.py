@@ -119,7 +119,7 @@ def audit_rows(audit: AuditResult) -> list[Named]:
     rows = [
         Named("Items of the audit", count(audit.n)),
         Named("Right", f"{count(right)} of {count(clear)}{excluded if audit.n > clear else ''}"),
-        *[Named("Open: no two people agree", count(open_rows))] * bool(second_look),
+        *([Named("Open: no two people agree", count(open_rows))] if second_look else []),
         Named(f"Audited {audit.measures}{method}", percent(audit.accuracy, 2)),
     ]
     if audit.look:
@@ -161,9 +161,12 @@ def notes(facts: Facts) -> list[str]:
             f"This audit was drawn when {percent(share)} of the items had been bought already, and"
             " says nothing about these. The accuracy above holds for items like the others; on all"
             f" items of the source the interval is {overall}."
-            + " The earlier audit takes no part, because you had seen it: so this interval may be"
-            " wider than the earlier one." * (audit.number > 1)
         )
+        if audit.number > 1:
+            sentences.append(
+                "The earlier audit takes no part, because you had seen it: so this interval may be"
+                " wider than the earlier one."
+            )
     if audit.shown_before:
         sentences.append(
             "This audit was shown before, when the model had learned"

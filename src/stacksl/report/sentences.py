@@ -236,9 +236,9 @@ def outside(facts: Facts) -> str:
     if extra := audit.classes_after:
         added.append(f"{count(extra)} of {plural(facts.data.classes or extra, 'class', 'classes')}")
     sentence = f"The audit says nothing about {' and '.join(added)} added after it was drawn"
-    offer = f"; a budget of {NEW_AUDIT} labels more has an audit of all rows that are left"
-    drawn = _free(facts) >= NEW_AUDIT and facts.column is None and not promises(facts)
-    return f"{sentence}{offer * drawn}."
+    if _free(facts) >= NEW_AUDIT and facts.column is None and not promises(facts):
+        sentence += f"; a budget of {NEW_AUDIT} labels more has an audit of all rows that are left"
+    return f"{sentence}."
 
 
 PREDICTED = "predicted"  # the column of labels that an audit of new rows judges
@@ -449,7 +449,7 @@ def steered(facts: Facts) -> str:
     if facts.method.gate == "random":
         return ""
     chosen = any((row.name, row.value) == ("lm.normalization", "auto") for row in facts.settings)
-    return RANKED + DRAWN * chosen
+    return RANKED + DRAWN if chosen else RANKED
 
 
 def license(model: LanguageModel) -> str:

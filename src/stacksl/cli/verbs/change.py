@@ -199,7 +199,7 @@ def _change_people(run: Run, changes: dict[str, Any], *, json: bool, quiet: bool
         standing = {"back": "gets rows again", "set_aside": "is set aside", "keep": "counts again"}
         effects = [f"{name} {does}" for key, does in standing.items() for name in changes[key]]
         effects += [f"{freed_rows} freed"] if freed else []
-        print("\n\n".join(["\n".join(effects)] * bool(effects) + [shown_run(run)]))
+        print("\n\n".join((["\n".join(effects)] if effects else []) + [shown_run(run)]))
 
 
 def _with_descriptions(names: list[str], descriptions: list[str]) -> dict[str, str]:
@@ -214,7 +214,7 @@ def _with_descriptions(names: list[str], descriptions: list[str]) -> dict[str, s
 
 
 def _bought(offered: Outcome, changes: dict[str, Any]) -> list[str]:
-    bought = [STAYS] * bool(changes["classes"])
+    bought = [STAYS] if changes["classes"] else []
     if offered.cost:
         amount = f"{plural(offered.more, 'more label')}, {count(offered.labels)}"
         labels = f"{amount if offered.more else plural(offered.labels, 'label')} in all"
@@ -251,7 +251,8 @@ def _described(outcome: Outcome, changes: dict[str, Any], run: Path) -> str:
     lines = []
     if changes["budget"] is not None:
         lines.append(f"the budget is {plural(outcome.labels, 'label')} in all")
-    lines += [f"{plural(outcome.dropped, 'open question')} withdrawn"] * bool(outcome.dropped)
+    if outcome.dropped:
+        lines.append(f"{plural(outcome.dropped, 'open question')} withdrawn")
     if outcome.items:
         lines.append(f"{plural(outcome.items, 'item')} to choose from added")
     if outcome.owned:
@@ -279,7 +280,7 @@ def _described(outcome: Outcome, changes: dict[str, Any], run: Path) -> str:
         lines.append(f"asked again: {_again(outcome)}")
     elif outcome.again and changes["classes"]:
         lacking = max(0, len(outcome.again) - outcome.left)
-        more = f" --budget {outcome.labels + lacking}" * (lacking > 0)
+        more = f" --budget {outcome.labels + lacking}" if lacking > 0 else ""
         lines.append(
             f"{plural(len(outcome.again), 'item')} had the answer none of these before; to ask"
             f" again buys {_again(outcome)}: stacksl change {word(run)} --reopen{more}"

@@ -110,7 +110,7 @@ def audit_precision(spec: RunSpec) -> str:
     if spec.settings.labeler_kind in (OPENAI, LOCAL):
         return NO_AUDIT
     agreement = spec.settings.labeler == "file" and not spec.budget.further
-    people = f"with the annotator{'s' * (',' in spec.settings.annotators)}"
+    people = f"with the {'annotators' if ',' in spec.settings.annotators else 'annotator'}"
     what = f"{f'agreement {people}' if agreement else 'accuracy'} on new items"
     if (column := spec.settings.column) is not None:
         verb = f"agree {people}" if agreement else "are right"

@@ -77,7 +77,7 @@ def verify(
     named += records
     named += ["--head"] if head is not None else []
     text = f"the ledger is whole: {plural(rows, 'row')}"
-    text += f", in agreement with {', '.join(named)}" * bool(named)
+    text += f", in agreement with {', '.join(named)}" if named else ""
     print(as_json(result) if json else f"{text}\nhead {rows}:{tip}")
 
 

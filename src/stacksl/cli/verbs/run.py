@@ -278,7 +278,7 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
 
 def summary(run: Run, result: Mapping[str, Any], more: Sequence[tuple[str, object]]) -> str:
     """What `run` and `status` say: labels, money, what its owner can do, and how good it is."""
-    waits = " for answers" * (result["state"] == "waiting")
+    waits = " for answers" if result["state"] == "waiting" else ""
     sheets = result["sheets"] or ()
     unit, preposition = ("row", "in") if result["labeler"] == "file" else ("answer", "of")
     return facts(
@@ -309,7 +309,7 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         lack = unpaid(SecondLook(**second_look), audit["measures"], audit["look"])
         call = f"stacksl change {run} --budget {result['budget'] + lack}"
         sentence = f"{plural(lack, 'row')} had no label left for another answer: `{call}` asks them"
-        notes += [("Second look", sentence)] * bool(lack)
+        notes += [("Second look", sentence)] if lack else []
     why = ("look alike and like no class", "were answered with none and the text")
     add = f"to add them as one: stacksl change {run} --add-class"
     notes += [
@@ -355,9 +355,9 @@ def _labels(result: Mapping[str, Any]) -> str:
     """What has become of the labels; those of the audit of a run that goes on are kept at once."""
     if result["state"] == "finished":
         # the questions of a pool are counted as labels already
-        rounds = f" in {count(result['rounds'])} rounds" * (result["mode"] == "stream")
+        rounds = f" in {count(result['rounds'])} rounds" if result["mode"] == "stream" else ""
         measuring = result["measuring"]
-        measures = f", {count(measuring)} of them only to measure" * bool(measuring)
+        measures = f", {count(measuring)} of them only to measure" if measuring else ""
         return f"{count(result['spent'])} of {count(result['budget'])} bought{rounds}{measures}"
     answered, out = result["answered"], result["out"]
     place = "in sheets" if result.get("labeler", "file") == "file" else "asked"

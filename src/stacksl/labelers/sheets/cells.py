@@ -390,7 +390,9 @@ def _why_none(cell: str, options: tuple[str, ...], classes: bool) -> str:
         return f"the answer {quoted(cell)} is no option's number: they go from 1 to {count}"
     texts = {_loose(text): number for number, text in enumerate(options)}
     positions = [texts[text] for text in get_close_matches(_loose(cell), texts, n=1)]
-    suggestions = [f"{sign(n, options)})" + f" {spaced(options[n])}" * classes for n in positions]
+    suggestions = [
+        f"{sign(n, options)})" + (f" {spaced(options[n])}" if classes else "") for n in positions
+    ]
     hint = f"did you mean {suggestions[0]}? Write" if suggestions else "write"
     return (
         f"the answer {quoted(cell)} is not understood: {hint} a {marks}, the text of an option, "

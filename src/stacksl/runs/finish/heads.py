@@ -150,8 +150,9 @@ class HeadEnding:
         bought, model_note = len(trainer.examples.bought) - owned, _model_labels(trainer)
         basis = "the one label bought" if bought == 1 else f"all {bought:,} labels bought"
         if trainer.column is not None:
-            basis = f"the column of labels{f' and, where people answered, {basis}' * bool(bought)}"
-        basis = f"The final model was refitted on {basis}{f' and {owned:,} owned' * bool(owned)}"
+            answers = f" and, where people answered, {basis}" if bought else ""
+            basis = f"the column of labels{answers}"
+        basis = f"The final model was refitted on {basis}{f' and {owned:,} owned' if owned else ''}"
         if trainer.mixture:
             mixture = tuple(
                 (part.kind, part.weight, None if np.isnan(part.log_loss) else part.log_loss)

@@ -63,7 +63,7 @@ def expected_promise(spec: RunSpec) -> str:
 def _range_of(spec: RunSpec, label_range: Sequence[int]) -> str:
     """From the least to the most of the labels that a promise takes, and their price."""
     low, high = (money(labels * spec.budget.price) for labels in label_range)
-    price = f", for {low} to {high}" * (spec.budget.money is not None)
+    price = "" if spec.budget.money is None else f", for {low} to {high}"
     return f"{label_range[0]:,} to {label_range[1]:,} labels{price}"
 
 
@@ -162,7 +162,9 @@ def promise_of(spec: RunSpec, game: Game) -> Promise:
     if excluded := len(spec.sources.excluded - spec.sources.erased):
         notes += f" Not counted: {plural(excluded, 'row')} with the text of an example of a class."
     model_wrong = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
-    people_sample = f" and of {look['sample']} of people {look['differ']}" * bool(look["sample"])
+    people_sample = ""
+    if look["sample"]:
+        people_sample = f" and of {look['sample']} of people {look['differ']}"
     parts = ""
     if (others := look["left"] - model_wrong) > 0:
         people_wrong = f"{count(others - look['after'])} that people err on{_added(look)}"
@@ -212,7 +214,7 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> Promise:
     why = last_look(spec, game.ledger)
     options = {"python": "labeler" in spec.folder.read_state()}
     if not past_looks:
-        spent = " before the budget was spent" * (not accounts.left)
+        spent = "" if accounts.left else " before the budget was spent"
         why = f"No look at the table was taken{spent}.{_by_people(spec, game.ledger, table.rows)}"
     elif learned := accounts.asked - past_looks[-1]["asked"]:
         why += f" It does not judge the present model, which has {plural(learned, 'more answer')}."
@@ -254,8 +256,8 @@ def _next_budget(
     def look_at(wanted: float, affordable: int = affordable) -> Look | None:
         return next_look(spec, game, affordable, reach=True, share=wanted)
 
-    full_look, spent = look_at(share), ", and what earlier looks cost is spent" * bool(past_looks)
-    payable_now = None
+    full_look, payable_now = look_at(share), None
+    spent = ", and what earlier looks cost is spent" if past_looks else ""
     if accounts.left and unpayable(spec, game):
         left_over = plural(accounts.left, "label was", "labels were")
         unspent = f" With this budget no look can be paid, so {left_over} left."
@@ -326,7 +328,8 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         now, look = f"{now}{_added(look)}.", taken
     model_wrong = left_wrong(look["wrong"], look["audit"], look["rows"], MODEL)
     wrong_rows = f"{count(look['wrong'])} of {plural(look['audit'], 'row')} of {labeler}"
-    wrong_rows += f" and {look['differ']} of {look['sample']} of people" * bool(look["sample"])
+    if look["sample"]:
+        wrong_rows += f" and {look['differ']} of {look['sample']} of people"
     people_wrong = look["left"] - model_wrong - look["after"]
     return (f"{waiting} " if waiting else "") + (
         f"Look {look['drawn']} of {LOOKS} showed that at least {_shown_by(look)[6:]} of the"

@@ -395,7 +395,7 @@ def warnings_of_test(dataset: Dataset, test: Dataset | None) -> list[str]:
     shared = overlap(dataset.items, test.items)
     overlaps = [f"the data to label has {shared} of {len(test.items)} test prompts, too"]
     unknown = f"rows with a label that is none of the classes: {len(test.unknown)}"
-    sentences = [*test.warnings, *[unknown] * bool(test.unknown)]
+    sentences = [*test.warnings, *([unknown] if test.unknown else [])]
     return [*(f"test set: {sentence}" for sentence in sentences), *overlaps * bool(shared)]
 
 

@@ -270,9 +270,11 @@ def _unlabeled(ledger: LedgerReader, rule: str | None) -> str:
     rows = [added for added in rows if not {added["size"] - 1, normal(added["name"])} & words]
     names = ", ".join(f"'{added['name']}'" for added in rows)
     call, promised = "`stacksl change RUN", stop_rule(rule)[0] == "right"
-    ways = [f"{call} --reopen` asks again where the answer was none"] * ("none" in words)
-    # a promise takes no labels that nobody checks
-    ways += [f"{call} --owned FILE` adds labels that you have"] * (not promised)
+    ways = []
+    if "none" in words:
+        ways.append(f"{call} --reopen` asks again where the answer was none")
+    if not promised:  # which takes no labels that nobody checks
+        ways.append(f"{call} --owned FILE` adds labels that you have")
     advice = ", and ".join(ways) or "answers to further rows may name it"
     return names and f"no label names the added {names}: {advice}"
 
@@ -290,9 +292,9 @@ def _next_step(
         return f"stacksl label {path}" if closed else f"stacksl answer {path} FILE..."
     goes_on = state in ("interrupted", "stopped", "failed", "waiting")
     if goes_on and python and table["labeler"] != "file":
-        other = ", or Run.change(drop=True, labeler=...) about other items" * (state == "waiting")
-        call = f"in Python Run.resume(labeler=...){other}"
-        return f"stacksl change {path} --labeler NAME, or {call}"
+        call = f"stacksl change {path} --labeler NAME, or in Python Run.resume(labeler=...)"
+        other = ", or Run.change(drop=True, labeler=...) about other items"
+        return f"{call}{other}" if state == "waiting" else call
     goes_on |= state == "finished" and not folder.has_results()  # its model was deleted
     return f"stacksl resume {path}" if goes_on else None
 
@@ -379,7 +381,8 @@ class Record:
             answerer = expect_labeler(spec.folder, labeler)
         facts: dict[str, Any] = {"created": now(), "interruptions": [], "warnings": []}
         kept_names = [*facts, "over_names", "shown", "judged", SHORT]
-        kept_names += ["finished"] * (earlier["state"] == "finished")  # made again as it was
+        if earlier["state"] == "finished":  # it is made again as it was
+            kept_names.append("finished")
         facts |= {name: earlier[name] for name in kept_names if name in earlier}
         if answerer is not None:
             facts["labeler"] = answerer
