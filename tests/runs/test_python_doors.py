@@ -13,7 +13,9 @@ import pandas
 import pytest
 
 import stacksl
+from stacksl.api.labeling import label_file
 from stacksl.cli.entry import call
+from stacksl.data import write_table
 from stacksl.errors import (
     DataError,
     FeatureError,
@@ -186,6 +188,28 @@ def test_numbers_that_are_names_of_classes_are_no_indices() -> None:
     stars = stacksl.run(TEXTS, [n % 3 + 2 for n in range(90)], classes=[3, 4, 2], out="s", budget=9)
     human = {row["id"]: row["label"] for row in stars.table().rows if row["source"] == "human"}
     assert human.items() <= {f"row-{n:06d}": str((n - 1) % 3 + 2) for n in range(1, 91)}.items()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "xlsx", "jsonl"])
+def test_labels_are_numbers_if_the_column_has_numbers(kind: str) -> None:
+    """Else each of them would differ from the cell that it is compared with."""
+    stars = [n % 3 + 1 for n in range(90)]
+    rows = [{"text": text, "stars": star} for text, star in zip(TEXTS, stars, strict=True)]
+    write_table(f"data.{kind}", ["text", "stars"], rows)
+    settings = {"columns": {"label": "stars"}, "budget": 20, "audit": 0, "features": "hashing"}
+    made = stacksl.run(f"data.{kind}", out="file", **settings)
+    new = label_file(made.model, f"data.{kind}", made.read(f"data.{kind}"), None, None)
+    for table in (made.table(), new):
+        equal = [row["label"] == getattr(row["stars"], "value", row["stars"]) for row in table.rows]
+        assert sum(equal) > 80
+    frame = pandas.DataFrame(rows).astype({"stars": "Int64"})
+    of_frame = stacksl.run(frame, out="frame", **settings)
+    assert (of_frame.table().label == frame.stars).sum() > 80
+    assert (of_frame.labels().label == frame.stars).sum() == 20
+    gaps = frame.assign(stars=frame.stars.where(frame.index > 5))
+    assert (of_frame.predict(gaps).label == gaps.stars).sum() > 76
+    truth = stacksl.run(frame.assign(stars=frame.stars == 1), out="truth", **settings).table()
+    assert {*truth.label} == {False, True}
 
 
 def test_a_function_that_returns_a_number_means_one_candidate() -> None:

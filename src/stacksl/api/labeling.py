@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_table
+from stacksl.data.values import is_missing
 from stacksl.data.writing import Progress
 from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.features.given import GIVEN
@@ -71,7 +72,8 @@ def label_file(
     """
     columns, rows = rows_of(path, dataset)
     items = [item for _, item in rows if item is not None]
-    return _labeled(columns, rows, by_model(model, items, progress, least))
+    labels = by_model(model, items, progress, least)
+    return _labeled(columns, rows, labels, dataset.columns.get("label"))
 
 
 def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
@@ -115,7 +117,11 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
     labels = {**by_model(model, unlabeled, progress), **labels}
     if frame is not None:
         return own_rows(spec, frame, labels, PREFIX)
-    return _labeled(columns, rows, labels)
+    return _labeled(columns, rows, labels, _label_column(spec))
+
+
+def _label_column(spec: RunSpec) -> str | None:
+    return spec.settings.column or spec.dataset.columns.get("label")
 
 
 def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], before: str) -> Any:
@@ -147,11 +153,15 @@ def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], 
             f" '{next(iter(items), '')}': give the frame that the run was made from, with the same"
             " index or the same column of ids"
         )
-    return joined(table, dataset, cells, before)
+    return joined(table, dataset, cells, before, _label_column(spec))
 
 
 def joined(
-    frame: Any, dataset: Dataset, values_by_id: Mapping[str, Mapping[str, Any]], before: str
+    frame: Any,
+    dataset: Dataset,
+    values_by_id: Mapping[str, Mapping[str, Any]],
+    before: str,
+    label_column: str | None = None,
 ) -> Any:
     """A data frame of pandas with values for each item, on the same index.
 
@@ -160,7 +170,11 @@ def joined(
         dataset: as the frame was read.
         values_by_id: for the id of each item, values by the name of a column.
         before: prefix of these names where the frame has one of them.
+        label_column: of numbers, if it has some that name classes; else the data set's.
     """
+    column = label_column or dataset.columns.get("label")
+    cells = frame[column].tolist() if [*frame.columns].count(column) == 1 else []
+    values_by_id = _as_numbers(values_by_id, cells)
     names = list(dict.fromkeys(name for row in values_by_id.values() for name in row))
     prefix = _prefix(names, map(str, frame.columns), before)
     rejected_rows, items = {rejection.row for rejection in dataset.rejected}, iter(dataset.items)
@@ -343,8 +357,12 @@ def answer_cells(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _labeled(
-    columns: Sequence[str], rows: Sequence[Sourced], labels: Mapping[str, Mapping[str, Any]]
+    columns: Sequence[str],
+    rows: Sequence[Sourced],
+    labels: Mapping[str, Mapping[str, Any]],
+    label_column: str | None,
 ) -> Labeled:
+    labels = _as_numbers(labels, [values.get(label_column or "") for values, _ in rows])
     judges_column = any("doubtful" in row for row in labels.values())
     added = [*ADDED, "doubtful"] if judges_column else [*ADDED]
     prefix = _prefix(added, columns, PREFIX)
@@ -356,6 +374,35 @@ def _labeled(
     unlabeled = (row for row in labeled_rows if row[names["label"]] is None)
     blank = Counter(str(row[names["source"]] or "unusable") for row in unlabeled)
     return Labeled((*columns, *names.values()), labeled_rows, blank=blank)
+
+
+def _as_numbers(
+    labels: Mapping[str, Mapping[str, Any]], cells: Sequence[Any]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Labels of the type of a column's `cells`, if these are numbers or truth values.
+
+    Such a column names its classes by their digits, which would compare as unequal to its cells.
+    """
+    # a workbook's cells are texts that hold their numbers
+    values = [getattr(cell, "value", cell) for cell in cells if not is_missing(cell)]
+    kinds, read = {type(value) for value in values}, _READERS
+    if not kinds or not kinds <= read.keys():
+        return labels
+    kind = float if len(kinds) > 1 else kinds.pop()
+    try:
+        return {
+            id: {**row, "label": row["label"] and read[kind](row["label"])}
+            for id, row in labels.items()
+        }
+    except (KeyError, ValueError):  # the classes have other names
+        return labels
+
+
+_READERS: dict[type, Callable[[str], Any]] = {
+    int: int,
+    float: float,
+    bool: {"true": True, "false": False}.__getitem__,
+}
 
 
 def _prefix(names: Iterable[str], columns: Iterable[str], word: str) -> str:
