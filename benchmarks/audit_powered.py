@@ -42,7 +42,6 @@ from stacksl.runs.items.corpus import Role
 from stacksl.runs.loop import choosers
 from stacksl.runs.loop.game import play
 from stacksl.runs.loop.head_fitting import Source, make_final
-from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.split import make_split
@@ -124,7 +123,7 @@ def models(name: str, data: Path) -> Iterator[Model]:
     with tempfile.TemporaryDirectory() as folder:
         game = ours.game_of(wider, COVERAGE, LABELS[-1], Path(folder))
         game.corpus.assign(Role.AUDIT, range(size, len(wider.gold)))
-        linear_trainer(game).would_buy = recorder
+        game.would_buy = recorder
         for _ in play(game, choosers.Pool(0, coverage=True)):
             pass
         game.ledger.close()

@@ -11,11 +11,13 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.core.losses import softmax
+from stacksl.report.wording import interval
 from stacksl.runs.loop.near_duplicates import NearDuplicates
 from stacksl.types import Item
 
 from ..ledgers import rows_of
 from .lm_cases import QUICK, adapt, blocks, questions, sentences, write_corpus
+from .people_cases import facts_of
 
 FIVE = "0.05,0.1,0.25,0.5,1"
 
@@ -107,6 +109,32 @@ def test_each_batch_is_in_doubt_by_the_scores_of_the_last_refit(model: Path, tmp
         seen = {each.item for each in bought[: 3 * batch]}
         left = [gap for item, gap in zip(corpus[0], gaps, strict=True) if item.id not in seen]
         assert [gaps[n] for n in found] == pytest.approx(sorted(left)[:3]), "the smallest margins"
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_audited_items_that_it_would_buy_stand_for_none_of_those_left(
+    mode: str, model: Path, tmp_path: Path
+) -> None:
+    corpus = questions(60)
+    settings = {"mode": mode, "open_questions": 5, "audit": 20, "budget": 40, "lm.refit_at": "1"}
+    made = adapt(model, corpus, tmp_path / "run", **settings)
+    with made.ledger as ledger:
+        saved, audited = ledger.arrays(), ledger.bought("audit")
+    assert saved is not None
+    noted = {corpus[0][row].id for row in saved.arrays["audit.rows"]}
+    assert noted < {*audited}
+    if mode == "pool":  # by the base's scores, half of the items are bought
+        [block] = blocks(made, corpus)
+        doubt = {item.id: -margin(each.offset) for item, each in zip(corpus[0], block, strict=True)}
+        assert noted == {*sorted(audited, key=doubt.__getitem__)[-10:]}
+    left = [item for item in corpus[0] if item.id in {*audited} - noted]
+    said = [row["index"] for row in made.predict(left)]
+    right = sum(corpus[1][item.id] == answer for item, answer in zip(left, said, strict=True))
+    table = facts_of(made).table
+    assert table is not None
+    assert table.left == right / len(left)
+    ends = f"(95% interval {interval(table.low, table.high)})"
+    assert ends in made.status()["table"]["sentence"]
 
 
 def test_owned_labels_are_learned_in_the_one_refit(model: Path, tmp_path: Path) -> None:

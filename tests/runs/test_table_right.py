@@ -23,7 +23,6 @@ from stacksl.report.sentences import in_table, outcome
 from stacksl.report.wording import percent
 
 from ..ledgers import bought
-from ..report.adapted_cases import language
 from ..tables import write_table
 from .changing_cases import audits, finished, labeled
 from .people_cases import Row, begin, facts_of, play, truth, wrong
@@ -283,26 +282,3 @@ def test_a_look_at_the_audit_gives_a_lower_bound(tmp_path: Path) -> None:
     table = TableRight(100, 300, 0.9, 0.84, 0.95, None)
     facts = replace(facts, audit=replace(facts.audit, look=2), table=table)
     assert "90.0% are right (at least 84.0% in 95 of 100 runs), counting" in in_table(facts)[0]
-
-
-@pytest.mark.parametrize(
-    ("people", "adapts", "gate", "low"),
-    [
-        (99, True, "margin", False),
-        (100, True, "margin", True),
-        (300, True, "random", False),
-        (300, False, "coverage", False),
-    ],
-)
-def test_where_a_language_model_learned_much_the_number_is_said_to_be_too_low(
-    tmp_path: Path, people: int, adapts: bool, gate: str, low: bool
-) -> None:
-    facts = facts_of(finished(tmp_path, audit=6))
-    table = TableRight(people, 300, 0.9, 0.84, 0.95, None, left=0.85)
-    facts = replace(facts, method=replace(facts.method, gate=gate), table=table)
-    facts = replace(facts, language=language() if adapts else None)
-    words = " ".join(in_table(facts))
-    assert words.endswith("too low, because so many rows were asked about.") is low
-    bound = "(at least 84.0% in 95 of 100 runs)" in words
-    assert bound is (adapts and gate == "margin")
-    assert "85.0%" in words

@@ -28,6 +28,7 @@ from stacksl.report.wording import plural
 SMALLEST = 80  # labels of a budget below which an audit would cost more than it is worth
 RESERVED = "labels are kept for an audit"
 Estimate = tuple[float, float, float]  # with the ends of its 95% interval
+_ROWS, _EXPECTED = "audit.rows", "audit.expected"  # names of saved arrays
 NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
 
 
@@ -243,6 +244,15 @@ class WouldBuy:
     rows: list[int] = field(default_factory=list)
     expected: float = 0.0
 
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> WouldBuy:
+        """What `state` returned, among other `arrays`."""
+        return cls(arrays[_ROWS].tolist(), float(arrays[_EXPECTED]))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The arrays to be saved."""
+        return {_ROWS: np.array(self.rows, np.int64), _EXPECTED: np.array(self.expected)}
+
     def note(self, audited: Sequence[int], statistics: Array, share: float) -> None:
         """Note those of the `audited` rows that a batch of this `share` of all items would have.
 
@@ -254,6 +264,12 @@ class WouldBuy:
         count = max(0, round(self.expected) - len(self.rows))
         best = left[np.argsort(-statistics[left], kind="stable")[:count]]
         self.rows += [audited[position] for position in best]
+
+    def others(self, audited: Sequence[int]) -> list[int]:
+        """The `audited` rows that are like those which the run leaves; none where all are."""
+        noted = {*self.rows}
+        rows = [row for row in audited if row not in noted]
+        return rows if len(rows) < len(audited) else []
 
 
 def powered(

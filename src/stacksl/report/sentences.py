@@ -20,7 +20,6 @@ from stacksl.report.quality import (
 )
 from stacksl.report.wording import (
     NEW_AUDIT,
-    at_least,
     change_call,
     clear_of,
     count,
@@ -213,10 +212,6 @@ def in_table(facts: Facts) -> tuple[str, str]:
         of_left = f" Of the labels by {by}, in rows that nobody answered, an estimated"
         of_left += f" {percent(table.left)} {_are_right(audit)}."
     bounds = spread(table.low, table.high, audit.look)
-    if facts.language and facts.method.gate not in ("random", "first"):
-        bounds = at_least(table.low)  # the rows left are easier than audited ones
-        if table.share < 1 and 3 * table.people >= table.model:
-            of_left += " This is rather too low, because so many rows were asked about."
     return (
         f"Of the {plural(table.people + table.model, 'label')} in the exported table"
         f" ({count(table.people)} {source}, {count(table.model)} by {by}{exclusion}) an estimated"

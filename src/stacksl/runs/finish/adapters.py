@@ -60,6 +60,12 @@ class AdapterEnding:
         self.trainer.adapters.take(self.trainer.refits)
         return self.model.policies([self.spec.dataset.items[row] for row in rows])
 
+    def left(self, audit: Audit) -> tuple[dict[str, Array], None]:
+        """The labels of the audited rows that the run would not have bought."""
+        rows = self.game.would_buy.others(audit.rows)
+        ids = [self.game.corpus.ids[row] for row in rows]
+        return dict(zip(ids, self.policies(rows), strict=True)), None
+
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results as they are: models of fewer labels are tested on a test file alone."""
         return tested

@@ -75,7 +75,7 @@ def finish(
             labels = dict(zip(ids, ending.delivered(sample.rows), strict=True))
         tested = replace(tested, column=judge_audit(labels, sample.answers, reference, **options))
     judges = audit is not None and (audit.second is None) == (audit.second_left is None)
-    if isinstance(ending, HeadEnding) and audit is not None and judges:
+    if audit is not None and judges:
         labels, reference = ending.left(audit)
         options |= {"second": audit.second_left, "look": look}
         tested = replace(tested, left=judge_audit(labels, audit.answers, reference, **options))
@@ -243,7 +243,7 @@ def second_look(
     if not look and too_wide(second):
         audit = replace(audit, answers=first_words)
     of_left = None
-    if isinstance(ending, HeadEnding) and not every:
+    if not every:
         labels, reference = ending.left(audit)
         of_left = looked_at_some(labels, reference, rows, answers, z, judged)
     return due, replace(audit, second=second, second_left=of_left)

@@ -103,10 +103,7 @@ class HeadEnding:
             stand = stand_for_left(np.array([label.max() for label in audited.values()]), remaining)
             pairs = zip(audited.items(), stand, strict=True)
             return {item: label for (item, label), stands in pairs if stands}, remaining
-        would_buy = {*linear_trainer(self.game).would_buy.rows}
-        rows = [row for row in audit.rows if row not in would_buy]
-        if len(rows) in (0, len(audit.rows)):
-            return {}, None
+        rows = self.game.would_buy.others(audit.rows)
         ids = [self.game.corpus.ids[row] for row in rows]
         return dict(zip(ids, self.policies(rows), strict=True)), None
 

@@ -75,9 +75,9 @@ def _compare_audited(game: Game, round_number: int) -> None:
     rows, rounds = game.corpus.drawn, len(game.corpus.order)
     number = round_number * len(rows) // rounds
     has_one = (round_number + 1) * len(rows) // rounds > number
-    if not has_one or not isinstance(game.trainer, LinearTrainer):
+    if not has_one:
         return
-    row, noted = rows[number], game.trainer.would_buy.rows
+    row, noted = rows[number], game.would_buy.rows
     if game.corpus.roles[row] != Role.AUDIT or row in noted:
         return
     if _decision_of(game, row).status == "wanted":
@@ -240,10 +240,10 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     statistics, predicted_classes = _statistics(game, unbought)
     ranking = np.argsort(-statistics, kind="stable")
     rows = [unbought[n] for n in ranking]
+    if audited := _audited(game):
+        of_audited = _statistics(game, audited)[0]
+        _note_audited(game, audited, of_audited, count, len(unbought))
     if isinstance(game.trainer, LinearTrainer):
-        if audited := _audited(game):
-            of_audited = _statistics(game, audited)[0]
-            _note_audited(game, audited, of_audited, count, len(unbought))
         classes = None if predicted_classes is None else predicted_classes[ranking].tolist()
         picked_rows = spread_out(rows, count, game.examples.block, classes)
     else:
@@ -268,7 +268,7 @@ def _note_audited(
     Rows set aside for the interval are left for the model as well.
     """
     share = min(count, unbought) / (unbought + len(game.corpus.compared))
-    linear_trainer(game).would_buy.note(audited, statistics, share)
+    game.would_buy.note(audited, statistics, share)
 
 
 def _statistics(game: Game, rows: Sequence[int]) -> tuple[Array, NDArray[np.int64] | None]:

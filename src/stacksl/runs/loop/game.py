@@ -21,6 +21,7 @@ from stacksl.labelers.protocol import Labeler, Request, requests_of
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.queries import LedgerReader
+from stacksl.models.audit import WouldBuy
 from stacksl.runs.items.corpus import Corpus
 from stacksl.types import Decision, Label
 
@@ -213,6 +214,7 @@ class Game:
         trainer: refits the model during the run and at its end.
         batches: how many purchases may be open at a time.
         enough: whether to stop buying before the budget is spent.
+        would_buy: the audited rows that are not like the rows which the run leaves.
         skips_refit: whether the next purchase is made without a refit: the last refit was made for
             it, and labels that are not in that were learned meanwhile.
     """
@@ -224,6 +226,7 @@ class Game:
     trainer: Trainer
     batches: PurchaseLimits = field(default_factory=PurchaseLimits)
     enough: Callable[[], bool] = bool  # false
+    would_buy: WouldBuy = field(default_factory=WouldBuy)
     skips_refit: bool = False
 
     @property
@@ -296,14 +299,14 @@ class Game:
             self.trainer.refit()
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The arrays of learner and trainer, and the c of the gate `llf`.
+        """The arrays of learner and trainer, the audited rows noted, and the c of the gate `llf`.
 
-        That was calibrated on the first items, whose features may be erased since.
+        This was calibrated on the first items, whose features may be erased since.
         """
         arrays = {name: np.asarray(array) for name, array in self.learner.state().items()}
         if isinstance(self.learner.gate, LLF):
             arrays["gate_scale"] = np.array(self.learner.gate.gate_scale)
-        return arrays | self.trainer.state()
+        return arrays | self.would_buy.state() | self.trainer.state()
 
     def save(self) -> None:
         """Save the arrays as they are now, with the pending rows of the ledger before them."""
@@ -312,6 +315,7 @@ class Game:
     def set_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned."""
         self.learner.restore(arrays)
+        self.would_buy = WouldBuy.of(arrays)
         self.trainer.restore(arrays)
 
     def reschedule(self, payload: Mapping[str, Any]) -> None:

@@ -22,7 +22,6 @@ from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import settled
 from stacksl.ledger.queries import LedgerReader
-from stacksl.models.audit import WouldBuy
 from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.models.promise import Doubled, Stage, calibrated_wrong, step_of
 from stacksl.runs.loop.batch_selection import surest
@@ -51,7 +50,6 @@ Bought = Sequence[tuple[int, int, int]]
 
 PREFIX, DOUBT = "head.", "doubt."
 COUNT = "refits"
-WOULD_BUY, EXPECTED = "audit.rows", "audit.expected"
 STAGES = "refits.stages"  # a row each: labels, rows expected wrong
 MIXTURE = "refits.mixture"  # a row each: number of the kind, and the numbers of a `Component`
 ON_THE_WAY = 1e-4  # tolerance of refits that only rank
@@ -84,7 +82,6 @@ class LinearTrainer:
             `step_of` labels, as the doubt about a column is: a promise on the table rests on it.
         erring: whether the labels are of people who err, by whom a promise on the table counts.
         stages: those models, in order.
-        would_buy: the audited rows that are not like the rows which the run leaves.
     """
 
     examples: Examples
@@ -111,7 +108,6 @@ class LinearTrainer:
     by_final: bool = False
     erring: bool = False
     stages: list[Stage] = field(default_factory=list)
-    would_buy: WouldBuy = field(default_factory=WouldBuy)
     _source: Source | None = None
     draws: ClassVar[int] = 0
 
@@ -277,8 +273,6 @@ class LinearTrainer:
         return {
             **({STAGES: stages} if self.by_final else {}),
             COUNT: np.array([self.count, self.labels, self.final, self.relabeled]),
-            WOULD_BUY: np.array(self.would_buy.rows, dtype=np.int64),
-            EXPECTED: np.array(self.would_buy.expected),
             MIXTURE: np.array(mixture, dtype=np.float64).reshape(-1, 6),
             **{PREFIX + k: v for k, v in head_arrays.items()},
             **{DOUBT + k: v for k, v in (self.doubt._asdict() if self.doubt else {}).items()},
@@ -288,7 +282,6 @@ class LinearTrainer:
         """Restore what `state` returned."""
         self.count, self.labels, final, self.relabeled = map(int, arrays[COUNT])
         self.final = bool(final)
-        self.would_buy = WouldBuy(arrays[WOULD_BUY].tolist(), float(arrays[EXPECTED]))
         self.stages = [Stage(int(n), wrong) for n, wrong in arrays.get(STAGES, np.zeros((0, 2)))]
         table = arrays[MIXTURE].tolist()
         self.mixture = tuple(Component(KINDS[int(kind)], *numbers) for kind, *numbers in table)

@@ -191,7 +191,7 @@ class Session(Game):
         session = cls(
             **kwargs, spec=spec, batches=limits_of(spec, ledger), features=features, report=report
         )
-        session.skips_refit = playback.skips_refit
+        session.skips_refit, session.would_buy = playback.skips_refit, playback.would_buy
         return session
 
     # Playing -----------------------------------------------------------------------------------
