@@ -8,14 +8,19 @@ from typing import Any
 
 from stacksl.errors import MissingExtra
 
-_REFUSALS = {"HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+_REFUSALS = {
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "FASTAPI_OTEL_AUTO_CONFIGURE": "false",  # else requests are sent to an OTLP endpoint
+}
 
 
 def refuse_telemetry() -> None:
-    """Set the environment so that huggingface_hub, its dependents and Ray send no telemetry.
+    """Set the environment so that huggingface_hub, its dependents, Ray and FastAPI send nothing.
 
-    They read the environment once, when they are imported, so this must be called before. Any
-    other value in the environment is overridden.
+    They read the environment once, when they are imported or an application is made, so this must
+    be called before. Any other value in the environment is overridden.
     """
     os.environ.update(_REFUSALS)
 

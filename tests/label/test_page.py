@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from types import SimpleNamespace
@@ -132,6 +133,17 @@ def test_a_session_ends_with_the_server_and_can_be_ended(opened: Opened) -> None
     ben = again.browser("ben")
     again.access.revoke("ben")
     assert ben.http.get("/rows").status_code == 401
+
+
+def test_requests_are_not_reported_to_a_collector_of_the_environment(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FastAPI 0.165 and newer would export them, if it is installed with OpenTelemetry."""
+    page = opened()
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+    app = make_app(Site(page.player, page.access, {"127.0.0.1"}))
+    assert os.environ["FASTAPI_OTEL_AUTO_CONFIGURE"] == "false"
+    assert not vars(app).get("_telemetry", {}).get("auto_configure")  # it is read in the making
 
 
 def test_every_route_knows_who_asks_before_it_reads_what_is_sent(opened: Opened) -> None:

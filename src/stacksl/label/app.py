@@ -23,6 +23,7 @@ from stacksl.label.site import HEADERS, OWNER, SESSION_SECONDS, Refused, Site, c
 from stacksl.labelers.sheets.cells import visible
 from stacksl.labelers.sheets.rows import Reply
 from stacksl.ledger.purchases import Skip
+from stacksl.telemetry import refuse_telemetry
 
 PATIENCE = 10.0  # seconds that a reply waits for the answer to be in the ledger
 MOST = 1_000_000  # pages of rows
@@ -89,6 +90,7 @@ def make_app(site: Site) -> FastAPI:
 
     A route has its role by its signature or its router: without one it knows of no annotator.
     """
+    refuse_telemetry()
     app = FastAPI(title="stacksl label", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.site = site
 
