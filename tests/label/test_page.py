@@ -365,7 +365,9 @@ def test_the_owner_changes_the_budget_invites_and_corrects(opened: Opened) -> No
     assert "/report" in told
     report = owner.http.get("/report")
     assert report.status_code == 200
-    assert "sandbox" in report.headers["content-security-policy"]
+    assert report.headers["content-security-policy"].startswith("sandbox; default-src 'none';")
+    assert "script" not in report.headers["content-security-policy"]  # and the report has none
+    assert "<script" not in report.text
     assert anna.http.get("/report").status_code == 403
 
 

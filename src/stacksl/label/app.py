@@ -30,10 +30,7 @@ MOST = 1_000_000  # pages of rows
 WHOLE = 20.0  # seconds for a whole request, its body included
 WAITING = 250  # connections without a whole request, of all addresses
 WEB = Path(__file__).parent / "web"
-REPORT = (
-    "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline';"
-    " script-src 'unsafe-inline'; img-src data:; font-src data:"
-)
+REPORT = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 class LinkSecret(Form):
