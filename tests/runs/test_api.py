@@ -102,7 +102,7 @@ def test_a_plan_is_refused_where_its_run_would_be(classes, tmp_path) -> None:
         with pytest.raises(RunError, match="give another --out"):
             prepare(file, out=out, settings={"budget": "2"})
     people = {"labeler": "file", "annotators": "anna,ben", "budget": "3", "sheets.overlap": 2}
-    with pytest.raises(SettingsError, match="got 2 where 2 labels train: .*at most --overlap 1"):
+    with pytest.raises(SettingsError, match="got 2 where 3 labels train: .*at most --overlap 1"):
         prepare(file, settings=people)
 
 

@@ -516,7 +516,7 @@ def _with_measuring(settings: Settings, sources: Sources, budget: Budget) -> Bud
     if settings.sheets.overlap > largest:
         raise SettingsError(
             f"sheets.overlap is how many rows two annotators answer, got {settings.sheets.overlap}"
-            f" where {2 * largest} labels train: give at most --overlap {largest}, or a larger"
+            f" where {budget.train} labels train: give at most --overlap {largest}, or a larger"
             " budget"
         )
     expect_stop_rule(settings, sources, audit, further)
