@@ -116,7 +116,7 @@ def _forecast(run: Run, status: dict[str, Any]) -> dict[str, Any] | None:
 def _state(who: Annotator) -> str | None:
     notes = ["away"] if who.away else []
     notes += [who.standing.replace("_", " ")] if who.standing else []
-    notes += [f"wrong in {who.wrong} of {who.twice} audited rows seen again"] if who.twice else []
+    notes += [f"wrong in {who.wrong} of {who.twice} audited rows asked again"] if who.twice else []
     return ", ".join(notes) or None
 
 
