@@ -8,12 +8,8 @@ from typing import Any
 
 from stacksl.errors import MissingExtra
 
-_REFUSALS = {
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "DO_NOT_TRACK": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "FASTAPI_OTEL_AUTO_CONFIGURE": "false",  # else requests are sent to an OTLP endpoint
-}
+_REFUSALS = {"HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+_REFUSALS |= {"FASTAPI_OTEL_AUTO_CONFIGURE": "false"}  # else requests go to an OTLP endpoint
 
 
 def refuse_telemetry() -> None:
