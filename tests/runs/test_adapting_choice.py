@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, prepare, run
-from stacksl.errors import LabelerError, SettingsError
+from stacksl.errors import DataError, LabelerError, SettingsError
 from stacksl.features.store import load_block
 from stacksl.labelers.registry import OracleLabeler
 from stacksl.ledger.events import Row
@@ -31,6 +31,7 @@ from .lm_cases import (
     blocks,
     last_weights,
     questions,
+    tiny_model,
     told_labels,
     write_corpus,
 )
@@ -114,6 +115,19 @@ def expect_same(one: Run, other: Run) -> None:
         assert np.array_equal(mine.base, others.base)
     model = "model/adapter_model.safetensors"
     assert (one.path / model).read_bytes() == (other.path / model).read_bytes()
+
+
+def test_without_a_token_to_begin_with_the_empty_premise_is_not_tried(tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path / "model")
+    tokenizer = folder / "tokenizer_config.json"
+    about = json.loads(tokenizer.read_text())
+    del about["eos_token"]
+    tokenizer.write_text(json.dumps(about))
+    made = begin_choice(folder, tmp_path / "one")
+    kind, premise = way_of(made)
+    assert (made.status()["state"], kind == "pmi" and premise == "empty") == ("finished", False)
+    with pytest.raises(DataError, match="no token to begin with: .* or choose another template"):
+        begin_choice(folder, tmp_path / "two", **{"lm.template": "plain"})
 
 
 def test_labels_drawn_first_choose_before_anything_else(model: Path, tmp_path, monkeypatch) -> None:

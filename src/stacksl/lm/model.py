@@ -97,7 +97,8 @@ class LanguageModel:
         if sums is None:
             sums = self._read("sums", self._rows(items))
         variants = [replace(self.choices, normalization=kind) for kind in NORMALIZATIONS]
-        variants += [replace(variants[-1], pmi_context=context) for context in PMI_CONTEXTS]
+        contexts = [name for name in PMI_CONTEXTS if name != "empty" or self._tokenizing.opens]
+        variants += [replace(variants[-1], pmi_context=context) for context in contexts]
         losses = []
         for variant in variants:
             self._ask(variant)

@@ -73,6 +73,11 @@ class Tokenizing:
         self._opening = (bos,) if added else ()
         self._lone = bos if bos is not None else tokenizer.eos_token_id
 
+    @property
+    def opens(self) -> bool:
+        """Whether there is a token for an empty prompt to begin with."""
+        return self._lone is not None
+
     def items(self, prompts: Sequence[Prompt]) -> list[TokenItem]:
         """The token rows of `prompts`, in their order.
 
@@ -104,8 +109,9 @@ class Tokenizing:
             return opened
         if self._lone is None:
             raise DataError(
-                f"item '{prompt.id}' has an empty prompt, and this tokenizer has no token to begin "
-                "with: give the prompt a text"
+                f"item '{prompt.id}' has an empty prompt or premise, and this tokenizer has no"
+                " token to begin with: give the prompt a text, or choose another template or"
+                " lm.normalization"
             )
         return (self._lone,)
 
