@@ -93,6 +93,10 @@ class RunLocked(RunError):
     """Another process holds this run."""
 
 
+class RunWarning(UserWarning):
+    """What is odd in a run, in a sentence; `Run.status()` keeps it under `warnings`."""
+
+
 def kind_and_place(fault: BaseException) -> str:
     """An exception of other code, by its type and where it was raised.
 

@@ -182,6 +182,10 @@ def test_too_long_a_name_of_a_file_of_labels_is_one_sentence() -> None:
         ({"budget": None}, "budget must be a valid string, not None: correct that or leave it out"),
         ({"refit": pandas.NA}, "refit must be a valid boolean, not <NA>: correct that or"),
         ({"gate": FRAME}, "gate must be a valid dictionary or instance of Gate, not "),
+        ({"gate": {1: 2}}, "the keys of gate should be names of settings, got an int"),
+        ({"annotators": ["a", 1]}, "annotators should be names, each a text without a comma"),
+        ({"annotators": ["a,b"]}, "annotators should be names, each a text without a comma"),
+        ({"annotators": []}, "annotators should be names, each a text without a comma"),
         ({"lm": {"lora_rank": "x"}}, "lora_rank must be a valid integer, not 'x': correct"),
         ({"budgt": 1, "seed": 1.5}, "unknown setting 'budgt': correct"),
         ({"budgt": 1, "seed": 1.5}, "seed must be a valid integer, not 1.5; "),
@@ -207,6 +211,18 @@ def test_what_is_no_table_of_settings_and_no_list_of_names_is_one_sentence() -> 
         made.change(classes={1: "one"})  # type: ignore[dict-item]
     with pytest.raises(DataError, match="should have an answer, got 1 of 90 without one"):
         made.evaluate(TEXTS, [*LABELS[:-1], pandas.NA])
+
+
+@pytest.mark.parametrize("kind", [list, tuple, ",".join])
+def test_annotators_are_a_list_or_names_between_commas(kind: Any) -> None:
+    names = kind(["anna", "ben"])
+    settings = stacksl.Settings(labeler="file", annotators=names, plugins=names)
+    assert (settings.people, settings.plugins) == (["anna", "ben"], "anna,ben")
+
+
+def test_a_list_of_plugins_is_imported() -> None:
+    with pytest.raises(SettingsError, match="the plugin 'no_such' cannot be imported"):
+        run(TEXTS, LABELS, plugins=["json", "no_such"])
 
 
 def test_labels_and_features_in_another_order_than_the_texts_are_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import warnings
 from decimal import Decimal
 from html import unescape
@@ -21,6 +23,7 @@ from stacksl.errors import (
     FeatureError,
     LabelerError,
     RunError,
+    RunWarning,
     SettingsError,
     StackslError,
 )
@@ -226,6 +229,47 @@ def test_a_function_that_returns_a_number_means_one_candidate() -> None:
     topics = dict(zip(TEXTS, LABELS, strict=True))
     labels = {(topics[row["text"]], row["label"]) for row in played.labels().rows}
     assert labels == {("beach", "1"), ("forest", "2"), ("sky", "3")}
+
+
+def test_a_run_shows_its_state_and_what_it_waits_for() -> None:
+    made = run(TEXTS, LABELS)
+    assert repr(made) == "Run('run', finished)"
+    names = {"classes": list(WORDS), "budget": 20, "audit": "0"}
+    waiting = stacksl.run(TEXTS, labeler=lambda request: stacksl.ABSTAIN, out="late", **names)
+    assert repr(waiting) == "Run('late', waiting for 20 answers: it abstained)"
+    with pytest.raises(LabelerError):
+        stacksl.run(TEXTS, labeler=lambda request: 9, out="cut", **names)
+    assert re.fullmatch(r"Run\('cut', failed: the labeler .*\)", repr(stacksl.Run.open("cut")))
+    assert repr(stacksl.Run("nowhere")) == "Run('nowhere', unreadable)"
+
+
+def test_what_is_odd_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pandas.DataFrame({"text": [*TEXTS, None], "label": [*LABELS, "sky"]})
+    with pytest.warns(RunWarning) as before:
+        stacksl.run(frame, budget=20, audit=0, out="frame", features="hashing")
+    assert [str(warning.message) for warning in before] == stacksl.Run("frame").status()["warnings"]
+    assert {Path(warning.filename) for warning in before} == {Path(__file__)}
+
+    names = {"classes": list(WORDS), "budget": 20, "audit": "0", "features": "hashing"}
+    told = r"20 of 20 answered items have no answer that names a candidate"
+    with pytest.warns(RunWarning, match=told) as after:
+        made = stacksl.run(TEXTS, labeler=lambda request: None, out="none", **names)
+    assert [str(warning.message) for warning in after] == made.status()["warnings"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.change(budget=20, labeler=lambda request: None)
+    Path("names.txt").write_text("\n".join(WORDS))
+    Path("rows.csv").write_text("\n".join(["text", *TEXTS]))
+    Path("none.py").write_text(
+        "from stacksl.labelers.registry import LABELERS, FunctionLabeler\n"
+        "LABELERS['none'] = lambda *given: FunctionLabeler(lambda request: None)\n"
+    )
+    sys.path.insert(0, ".")
+    words = ["run", "rows.csv", "--classes", "names.txt", "--labeler", "none", "--out", "typed"]
+    given = ["--budget", "20", "--set", "plugins=none", "--features", "hashing", "--quiet"]
+    assert call([*words, *given]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(f"warning: {told}", line)
 
 
 def test_a_model_is_shown_without_its_arrays() -> None:

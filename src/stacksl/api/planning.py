@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -18,7 +19,14 @@ from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
 from stacksl.data import Classes, Dataset, as_written, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
-from stacksl.errors import DataError, FeatureError, SettingsError, expect, expect_path
+from stacksl.errors import (
+    DataError,
+    FeatureError,
+    RunWarning,
+    SettingsError,
+    expect,
+    expect_path,
+)
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
 from stacksl.models.audit import audit_size
@@ -113,7 +121,7 @@ class Plan:
                 keep_rows(self.spec, self.rows)
             begin(self.spec, self.warnings, self.labeler)  # last: with run.db the folder is a run
         with Session.open(self.spec, progress, labeler=self.labeler) as session:
-            session.play()
+            session.play(tells=True)
         return Run(folder.path)
 
 
@@ -339,6 +347,8 @@ def run(
         items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(answerer),
         classes=listed, rows=rows,
     )  # fmt: skip
+    for sentence in plan.warnings:  # before labels are paid
+        warnings.warn(sentence, RunWarning, stacklevel=2)
     new_run = plan.start(progress)
     return replace(new_run, frame=items) if hasattr(items, "assign") else new_run
 

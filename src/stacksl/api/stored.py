@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.data import Dataset, overlap, set_aside, strange
-from stacksl.errors import RunError, SettingsError, expect, expect_path
+from stacksl.errors import RunError, SettingsError, StackslError, expect, expect_path
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
 from stacksl.report.quality import AuditResult
@@ -63,6 +63,18 @@ class Run:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", expect_path(self.path, "the place of a run"))
+
+    def __repr__(self) -> str:
+        """The run by its path, with its state, what it waits for and why."""
+        try:
+            state = self.folder.read_state()
+        except StackslError:
+            return f"Run({str(self.path)!r}, unreadable)"
+        places = state.get("sheets", []) if state["state"] == "waiting" else []
+        open_now = plural(sum(place["open"] for place in places), "answer")
+        reasons = dict.fromkeys([state.get("sentence"), *(place.get("why") for place in places)])
+        waits = f"{state['state']}{f' for {open_now}' * bool(places)}"
+        return f"Run({str(self.path)!r}, {': '.join([waits, *filter(None, reasons)])})"
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -368,7 +380,7 @@ class Run:
             if spec.settings.adapts:
                 expect_room(spec.settings, spec.dataset.items)
             with Session.open(spec, progress, labeler=as_labeler(labeler)) as session:
-                session.play()
+                session.play(tells=True)
         return self
 
     def _finished(self) -> bool:

@@ -268,7 +268,7 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report | None) -> R
     with folder.locked(inside=True), Session.open(RunSpec.open(folder), report) as session:
         assert isinstance(session.labeler, SheetLabeler)
         sheets = session.labeler.read(files)
-        session.play()
+        session.play(tells=True)
         return received(folder, session.ledger, sheets, session.receipts)
 
 

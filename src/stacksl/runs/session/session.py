@@ -6,6 +6,7 @@ them is played again (`playback`). A new run is a resumed run with an empty ledg
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -17,7 +18,7 @@ import numpy as np
 
 from stacksl.core.blocks import Block
 from stacksl.core.threads import one_thread
-from stacksl.errors import RunError
+from stacksl.errors import RunError, RunWarning
 from stacksl.features import FeatureMap
 from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.labelers.registry import OracleLabeler
@@ -25,7 +26,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.store.stored import Saved
 from stacksl.models.audit import Audit
-from stacksl.report.wording import MICRO, plural
+from stacksl.report.wording import MICRO, of_run, plural
 from stacksl.runs.changes.added_classes import learn_named
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.finish import finish, judged_audit, report_stands, second_look
@@ -65,7 +66,7 @@ from stacksl.runs.storage.folder import (
     note_derived,
     shown_facts,
 )
-from stacksl.runs.storage.status import CLOSED, SHORT, Record, expect_begun
+from stacksl.runs.storage.status import CLOSED, SHORT, Record, expect_begun, present_warnings
 
 PAUSED = (
     "No other rows are asked about until the open ones have answers: a look at the model, or the"
@@ -196,19 +197,27 @@ class Session(Game):
 
     # Playing -----------------------------------------------------------------------------------
 
-    def play(self) -> State:
+    def play(self, *, tells: bool = False) -> State:
         """Play the run until it is `waiting`, to be played again, or `finished`, or its time is up.
+
+        If it `tells`, there is a `RunWarning` for each sentence that the status has since.
 
         Raises:
             StackslError: in one sentence, which the state `failed` keeps as well.
         """
         record, self.record = self.record, None
         assert record is not None, "a finished run is not played again"
+        rule = self.spec.settings.stop_when
+        odd_before = present_warnings(record.before or {}, self.ledger, rule) if tells else []
         with record.recording_failure():
             state = self._played(record)
             record.write(state)
         if state == "waiting":
             record.before, self.record = None, record
+        for sentence in present_warnings(record.facts, self.ledger, rule) if tells else ():
+            if sentence not in odd_before:
+                told = of_run(sentence, str(self.spec.folder.path))
+                warnings.warn(told, RunWarning, stacklevel=2)
         return state
 
     def _played(self, record: Record) -> State:

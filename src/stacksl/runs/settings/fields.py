@@ -18,10 +18,19 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Self, TypeAlias, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
-from stacksl.errors import SettingsError
+from stacksl.errors import SettingsError, expect
 
 
 def _checked(module: str, name: str) -> AfterValidator:
@@ -41,6 +50,18 @@ _BUDGET = "stacksl.runs.settings.budget"
 Price: TypeAlias = Annotated[str, _checked(_BUDGET, "micro_units")]
 
 
+def _joined(names: object, field: ValidationInfo) -> object:
+    """Names with commas between, of a list of them, as Python and TOML have it."""
+    if not isinstance(names, list | tuple):
+        return names
+    if not names or not all(isinstance(name, str) and "," not in name for name in names):
+        raise ValueError(f"{field.field_name} should be names, each a text without a comma")
+    return ",".join(names)
+
+
+Names: TypeAlias = Annotated[str, BeforeValidator(_joined)]
+
+
 class Group(BaseModel):
     """Settings that belong together."""
 
@@ -54,6 +75,9 @@ class Group(BaseModel):
 
     def __init__(self, **values: Any) -> None:
         """Raises a `SettingsError` with a sentence on each value that is wrong."""
+        for name, value in values.items():
+            for key in value if isinstance(value, Mapping) else ():
+                expect(isinstance(key, str), f"the keys of {name} should be names of settings", key)
         try:
             super().__init__(**values)
         except ValidationError as fault:
@@ -321,7 +345,7 @@ class LanguageModel(Group):
     """α of LoRA: the adapter's update is scaled by α/rank."""
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     """The share of the adapter's inputs that training leaves out."""
-    lora_targets: str | None = None
+    lora_targets: Names | None = None
     """The layers that are adapted, separated by commas; all linear layers but the output if
     absent."""
     batch_size: int = Field(default=8, ge=1)
@@ -347,7 +371,7 @@ class Settings(Group):
     --url) or hf:NAME (on this machine)."""
     open_questions: int = Field(default=25, ge=1)
     """How many questions are open at the same time, in people's sheets or in a batch (25)."""
-    annotators: str = "anna"
+    annotators: Names = "anna"
     """The people who fill in sheets, with --labeler file."""
     audit: int | None = Field(default=None, ge=0)
     """How many of the labels only measure the final model; 0 for none."""
@@ -399,7 +423,7 @@ class Settings(Group):
     # the run itself
     checkpoint_every: int = Field(default=1000, ge=1)
     """After how many rounds a stream saves the learner's arrays."""
-    plugins: str | None = None
+    plugins: Names | None = None
     """Your own modules with gates, labelers or features, separated by commas."""
 
     @property

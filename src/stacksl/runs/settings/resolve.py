@@ -273,5 +273,6 @@ def _digest(name: str) -> str:
 
 
 def _listed(names: object) -> list[str]:
-    """The names between commas; what is no text is refused where settings are checked."""
-    return [name.strip() for name in names.split(",")] if isinstance(names, str) else []
+    """The names in a list or between commas; what is neither is refused with other settings."""
+    several = names.split(",") if isinstance(names, str) else names
+    return [str(name).strip() for name in several] if isinstance(several, list | tuple) else []
