@@ -73,7 +73,8 @@ class Run:
         places = state.get("sheets", []) if state["state"] == "waiting" else []
         open_now = plural(sum(place["open"] for place in places), "answer")
         reasons = dict.fromkeys([state.get("sentence"), *(place.get("why") for place in places)])
-        waits = f"{state['state']}{f' for {open_now}' * bool(places)}"
+        place = f" of {places[0]['file']}" if len(places) == 1 else ""
+        waits = f"{state['state']}{f' for {open_now}{place}' * bool(places)}"
         return f"Run({str(self.path)!r}, {': '.join([waits, *filter(None, reasons)])})"
 
     @classmethod

@@ -15,7 +15,7 @@ import stacksl
 from stacksl.errors import LedgerError, SettingsError
 from stacksl.labelers.chat import labeler as chat
 from stacksl.labelers.chat.calls import read_calls
-from stacksl.labelers.chat.prompts import SPACE
+from stacksl.labelers.chat.prompts import SPACE, tokens_of
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.schema import REQUESTS, Table
 from stacksl.runs.changes.forgetting import forget
@@ -115,7 +115,7 @@ def test_the_length_of_an_answer_is_a_setting_and_in_the_price(tmp_path: Path) -
     assert prices[1] - prices[0] == 2 * (500 - 8 - SPACE) * 200 + 2 * 100  # one byte more each
 
 
-@pytest.mark.parametrize("usage", [None, (-1, 3)])
+@pytest.mark.parametrize("usage", [None, (-1, 3), (0, 0)])
 def test_a_server_that_counts_no_tokens_is_charged_in_full(usage: Any, tmp_path: Path) -> None:
     def silent(handler: Handler, body: dict[str, Any], number: int) -> None:
         wanted = wanted_of(body)
@@ -127,6 +127,15 @@ def test_a_server_that_counts_no_tokens_is_charged_in_full(usage: Any, tmp_path:
     rows = read_calls(run.path / "run.db")
     most = {row["call"]: row["most"] for row in rows if "request" in row}
     assert all(row["cost"] == most[row["call"]] for row in rows if "request" not in row)
+    told = "the server counts no tokens of its answers, so each is charged the most"
+    assert [told in sentence for sentence in run.status()["warnings"]].count(True) == 1
+
+
+def test_tokens_that_only_the_total_has_are_charged() -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 2}
+    totals: list[Any] = [150, 102, 0, None, "150"]
+    counted = [tokens_of({"usage": usage | {"total_tokens": total}}) for total in totals]
+    assert counted == [(100, 50), *[(100, 2)] * 4]
 
 
 def test_an_answer_that_was_paid_is_not_bought_again(tmp_path, monkeypatch) -> None:

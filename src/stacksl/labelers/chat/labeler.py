@@ -43,6 +43,11 @@ NAMELESS = 10  # of them that name no option, before the run waits
 SHOWN = ": `stacksl ledger requests` shows the calls"
 CHARGED = "no answer; calls that may have been billed are charged"
 UNSUPPORTED = (400, 415, 422, 501)
+LIMITED = (429, 503, 529)  # the last one is Anthropic's, of a server that is overloaded
+UNCOUNTED = (
+    "the server counts no tokens of its answers, so each is charged the most that it may cost: let"
+    " the server send `usage`"
+)
 
 
 class ChatLabeler:
@@ -227,7 +232,7 @@ class ChatLabeler:
             try:
                 reply = self._endpoint.send(f"POST {COMPLETIONS}", encoded(question.body))
                 status, payload = reply.status, reply.payload
-                if status >= 500 and status not in (503, *UNSUPPORTED):
+                if status >= 500 and status not in (*LIMITED, *UNSUPPORTED):
                     raise Lost(f"HTTP {status}")
                 if status == 200:
                     tokens = tokens_of(completion(payload))
@@ -241,7 +246,7 @@ class ChatLabeler:
                 wait_time += self._lost(call, max_cost, why, payload, tries, wait_time)
                 tries += 1
                 continue
-            if status in (429, 503):
+            if status in LIMITED:
                 self._calls.record_end(call, 0, f"HTTP {status}", payload)
                 wait_time += self._wait(tries, wait_time, f"HTTP {status}", reply.retry_after)
                 tries += 1
@@ -249,6 +254,8 @@ class ChatLabeler:
                 self._in_a_row = 0
                 cost = max_cost if tokens is None else self._questions.rates.cost(*tokens)
                 self._calls.record_end(call, cost, None, payload)
+                if tokens is None and max_cost and UNCOUNTED not in self.warnings:
+                    self.warnings.append(UNCOUNTED)
                 received = self._calls.received(request.item, request.slot, ())
                 assert received is not None
                 if (answer := self._answer(request, received, limit)) is not None:
@@ -422,7 +429,9 @@ class ChatLabeler:
         elif reply.status in (401, 403):
             self._stop(f"it refused the key ({status}): set {KEY}")
         elif 300 <= reply.status < 400:
-            self._stop(f"it answered with a redirect ({status}), which is not followed")
+            self._stop(
+                f"it answered with a redirect ({status}), which is not followed: check the url"
+            )
         else:
             self._stop(
                 f"it refused the request ({status}; `stacksl ledger requests` shows what it said):"

@@ -199,14 +199,18 @@ def completion(payload: bytes | str) -> dict[str, Any]:
 
 
 def tokens_of(reply: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The tokens of prompt and answer that the server counted; None where it named none."""
+    """The tokens of prompt and answer that the server counted; None where it named none.
+
+    A server may count the tokens of a thought in their total alone. Every prompt has some tokens.
+    """
     usage = reply.get("usage")
     if not isinstance(usage, dict):
         return None
     read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if type(read) is not int or type(written) is not int or min(read, written) < 0:
+    if type(read) is not int or type(written) is not int or read < 1 or written < 0:
         return None
-    return read, written
+    total = usage.get("total_tokens")
+    return read, max(written, total - read if type(total) is int else 0)
 
 
 def position_of(reply: Mapping[str, Any], options: Sequence[str]) -> int | None:
