@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import sys
 import warnings
@@ -384,6 +386,11 @@ def test_answers_that_are_no_list_are_one_sentence() -> None:
     labeler.answers = lambda: None  # type: ignore[method-assign]
     with pytest.raises(LabelerError, match="as a list or an iterator, got a NoneType"):
         run(TEXTS, classes=list(WORDS), labeler=labeler)
+
+
+def test_an_abstention_comes_back_from_another_process() -> None:
+    assert pickle.loads(pickle.dumps(stacksl.ABSTAIN)) is stacksl.ABSTAIN
+    assert copy.deepcopy(stacksl.ABSTAIN) is stacksl.ABSTAIN
 
 
 def test_a_function_abstains_for_nothing_and_says_what_an_answer_cost() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from enum import Enum
 from numbers import Integral, Real
 from typing import Any, Final
 
@@ -81,7 +82,13 @@ id, K of every item that may be asked by its id, and the run's seed.
 
 # A Python function as a labeler -----------------------------------------------------------------
 
-ABSTAIN: Final = object()
+class Abstention(Enum):
+    """What a function returns that gives no answer; it is itself in other processes, too."""
+
+    ABSTAIN = "abstain"
+
+
+ABSTAIN: Final = Abstention.ABSTAIN
 """What a function returns that gives no answer; it costs nothing, and the question stays open."""
 
 
