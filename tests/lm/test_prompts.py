@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.errors import DataError, SettingsError
+from stacksl.errors import DataError, RunWarning, SettingsError
 from stacksl.lm.prompt.format import TEMPLATES, PromptFormat, template
 from stacksl.runs.session.language import chat_arguments
 from stacksl.types import Item
@@ -114,8 +114,29 @@ def test_a_chat_template_that_opens_a_thought_is_warned_of(recwarn) -> None:
     given = chat_arguments("enable_thinking=false")
     PromptFormat(chat=Thinking(), chat_arguments=given).warn_of_thought()
     assert not recwarn
-    with pytest.warns(UserWarning, match=r"opens a thought, .* lm.chat_arguments=enable_thinking"):
+    with pytest.warns(RunWarning, match=r"opens a thought, .* lm.chat_arguments=enable_thinking"):
         PromptFormat(chat=Thinking()).warn_of_thought()
+
+
+def test_a_chat_template_that_leaves_the_text_out_is_refused() -> None:
+    class Parts(Chat):  # as of some models that also see
+        def apply_chat_template(self, turns: Any, **settings: Any) -> str:
+            parts = [part for turn in turns for part in turn["content"] if isinstance(part, dict)]
+            return f"<user>{parts}<assistant>"
+
+    with pytest.raises(SettingsError, match="leaves the text of a turn out.*: leave the chat form"):
+        PromptFormat(chat=Parts())
+
+
+def test_a_chat_template_that_fails_is_refused_with_what_was_given() -> None:
+    class Failing(Chat):
+        def apply_chat_template(self, turns: Any, **settings: Any) -> str:
+            raise ValueError("no roles")
+
+    with pytest.raises(SettingsError, match=r"turns \(no roles\): leave the chat form out"):
+        PromptFormat(chat=Failing())
+    with pytest.raises(SettingsError, match="leave lm.system or lm.chat_arguments out"):
+        PromptFormat(chat=Failing(), system="Be brief.")
 
 
 def test_a_tokenizer_without_a_chat_template_is_refused() -> None:

@@ -220,6 +220,14 @@ def test_annotators_are_a_list_or_names_between_commas(kind: Any) -> None:
     assert (settings.people, settings.plugins) == (["anna", "ben"], "anna,ben")
 
 
+@pytest.mark.parametrize("name", ["model", "adapter"])
+def test_a_name_of_a_model_that_no_file_has_is_one_sentence(name: str) -> None:
+    pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+    items = [stacksl.Item(str(n), text, ("sky", "beach")) for n, text in enumerate(TEXTS)]
+    with pytest.raises(SettingsError, match=r"'x+' is neither a folder"):
+        stacksl.run(items, [0] * 90, lm={name: "x" * 300})
+
+
 def test_a_list_of_plugins_is_imported() -> None:
     with pytest.raises(SettingsError, match="the plugin 'no_such' cannot be imported"):
         run(TEXTS, LABELS, plugins=["json", "no_such"])

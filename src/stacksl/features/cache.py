@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from stacksl.engine import on_ray, over_ray
-from stacksl.errors import FeatureError
+from stacksl.errors import FeatureError, RunWarning
 from stacksl.features.encoders import Encoder, Progress, Vectors, readable
 
 Entry: TypeAlias = tuple[Vectors, bool]
@@ -115,6 +115,7 @@ class VectorCache:
             warnings.warn(
                 f"the cache of text vectors {self.path} cannot be used ({error}): every text is "
                 "encoded again; deleting the file is safe, and STACKSL_NO_CACHE=1 turns it off",
+                category=RunWarning,
                 stacklevel=2,
             )
             self.path = None

@@ -82,6 +82,7 @@ id, K of every item that may be asked by its id, and the run's seed.
 
 # A Python function as a labeler -----------------------------------------------------------------
 
+
 class Abstention(Enum):
     """What a function returns that gives no answer; it is itself in other processes, too."""
 

@@ -215,9 +215,9 @@ def source_of(name: str) -> str:
     if name == "sample":
         return str(of_laboratory("model"))
     folder = Path(name).expanduser() if name.startswith("~") else Path(name)
-    if name and folder.is_dir():
+    if name and os.path.isdir(folder):
         return os.path.abspath(folder)
-    if folder.is_file():
+    if os.path.isfile(folder):
         raise SettingsError(f"model '{name}' is a file: give the folder that holds it")
     if not name or name[0] in "./~" or "\\" in name or name.partition("@")[0].count("/") > 1:
         raise SettingsError(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stacksl.errors import SettingsError
+from stacksl.errors import RunWarning, SettingsError
 from stacksl.features.sentences import quiet
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.telemetry import load_library
@@ -140,6 +140,7 @@ def read_weights(
         warnings.warn(
             f"{len(unused)} tensors in the weights of model '{name}' are not used "
             f"({_some(unused)}): check that its config.json is the right one",
+            category=RunWarning,
             stacklevel=3,
         )
     return model.eval().requires_grad_(False)

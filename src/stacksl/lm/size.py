@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from stacksl.errors import SettingsError
+from stacksl.errors import RunWarning, SettingsError
 from stacksl.features.sentences import quiet
 from stacksl.lm.loading import Base, open_base
 from stacksl.lm.prompt.tokens import TokenItem, Tokenizing
@@ -205,7 +205,7 @@ def expect_fit(
     )
     if base.device == "cpu":
         raise SettingsError(sentence)
-    warnings.warn(f"on {base.device} {sentence}", stacklevel=2)
+    warnings.warn(f"on {base.device} {sentence}", category=RunWarning, stacklevel=2)
 
 
 def free_bytes(device: str = "cpu") -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from stacksl.errors import DataError, SettingsError, unknown_name
+from stacksl.errors import DataError, RunWarning, SettingsError, unknown_name
 from stacksl.types import Item
 
 AnswerFormat: TypeAlias = Literal["letter", "option"]
@@ -102,6 +102,11 @@ class PromptFormat:
                 "the chat form needs a tokenizer with a chat template, and this model's has none: "
                 "leave the chat form out, or take the model's instruction-tuned version"
             )
+        if self.chat is not None and "text" not in self._wrapped("text"):
+            raise SettingsError(
+                "the chat template of this model leaves the text of a turn out, as one that takes"
+                " lists of parts alone does: leave the chat form out"
+            )
 
     def warn_of_thought(self) -> None:
         """Warn where the chat template opens a thought, in which the options would be scored."""
@@ -110,6 +115,7 @@ class PromptFormat:
                 "the chat template of this model opens a thought, in which options are scored: give"
                 " --set lm.chat_arguments=enable_thinking=false if the template knows that, else"
                 " leave --chat out",
+                category=RunWarning,
                 stacklevel=2,
             )
 
@@ -162,9 +168,10 @@ class PromptFormat:
                 )
             )
         except Exception as error:  # a template can raise anything, such as on a system turn
+            given = self.system is not None or self.chat_arguments
+            remedy = "lm.system or lm.chat_arguments" if given else "the chat form"
             raise SettingsError(
-                f"the chat template of this model refuses the turns ({error}): leave lm.system or"
-                " lm.chat_arguments out"
+                f"the chat template of this model refuses the turns ({error}): leave {remedy} out"
             ) from error
 
 

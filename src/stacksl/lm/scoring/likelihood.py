@@ -13,7 +13,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from stacksl.errors import FeatureError, RunError
+from stacksl.errors import FeatureError, RunError, RunWarning
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BATCH_TOKENS, batches
 from stacksl.lm.scoring.paths import (
@@ -213,6 +213,7 @@ class Likelihood:
         warnings.warn(
             f"scoring path 'packed' does not hold for this model ({fault}): 'padded' is taken"
             " instead, which is slower",
+            category=RunWarning,
             stacklevel=6,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -292,11 +293,13 @@ def file_of(adapter: str, name: str) -> Path:
         SettingsError: there is none.
     """
     path = Path(adapter) / name
-    if path.is_file():
+    if os.path.isfile(path):
         return path
-    if Path(adapter).is_absolute() or Path(adapter).is_dir():
+    if Path(adapter).is_absolute() or os.path.isdir(adapter):
         hint = (
-            f"give '{Path(adapter) / 'model'}'" if (path.parent / "model" / name).is_file() else ""
+            f"give '{Path(adapter) / 'model'}'"
+            if os.path.isfile(path.parent / "model" / name)
+            else ""
         )
         raise SettingsError(
             f"the adapter '{adapter}' is no folder with {name}: {hint or 'check the path'}"

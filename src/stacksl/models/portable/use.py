@@ -26,7 +26,7 @@ class Model:
         """A row per text, a column per class of `about["classes"]`; `data` as for `predict`."""
         texts = np.atleast_1d(np.asarray(getattr(data, "text", data), object)).tolist()
         if odd := [n for n, t in enumerate(texts) if not isinstance(t, str) or not t.strip()]:
-            raise ValueError(f"expected non-empty texts or a column 'text', not row {odd[0]}")
+            raise ValueError(f"give texts or a column 'text', item {odd[0]} is empty or no text")
         probabilities = np.zeros((len(texts), len(self.about["classes"])))
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))  # little padding
         while order:

@@ -60,7 +60,7 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
     if resolved.settings.lm.adapter is not None:
         resolved = _from_adapter(resolved, resolved.settings.lm.adapter)
     model_name = resolved.settings.lm.model
-    if model_name is not None and model_name != "sample" and Path(model_name).is_dir():
+    if model_name is not None and model_name != "sample" and os.path.isdir(model_name):
         # a run may be resumed from another folder
         resolved = resolved.updated({"lm.model": str(Path(model_name).resolve())})
     if resolved.settings.lm.answer_format == "letter":  # as many candidates as there are letters
@@ -177,7 +177,7 @@ def _from_adapter(resolved: Resolved, adapter: str) -> Resolved:
     (base, lora), settings, path = read_start(adapter), resolved.settings.flat(), Path(adapter)
     model_name = settings["lm.model"]
     same = model_name and base and model_name.partition("@")[0] == base.partition("@")[0]
-    if same or (model_name and (not base or Path(model_name).is_dir() or Path(base).is_absolute())):
+    if same or (model_name and (not base or os.path.isdir(model_name) or Path(base).is_absolute())):
         base = model_name
     shape = {"rank": lora.rank, "alpha": lora.alpha, "targets": ",".join(lora.targets or ())}
     values = {"lm.model": base} | {f"lm.lora_{name}": value for name, value in shape.items()}
@@ -186,7 +186,7 @@ def _from_adapter(resolved: Resolved, adapter: str) -> Resolved:
             raise SettingsError(
                 f"the adapter '{adapter}' has {name} {value}, got {settings[name]}: leave it out"
             )
-    values["lm.adapter"] = str(path.resolve()) if path.is_dir() else adapter
+    values["lm.adapter"] = str(path.resolve()) if os.path.isdir(path) else adapter
     return resolved.updated(values)
 
 
