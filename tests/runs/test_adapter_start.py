@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,19 @@ def test_another_adapter_in_its_place_is_noticed(place: Path, tmp_path: Path) ->
     shutil.copy(place / "run" / "model" / WEIGHTS, adapter / WEIGHTS)
     with pytest.raises(StackslError, match="features were made by"):
         Run.open(tmp_path / "run").resume(labeler=Refusing(CORPUS, 100))
+
+
+def test_an_adapter_of_a_run_is_compared_with_the_weights_below_it(place, tmp_path) -> None:
+    tiny_model(tmp_path / "other", seed=8)
+    shutil.copytree(place / "base", tmp_path / "moved")
+    start = {**SHORT, "lm.adapter": str(place / "run" / "model"), "labeler": Refusing(CORPUS, 100)}
+    made = run(*CORPUS, out=tmp_path / "run", **start, **{"lm.model": str(tmp_path / "other")})
+    (told,) = made.status()["warnings"]
+    assert re.search(
+        r"was trained on the weights \w{12}, and .*/other is \w{12}: give the base", told
+    )
+    same = run(*CORPUS, out=tmp_path / "same", **start, **{"lm.model": str(tmp_path / "moved")})
+    assert same.status()["warnings"] == []
 
 
 def test_an_adapter_of_another_base_is_refused_before_a_folder_is_made(place, tmp_path) -> None:

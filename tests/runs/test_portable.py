@@ -182,9 +182,7 @@ def test_both_doors_take_the_same_texts_and_refuse_what_is_none(model) -> None:
     wrong = [(holed, 1), (frame[["n"]], 0), (["an owl", 5], 1), (None, 0), (["an owl", " "], 1)]
     for data, row in [*wrong, (7, 0), (texts[:1] * 2 + [texts], 2)]:
         for door in (model.probabilities, model.predict):
-            with pytest.raises(
-                ValueError, match=f"'text', item {row} is empty or no text$"
-            ):
+            with pytest.raises(ValueError, match=f"'text', item {row} is empty or no text$"):
                 door(data)
     assert model.predict([]) == []
 

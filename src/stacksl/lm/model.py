@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.losses import softmax
+from stacksl.errors import RunError
 from stacksl.features.encoders import Progress
 from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.loading import Weights
@@ -274,6 +275,19 @@ class LanguageModel:
     def reset(self) -> None:
         """Take the initial adapter: the model is again the one that the run starts from."""
         self._processes.together(self.worker, "reset")
+
+    def expect_base(self, fingerprint: str, whose: str) -> None:
+        """Check that the base has the weights, tokenizer and chat template of a `fingerprint`.
+
+        Raises:
+            RunError: it has others; `whose` says what was made with those.
+        """
+        if (base := self.worker.base).fingerprint != fingerprint:
+            raise RunError(
+                f"{whose} the weights {fingerprint[:12]}, but {base.name} is"
+                f" {base.fingerprint[:12]} here: restore its weights, tokenizer and chat template,"
+                " or run again"
+            )
 
     def facts(self) -> dict[str, Any]:
         """How it was computed: what a resumed run must have alike."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from stacksl.core.blocks import Array
 from stacksl.data import Dataset
-from stacksl.errors import DataError, RunError
+from stacksl.errors import DataError
 from stacksl.lm.export.folder import ABOUT, Provenance, expect_whole, read_provenance, write_model
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.settings import LoraSettings, ModelChoices
@@ -92,12 +92,6 @@ class AdaptedModel:
         lora = LoraSettings(int(config["r"]), float(config["lora_alpha"]), targets=targets)
         choices = copied(ModelChoices, provenance, model=provenance.base, lora=lora)
         model = LanguageModel(choices, known=provenance.weights)
-        fingerprint = model.worker.base.fingerprint
-        if fingerprint != provenance.fingerprint:
-            raise RunError(
-                f"the adapter was trained on the weights {provenance.fingerprint[:12]}, but"
-                f" {provenance.name} is {fingerprint[:12]} here: restore its weights"
-                " and tokenizer, or run again"
-            )
+        model.expect_base(provenance.fingerprint, "the adapter was trained on")
         model.take(folder)
         return cls(model, provenance.classes, provenance.columns)

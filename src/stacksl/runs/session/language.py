@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from stacksl.errors import SettingsError
+from stacksl.errors import RunError, SettingsError
 from stacksl.features import FeatureMap
 from stacksl.lm.distributed import current_processes
+from stacksl.lm.export.folder import read_provenance
 from stacksl.lm.loading import Weights
 from stacksl.lm.model import WEIGHTS, LanguageModel
 from stacksl.lm.prompt.format import template
@@ -43,6 +46,8 @@ def language_model(spec: RunSpec) -> LanguageModel:
     weights = Weights(str(recorded.get("lm_base", "")), str(recorded.get(WEIGHTS, "")))
     processes = current_processes()
     model = LanguageModel(choices, seed=spec.settings.seed, processes=processes, known=weights)
+    if weights.fingerprint:
+        model.expect_base(weights.fingerprint, f"the run {spec.folder.path} began with")
     owned = spec.sources.owned
     enough = len(owned) >= CHOOSE_BY or spec.settings.mode == "stream"
     if choices.normalization == "auto" and "lm_normalization" not in recorded and enough:
@@ -58,6 +63,14 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
         return []
     facts = model.facts()
     warnings = spec.changed(facts, COMPUTED)
+    start, base = Path(spec.settings.lm.adapter or ""), model.worker.base
+    with suppress(RunError):  # of another version, or no adapter of a run
+        if (trained_on := read_provenance(start).fingerprint) != base.fingerprint:
+            warnings.append(
+                f"the adapter {start} was trained on the weights {trained_on[:12]}, and"
+                f" {base.name} is {base.fingerprint[:12]}: give the base that it belongs to with"
+                " --model, unless you mean this one"
+            )
     spec.note(facts, renewed=[WEIGHTS])  # the same bytes may have been written again
     return warnings
 
