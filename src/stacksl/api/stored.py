@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.data import Dataset, overlap, set_aside, strange
-from stacksl.errors import RunError, SettingsError, StackslError, expect, expect_path
+from stacksl.errors import RunError, RunWarning, SettingsError, StackslError, expect, expect_path
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
 from stacksl.report.quality import AuditResult
@@ -178,7 +178,7 @@ class Run:
         dataset = self.read(data, given=columns)
         items = dataset.items
         if dataset.rejected and isinstance(data, str | Path):
-            warnings.warn("; ".join(set_aside(dataset)), stacklevel=2)
+            warnings.warn("; ".join(set_aside(dataset)), category=RunWarning, stacklevel=2)
         predictions = self._model_for(items, features).predict(items, progress)
         rows = predictions if threshold is None else left_to_people(predictions, threshold)
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
@@ -217,6 +217,7 @@ class Run:
             warnings.warn(
                 f"there is no column '{usual}' as in the run's data, so '{guessed}' is read as the"
                 " text: --prompt-column NAME, or columns={'prompt': NAME} in Python, reads another",
+                category=RunWarning,
                 stacklevel=3,
             )
         return dataset
@@ -309,6 +310,7 @@ class Run:
             warnings.warn(
                 "the file has columns 'confidence' and 'source', as `stacksl predict` writes them:"
                 " if a model gave its labels, this is no accuracy but agreement with that model",
+                category=RunWarning,
                 stacklevel=2,
             )
         outcome = evaluate(model, dataset, progress)
@@ -317,7 +319,9 @@ class Run:
             of = f"of {dataset.name}"
             rows = plural(len(dataset.unknown), f"row {of} counts", f"rows {of} count")
             warnings.warn(
-                f"{rows} as wrong, as the label is none of the classes ({examples})", stacklevel=2
+                f"{rows} as wrong, as the label is none of the classes ({examples})",
+                category=RunWarning,
+                stacklevel=2,
             )
         as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
         shared = overlap(spec.dataset.items, dataset.items)

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from stacksl.cli import options
+from stacksl.cli.printing import printed_warnings
 from stacksl.cli.verbs import (
     answer,
     change,
@@ -46,11 +47,13 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _stacksl(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """What comes before any verb."""
+    context.with_resource(printed_warnings())
 
 
 _PANELS = (

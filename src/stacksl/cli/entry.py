@@ -20,7 +20,6 @@ import io
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib import import_module
@@ -28,7 +27,7 @@ from typing import Any
 
 import typer
 
-from stacksl.errors import RunWarning, SettingsError, StackslError, kind_and_place
+from stacksl.errors import SettingsError, StackslError, kind_and_place
 
 # the root of the usage errors, whether typer includes click or imports it
 _ClickException: type[Any] = typer.BadParameter.__mro__[2]
@@ -113,19 +112,8 @@ def _named(words: Sequence[str]) -> list[str]:
 
 def _invoke(words: list[str], program: str, app: str) -> int:
     command = typer.main.get_command(import_module(app).app)
-    others = warnings.showwarning
-
-    def show(message: Warning | str, *where: Any, **more: Any) -> None:
-        if not isinstance(message, RunWarning):
-            others(message, *where, **more)
-            return
-        from stacksl.cli.printing import warn
-
-        warn([str(message)])
-
     try:
-        with warnings.catch_warnings(), command.make_context(program, words) as context:
-            warnings.showwarning = show
+        with command.make_context(program, words) as context:
             command.invoke(context)
     except typer.Exit as exit_:
         return int(exit_.exit_code)

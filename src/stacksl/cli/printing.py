@@ -6,10 +6,13 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stacksl.errors import RunWarning
 from stacksl.report.wording import MICRO, count, money, plural
 
 if TYPE_CHECKING:
@@ -130,6 +133,23 @@ def gate(table: Mapping[str, Any]) -> str | None:
 def rejected(dataset: Dataset) -> list[dict[str, Any]]:
     """The rows of a file that cannot be used, and why."""
     return [{"row": row.row, "id": row.id, "reason": row.reason} for row in dataset.rejected]
+
+
+@contextmanager
+def printed_warnings() -> Iterator[None]:
+    """What code warns its user of is printed as a sentence, without a place in the code."""
+    others = warnings.showwarning
+
+    def show(message: Any, *where: Any, **more: Any) -> None:
+        if isinstance(message, UserWarning):
+            warn([str(message)])
+        else:
+            others(message, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RunWarning)
+        warnings.showwarning = show
+        yield
 
 
 def warn(sentences: Iterable[str]) -> None:

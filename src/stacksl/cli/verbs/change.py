@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -187,9 +186,8 @@ def _change_run(
 
 
 def _change_people(run: Run, changes: dict[str, Any], *, json: bool, quiet: bool) -> None:
-    with warnings.catch_warnings(record=True, action="always") as caught, live(quiet=quiet) as show:
+    with live(quiet=quiet) as show:
         freed = run.people(**changes, progress=show)
-    warn(str(warning.message) for warning in caught)
     freed_rows = plural(freed, "row" if by_file(run) else "question")
     if json:
         print(as_json({**status_facts(run), "released": freed}))

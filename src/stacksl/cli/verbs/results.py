@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -89,9 +88,8 @@ def evaluate(
             plan = plan_audit(opened, dataset, audit_options, out, encoding(show), file)
         begin(plan, dry_run=dry_run, yes=yes, quiet=quiet, json=json)
         return
-    with warnings.catch_warnings(record=True, action="always") as caught, live(quiet=quiet) as show:
+    with live(quiet=quiet) as show:
         result = opened.evaluate(dataset, progress=encoding(show))
-    warn(str(warning.message) for warning in caught)
     result["rejected"] = rejected(dataset)
     format_result = as_json if json else _compared if "told_after" in result else _shown
     if not json:  # `_shown` names each row that was set aside

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -206,18 +205,15 @@ def agree(bought: Sequence[str], yes: bool) -> None:
 
 def with_header(context: typer.Context, read: Callable[[], Result]) -> Result:
     """What `read` gives; on a terminal it is asked whether a first row in doubt is a header."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: warn([str(message)])
-        try:
-            return read()
-        except HeaderInDoubt as fault:
-            if not is_interactive():
-                raise
-            print(str(fault), file=sys.stderr)
-            header = not typer.confirm("Is it an item like the others?", err=True)
-            context.obj["read.header"] = header
-            return read()
+    try:
+        return read()
+    except HeaderInDoubt as fault:
+        if not is_interactive():
+            raise
+        print(str(fault), file=sys.stderr)
+        header = not typer.confirm("Is it an item like the others?", err=True)
+        context.obj["read.header"] = header
+        return read()
 
 
 def is_interactive() -> bool:

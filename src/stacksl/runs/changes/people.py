@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import RunError, RunWarning, SettingsError
 from stacksl.labelers.sheets.cells import sign
 from stacksl.labelers.sheets.rows import clean_key, has_form
 from stacksl.ledger.ledger import Ledger
@@ -181,12 +181,13 @@ def _expect_annotators(
 def _warn_of_few(folder: RunFolder, settings: Settings, people_left: int, looks: bool) -> None:
     """Warn where too few people are left for second `looks`, or for one at the table."""
     if looks and people_left < 2 and folder.read_state()["state"] != "finished":
-        warnings.warn(unasked(0, str(folder.path)), stacklevel=4)
+        warnings.warn(unasked(0, str(folder.path)), category=RunWarning, stacklevel=4)
     if people_left == 2 and settings.promised_share is not None:
         warnings.warn(
             "two annotators are left, and a look at the table needs three: a row on which two"
             " differ counts as wrong; add a person with `stacksl change"
             f" {folder.path} --add-annotator NAME`, or wait until one is back",
+            category=RunWarning,
             stacklevel=4,
         )
 
