@@ -12,6 +12,7 @@ import pandas
 import pytest
 
 import stacksl
+from stacksl.core import SharedBlock
 from stacksl.errors import (
     DataError,
     FeatureError,
@@ -20,6 +21,7 @@ from stacksl.errors import (
     SettingsError,
     StackslError,
 )
+from stacksl.features import FEATURES, make_features
 
 from .python_cases import LABELS, ROWS, TEXTS, right, run
 
@@ -228,7 +230,23 @@ def test_a_name_of_a_model_that_no_file_has_is_one_sentence(name: str) -> None:
         stacksl.run(items, [0] * 90, lm={name: "x" * 300})
 
 
+@pytest.mark.parametrize("given", [None, np.ones((90, 2)), SharedBlock(np.ones((89, 2)), 3)])
+def test_features_of_yours_that_are_no_block_of_the_items_are_a_sentence(
+    given: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(argument: str, classes: Any) -> Any:
+        features = make_features("hashing", classes=classes)
+        monkeypatch.setattr(features, "transform", lambda items, progress=None: given)
+        return features
+
+    monkeypatch.setitem(FEATURES, "odd", odd)
+    with pytest.raises(FeatureError, match=r"give a block of 90 items, got (89|a.*): correct"):
+        run(TEXTS, LABELS, features="odd")
+
+
 def test_a_list_of_plugins_is_imported() -> None:
+    with pytest.raises(SettingsError, match="the plugin '5' cannot be imported"):
+        run(TEXTS, LABELS, plugins=5)
     with pytest.raises(SettingsError, match="the plugin 'no_such' cannot be imported"):
         run(TEXTS, LABELS, plugins=["json", "no_such"])
 

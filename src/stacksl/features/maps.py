@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, SharedBlock
+from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.engine import on_ray
-from stacksl.errors import FeatureError
+from stacksl.errors import FeatureError, kind_of
 from stacksl.features.encoders import Encoder, Progress
 from stacksl.features.rows import WEIGHTS, class_rows, pair_block, pair_columns, widths
 from stacksl.types import Item
@@ -181,13 +181,23 @@ def transformed(
 
     With shared classes the rows of a large pool are computed where they are read, so that they are
     never all held in memory. Ray encodes all texts at once, so that every node has work.
+
+    Raises:
+        FeatureError: the map gives no row for each item.
     """
     if len(items) > MANY and not on_ray():
         sample = features.transform(items[:1])
         if isinstance(sample, SharedBlock):
             rows: Any = LazyRows(features, items, sample.dim, progress)
             return SharedBlock(rows, sample.classes)
-    return features.transform(items, progress)
+    block = features.transform(items, progress)
+    given = len(block) if isinstance(block, PairBlock | SharedBlock) else kind_of(block)
+    if given != len(items):
+        raise FeatureError(
+            f"the features '{features.spec}' should give a block of {len(items)} items, got"
+            f" {given}: correct `transform` with `stacksl.testing.check_features`"
+        )
+    return block
 
 
 @dataclass(frozen=True, slots=True)

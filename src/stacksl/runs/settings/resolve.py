@@ -273,6 +273,6 @@ def _digest(name: str) -> str:
 
 
 def _listed(names: object) -> list[str]:
-    """The names in a list or between commas; what is neither is refused with other settings."""
-    several = names.split(",") if isinstance(names, str) else names
-    return [str(name).strip() for name in several] if isinstance(several, list | tuple) else []
+    """The names in a list or between commas."""
+    several = names if isinstance(names, list | tuple) else str(names).split(",")
+    return [] if names is None else [str(name).strip() for name in several]
