@@ -159,7 +159,7 @@ class Run:
 
         The rows are an iterator. For a data frame or a series of pandas they are that frame, with
         the columns `label`, `confidence` and `source`. The last bits of an item's probabilities,
-        some 1e-15, depend on the other items.
+        some 1e-15, and some 1e-5 of a language model, depend on the other items.
 
         Args:
             data: a path, a data frame, a series, a data set, or a list of texts or of items.
