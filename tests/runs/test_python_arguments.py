@@ -22,6 +22,7 @@ from stacksl.errors import (
     StackslError,
 )
 from stacksl.features import FEATURES, make_features
+from stacksl.runs.session.language import chat_arguments
 
 from .python_cases import LABELS, ROWS, TEXTS, right, run
 
@@ -185,7 +186,7 @@ def test_too_long_a_name_of_a_file_of_labels_is_one_sentence() -> None:
         ({"refit": pandas.NA}, "refit must be a valid boolean, not <NA>: correct that or"),
         ({"gate": FRAME}, "gate must be a valid dictionary or instance of Gate, not "),
         ({"gate": {1: 2}}, "the keys of gate should be names of settings, got an int"),
-        ({"annotators": ["a", 1]}, "annotators should be names, each a text without a comma"),
+        ({"annotators": ["a", None]}, "annotators should be names, each a text without a comma"),
         ({"annotators": ["a,b"]}, "annotators should be names, each a text without a comma"),
         ({"annotators": []}, "annotators should be names, each a text without a comma"),
         ({"lm": {"lora_rank": "x"}}, "lora_rank must be a valid integer, not 'x': correct"),
@@ -220,6 +221,17 @@ def test_annotators_are_a_list_or_names_between_commas(kind: Any) -> None:
     names = kind(["anna", "ben"])
     settings = stacksl.Settings(labeler="file", annotators=names, plugins=names)
     assert (settings.people, settings.plugins) == (["anna", "ben"], "anna,ben")
+
+
+def test_settings_are_given_as_python_has_them() -> None:
+    arguments = {"enable_thinking": False, "style": "short"}
+    given = {"model": Path("base"), "chat_arguments": arguments, "refit_at": [0.5, 1]}
+    settings = stacksl.Settings(owned=Path("owned.csv"), lm={"chat": True, **given})
+    assert (settings.owned, settings.lm.model) == ("owned.csv", "base")
+    assert settings.lm.refit_at == "0.5,1"
+    assert chat_arguments(settings.lm.chat_arguments) == arguments
+    with pytest.raises(SettingsError, match="refit"):
+        stacksl.Settings(lm={"refit_at": [2]})
 
 
 @pytest.mark.parametrize("name", ["model", "adapter"])

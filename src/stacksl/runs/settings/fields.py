@@ -9,6 +9,8 @@ The help of the command line is made from this module, so it imports nothing hea
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -50,13 +52,21 @@ _BUDGET = "stacksl.runs.settings.budget"
 Price: TypeAlias = Annotated[str, _checked(_BUDGET, "micro_units")]
 
 
-def _joined(names: object, field: ValidationInfo) -> object:
-    """Names with commas between, of a list of them, as Python and TOML have it."""
-    if not isinstance(names, list | tuple):
-        return names
-    if not names or not all(isinstance(name, str) and "," not in name for name in names):
+def _joined(several: object, field: ValidationInfo) -> object:
+    """Texts or numbers with commas between, of a list of them, as Python and TOML have it."""
+    if not isinstance(several, list | tuple):
+        return several
+    parts = [str(part) for part in several if isinstance(part, str | int | float)]
+    if not parts or len(parts) < len(several) or "," in "".join(parts):
         raise ValueError(f"{field.field_name} should be names, each a text without a comma")
-    return ",".join(names)
+    return ",".join(parts)
+
+
+def _paired(arguments: object) -> object:
+    """NAME=VALUE with commas between, of a dict."""
+    if not isinstance(arguments, Mapping):
+        return arguments
+    return ",".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
 
 
 Names: TypeAlias = Annotated[str, BeforeValidator(_joined)]
@@ -78,6 +88,8 @@ class Group(BaseModel):
         for name, value in values.items():
             for key in value if isinstance(value, Mapping) else ():
                 expect(isinstance(key, str), f"the keys of {name} should be names of settings", key)
+            if isinstance(value, os.PathLike):
+                values[name] = os.fspath(value)
         try:
             super().__init__(**values)
         except ValidationError as fault:
@@ -311,7 +323,7 @@ class LanguageModel(Group):
     first 25 labels), token_mean, sum, char_mean or pmi."""
     system: str | None = None
     """The text of a system turn, with --chat."""
-    chat_arguments: str | None = None
+    chat_arguments: Annotated[str, BeforeValidator(_paired)] | None = None
     """Further arguments of the chat template, such as enable_thinking=false."""
     pmi_context: Literal["template", "last_line", "empty"] = "template"
     """The premise of pmi: template (the template without the prompt, the default), last_line (with
@@ -334,7 +346,7 @@ class LanguageModel(Group):
     objective: Literal["sft", "ce", "ce-hard", "stacksl"] = "ce"
     """What a refit minimizes: ce (the default), stacksl, ce-hard or sft; `stacksl ls objectives`
     explains them."""
-    refit_at: Annotated[str, _checked(_BUDGET, "refit_shares")] = "0.05,0.1,0.25,0.5,1"
+    refit_at: Annotated[Names, _checked(_BUDGET, "refit_shares")] = "0.05,0.1,0.25,0.5,1"
     """The shares of the budget at which the adapter is trained: 0.05,0.1,0.25,0.5,1, and 1 for the
     pool of a file."""
     epochs: int = Field(default=3, ge=1)
