@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
+import pandas
 import pytest
 
 from stacksl import Item, load
@@ -241,8 +242,16 @@ def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
             "answers for ids of the items",
         ),
         *(
-            ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], answers, "an index from 0 to 2")
-            for answers in ([0, 3], [-1, 0], [0, None], [0, 0.5], [float("nan"), 0], CLASSES[:2])
+            (
+                [Item("a", "x", CLASSES), Item("b", "y", CLASSES)],
+                answers,
+                f"one of its 3 candidates or its index from 0, got {told}$",
+            )
+            for answers, told in (
+                *(([0, 3], "3"), ([-1, 0], "-1"), ([0, None], "a NoneType"), ([0, 0.5], "0.5")),
+                *(([float("nan"), 0], "nan"), ([CLASSES[0], "another"], "a str")),
+                ([0, pandas.NA], "a NAType"),
+            )
         ),
     ],
 )
@@ -250,6 +259,16 @@ def test_items_that_make_no_run(tmp_path, items, answers, hint) -> None:
     with pytest.raises(DataError, match=hint):
         run(items, answers, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_answers_of_items_are_candidates_or_their_indices(tmp_path: Path) -> None:
+    items, gold = pair_items(40)
+    texts = [item.candidates[gold[item.id]] for item in items]
+    answers = [gold[item.id] if n % 2 else texts[n] for n, item in enumerate(items)]
+    made = run(items, answers, budget=20, out=tmp_path / "run")
+    right = {item.prompt: text for item, text in zip(items, texts, strict=True)}
+    assert all(right[row["text"]] == row["label"] for row in made.labels().rows)
+    assert made.evaluate(items, texts)["correct"] == made.evaluate(items, gold)["correct"]
 
 
 def test_a_gate_that_never_opens_is_told_before_round_1(tmp_path, monkeypatch) -> None:

@@ -313,7 +313,8 @@ def run(
         items: a path, a data frame of pandas or polars, a `datasets.Dataset`, a list of texts or
             of `Item`, or None for the built-in sample.
         answers: the labels of texts, as names or indices of classes, where a number that is the
-            name of a class is that class; or the gold indices of items, by id or in their order.
+            name of a class is that class; or the gold candidates of items or their indices, by id
+            or in the order of the items.
             The labeler `oracle` reveals one only when it is bought.
         budget: a fraction below 1 (0.1), a count from 2, `"$40"` with `price=`, or `"all"`.
         test: a path, or (items, answers), to measure the final model on.

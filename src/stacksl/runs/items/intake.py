@@ -460,15 +460,21 @@ def _gold(
         if len(sequence) != len(items):
             raise DataError(f"{len(items)} items should have as many answers, not {len(sequence)}")
         answers = {item.id: index for item, index in zip(items, sequence, strict=True)}
-    sizes = {item.id: len(item.candidates) for item in items}
-    for name, index in answers.items():
-        if name not in sizes:
+    candidates, gold = {item.id: item.candidates for item in items}, dict[str, int]()
+    for name, answer in answers.items():
+        if name not in candidates:
             raise DataError(
                 f"expected answers for ids of the items, got one for '{name}': correct it"
             )
-        if not isinstance(index, Real) or not 0 <= float(index) < sizes[name] or index % 1:
+        options = candidates[name]
+        named = isinstance(answer, str) and answer in options
+        index = options.index(answer) if named else answer
+        number = float(index) if isinstance(index, Real) else -1.0
+        if not 0 <= number < len(options) or number % 1:
+            given = repr(index) if isinstance(index, Real) else kind_of(index)
             raise DataError(
-                f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1} of its"
-                f" candidates, got {index!r}"
+                f"the answer of '{name}' should be one of its {len(options)} candidates or its"
+                f" index from 0, got {given}"
             )
-    return {name: int(index) for name, index in answers.items()}
+        gold[name] = int(number)
+    return gold
