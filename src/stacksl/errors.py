@@ -22,6 +22,8 @@ command line prints it on stderr and exits with code 2.
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
@@ -95,6 +97,14 @@ class RunLocked(RunError):
 
 class RunWarning(UserWarning):
     """What is odd in a run, in a sentence; `Run.status()` keeps it under `warnings`."""
+
+
+def warn_user(sentence: str) -> None:
+    """Warn of what is odd in a run, at the line outside of the package that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == "stacksl":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, RunWarning, stacklevel=level)
 
 
 def kind_and_place(fault: BaseException) -> str:

@@ -257,6 +257,7 @@ def test_what_is_odd_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.warns(RunWarning, match=told) as after:
         made = stacksl.run(TEXTS, labeler=lambda request: None, out="none", **names)
     assert [str(warning.message) for warning in after] == made.status()["warnings"]
+    assert {Path(warning.filename) for warning in after} == {Path(__file__)}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made.change(budget=20, labeler=lambda request: None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -22,10 +21,10 @@ from stacksl.data.values import is_missing
 from stacksl.errors import (
     DataError,
     FeatureError,
-    RunWarning,
     SettingsError,
     expect,
     expect_path,
+    warn_user,
 )
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
@@ -349,7 +348,7 @@ def run(
         classes=listed, rows=rows,
     )  # fmt: skip
     for sentence in plan.warnings:  # before labels are paid
-        warnings.warn(sentence, RunWarning, stacklevel=2)
+        warn_user(sentence)
     new_run = plan.start(progress)
     return replace(new_run, frame=items) if hasattr(items, "assign") else new_run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.data import Dataset, overlap, set_aside, strange
-from stacksl.errors import RunError, RunWarning, SettingsError, StackslError, expect, expect_path
+from stacksl.errors import RunError, SettingsError, StackslError, expect, expect_path, warn_user
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
 from stacksl.report.quality import AuditResult
@@ -178,7 +177,7 @@ class Run:
         dataset = self.read(data, given=columns)
         items = dataset.items
         if dataset.rejected and isinstance(data, str | Path):
-            warnings.warn("; ".join(set_aside(dataset)), category=RunWarning, stacklevel=2)
+            warn_user("; ".join(set_aside(dataset)))
         predictions = self._model_for(items, features).predict(items, progress)
         rows = predictions if threshold is None else left_to_people(predictions, threshold)
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
@@ -214,11 +213,9 @@ class Run:
             return dataset
         usual, guessed = (columns.get("prompt") for columns in (reading.columns, dataset.columns))
         if None not in (usual, guessed) and usual != guessed and "prompt" not in (given or {}):
-            warnings.warn(
+            warn_user(
                 f"there is no column '{usual}' as in the run's data, so '{guessed}' is read as the"
-                " text: --prompt-column NAME, or columns={'prompt': NAME} in Python, reads another",
-                category=RunWarning,
-                stacklevel=3,
+                " text: --prompt-column NAME, or columns={'prompt': NAME} in Python, reads another"
             )
         return dataset
 
@@ -307,22 +304,16 @@ class Run:
             with self.ledger as ledger:
                 return {**run, **watch(spec, ledger, model, dataset, progress)}
         if {"confidence", "source"} <= {*dataset.unused}:
-            warnings.warn(
+            warn_user(
                 "the file has columns 'confidence' and 'source', as `stacksl predict` writes them:"
-                " if a model gave its labels, this is no accuracy but agreement with that model",
-                category=RunWarning,
-                stacklevel=2,
+                " if a model gave its labels, this is no accuracy but agreement with that model"
             )
         outcome = evaluate(model, dataset, progress)
         if dataset.unknown and model.classes is not None:
             examples = strange(dataset.unknown, model.classes, quoted=False)
             of = f"of {dataset.name}"
             rows = plural(len(dataset.unknown), f"row {of} counts", f"rows {of} count")
-            warnings.warn(
-                f"{rows} as wrong, as the label is none of the classes ({examples})",
-                category=RunWarning,
-                stacklevel=2,
-            )
+            warn_user(f"{rows} as wrong, as the label is none of the classes ({examples})")
         as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
         shared = overlap(spec.dataset.items, dataset.items)
         judged = stated(self.path, as_audit)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -22,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from stacksl.engine import on_ray, over_ray
-from stacksl.errors import FeatureError, RunWarning
+from stacksl.errors import FeatureError, warn_user
 from stacksl.features.encoders import Encoder, Progress, Vectors, readable
 
 Entry: TypeAlias = tuple[Vectors, bool]
@@ -112,11 +111,9 @@ class VectorCache:
             with _opened(self.path) as database:
                 return work(database)
         except (sqlite3.Error, OSError) as error:
-            warnings.warn(
+            warn_user(
                 f"the cache of text vectors {self.path} cannot be used ({error}): every text is "
-                "encoded again; deleting the file is safe, and STACKSL_NO_CACHE=1 turns it off",
-                category=RunWarning,
-                stacklevel=2,
+                "encoded again; deleting the file is safe, and STACKSL_NO_CACHE=1 turns it off"
             )
             self.path = None
             return otherwise

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stacksl.errors import RunWarning, SettingsError
+from stacksl.errors import SettingsError, warn_user
 from stacksl.features.sentences import quiet
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.telemetry import load_library
@@ -137,11 +136,9 @@ def read_weights(
             "be random: give a folder with all of them"
         )
     if unused := sorted(loading["unexpected_keys"]):
-        warnings.warn(
+        warn_user(
             f"{len(unused)} tensors in the weights of model '{name}' are not used "
-            f"({_some(unused)}): check that its config.json is the right one",
-            category=RunWarning,
-            stacklevel=3,
+            f"({_some(unused)}): check that its config.json is the right one"
         )
     return model.eval().requires_grad_(False)
 

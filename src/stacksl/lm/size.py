@@ -8,13 +8,12 @@ pass keeps follows from how many numbers its linear layers give, which is right 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from stacksl.errors import RunWarning, SettingsError
+from stacksl.errors import SettingsError, warn_user
 from stacksl.features.sentences import quiet
 from stacksl.lm.loading import Base, open_base
 from stacksl.lm.prompt.tokens import TokenItem, Tokenizing
@@ -205,7 +204,7 @@ def expect_fit(
     )
     if base.device == "cpu":
         raise SettingsError(sentence)
-    warnings.warn(f"on {base.device} {sentence}", category=RunWarning, stacklevel=2)
+    warn_user(f"on {base.device} {sentence}")
 
 
 def free_bytes(device: str = "cpu") -> int:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import string
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from stacksl.errors import DataError, RunWarning, SettingsError, unknown_name
+from stacksl.errors import DataError, SettingsError, unknown_name, warn_user
 from stacksl.types import Item
 
 AnswerFormat: TypeAlias = Literal["letter", "option"]
@@ -111,12 +110,10 @@ class PromptFormat:
     def warn_of_thought(self) -> None:
         """Warn where the chat template opens a thought, in which the options would be scored."""
         if self.chat is not None and self._wrapped("").rstrip().endswith(_THOUGHTS):
-            warnings.warn(
+            warn_user(
                 "the chat template of this model opens a thought, in which options are scored: give"
                 " --set lm.chat_arguments=enable_thinking=false if the template knows that, else"
-                " leave --chat out",
-                category=RunWarning,
-                stacklevel=2,
+                " leave --chat out"
             )
 
     def render(self, item: Item) -> Prompt:

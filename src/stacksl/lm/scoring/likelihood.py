@@ -6,14 +6,13 @@ are also scored in a pass each, and where the two differ padded rows take over, 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from stacksl.errors import FeatureError, RunError, RunWarning
+from stacksl.errors import FeatureError, RunError, warn_user
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BATCH_TOKENS, batches
 from stacksl.lm.scoring.paths import (
@@ -210,11 +209,9 @@ class Likelihood:
         if fault is None:
             return
         self.path = "padded"
-        warnings.warn(
+        warn_user(
             f"scoring path 'packed' does not hold for this model ({fault}): 'padded' is taken"
-            " instead, which is slower",
-            category=RunWarning,
-            stacklevel=6,
+            " instead, which is slower"
         )
 
     def _deviation(self, items: Items) -> str | None:

@@ -5,14 +5,13 @@ Corrections of accepted answers by their annotators are listed before they are r
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stacksl.errors import RunError, RunWarning, SettingsError
+from stacksl.errors import RunError, SettingsError, warn_user
 from stacksl.labelers.sheets.cells import sign
 from stacksl.labelers.sheets.rows import clean_key, has_form
 from stacksl.ledger.ledger import Ledger
@@ -181,14 +180,12 @@ def _expect_annotators(
 def _warn_of_few(folder: RunFolder, settings: Settings, people_left: int, looks: bool) -> None:
     """Warn where too few people are left for second `looks`, or for one at the table."""
     if looks and people_left < 2 and folder.read_state()["state"] != "finished":
-        warnings.warn(unasked(0, str(folder.path)), category=RunWarning, stacklevel=4)
+        warn_user(unasked(0, str(folder.path)))
     if people_left == 2 and settings.promised_share is not None:
-        warnings.warn(
+        warn_user(
             "two annotators are left, and a look at the table needs three: a row on which two"
             " differ counts as wrong; add a person with `stacksl change"
-            f" {folder.path} --add-annotator NAME`, or wait until one is back",
-            category=RunWarning,
-            stacklevel=4,
+            f" {folder.path} --add-annotator NAME`, or wait until one is back"
         )
 
 

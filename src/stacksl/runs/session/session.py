@@ -6,7 +6,6 @@ them is played again (`playback`). A new run is a resumed run with an empty ledg
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +17,7 @@ import numpy as np
 
 from stacksl.core.blocks import Block
 from stacksl.core.threads import one_thread
-from stacksl.errors import RunError, RunWarning
+from stacksl.errors import RunError, warn_user
 from stacksl.features import FeatureMap
 from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.labelers.registry import OracleLabeler
@@ -217,7 +216,7 @@ class Session(Game):
         for sentence in present_warnings(record.facts, self.ledger, rule) if tells else ():
             if sentence not in odd_before:
                 told = of_run(sentence, str(self.spec.folder.path))
-                warnings.warn(told, RunWarning, stacklevel=2)
+                warn_user(told)
         return state
 
     def _played(self, record: Record) -> State:
