@@ -28,6 +28,13 @@ def test_a_budget_of_labels(text: object, labels: int) -> None:
     assert parse_budget(text, 2001, None) == Budget(labels, None, 0)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("text", ["0.1", "5", "$4", "100%"])
+def test_without_an_item_to_ask_about_a_budget_is_all_or_none(text: str) -> None:
+    with pytest.raises(SettingsError, match="no item is left .*, as you own labels of all: give"):
+        parse_budget(text, 0, "1")
+    assert parse_budget("all", 0, "1").labels == 0
+
+
 @pytest.mark.parametrize("one", ["1", 1, "1.0", 1.0])
 def test_a_budget_of_1_is_refused_since_it_may_mean_two_things(one: object) -> None:
     with pytest.raises(SettingsError, match="may mean one label or all of them: give 'all'"):

@@ -93,6 +93,11 @@ def parse_budget(
     text = str(budget).strip()
     if re.fullmatch(r"\$?\d{1,3}(,\d{3})+(\.\d+)?", text):
         text = text.replace(",", "")
+    if not items and text.lower() != "all":
+        raise SettingsError(
+            "no item is left to buy a label of, as you own labels of all: give the budget 'all' to"
+            " train on these alone, or further items"
+        )
     if text.startswith("$"):
         return _money_budget(text, items * per_item, price, label_price)
     labels = _labels(text, items, per_item)
