@@ -239,6 +239,8 @@ def test_a_run_shows_its_state_and_what_it_waits_for() -> None:
     names = {"classes": list(WORDS), "budget": 20, "audit": "0"}
     waiting = stacksl.run(TEXTS, labeler=lambda request: stacksl.ABSTAIN, out="late", **names)
     assert repr(waiting) == "Run('late', waiting for 20 answers of lambda: it abstained)"
+    waiting.people(free=True, drop=True)
+    assert repr(waiting) == "Run('late', waiting)"
     with pytest.raises(LabelerError):
         stacksl.run(TEXTS, labeler=lambda request: 9, out="cut", **names)
     assert re.fullmatch(r"Run\('cut', failed: the labeler .*\)", repr(stacksl.Run.open("cut")))

@@ -66,15 +66,15 @@ class Run:
     def __repr__(self) -> str:
         """The run by its path, with its state, what it waits for and why."""
         try:
-            state = self.folder.read_state()
+            status = self.status()
         except StackslError:
             return f"Run({str(self.path)!r}, unreadable)"
-        places = state.get("sheets", []) if state["state"] == "waiting" else []
-        open_now = plural(sum(place["open"] for place in places), "answer")
-        reasons = dict.fromkeys([state.get("sentence"), *(place.get("why") for place in places)])
+        places = (status["sheets"] or []) if status["state"] == "waiting" else []
         place = f" of {places[0]['file']}" if len(places) == 1 else ""
-        waits = f"{state['state']}{f' for {open_now}{place}' * bool(places)}"
-        return f"Run({str(self.path)!r}, {': '.join([waits, *filter(None, reasons)])})"
+        waits = f" for {plural(status['out'], 'answer')}{place}" if places else ""
+        reasons = dict.fromkeys([status["sentence"], *(place.get("why") for place in places)])
+        state = ": ".join([status["state"] + waits, *filter(None, reasons)])
+        return f"Run({str(self.path)!r}, {state})"
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
