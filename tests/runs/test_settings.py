@@ -55,6 +55,22 @@ def test_an_absent_flag_is_no_flag() -> None:
     assert (resolved.settings.scorer.ridge, resolved.origin["scorer.ridge"]) == (0.5, "config")
 
 
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        (
+            {"url": "ftp://x", "input_price": 1, "output_price": 1},
+            r"the url should be http://\S+ or",
+        ),
+        ({"url": "http://x/v1", "input_price": "dear"}, "a price must be a number such as 2.50"),
+    ],
+)
+def test_a_wrong_value_is_not_told_to_be_missing(server: dict[str, object], told: str) -> None:
+    found = mistake(flags={"labeler": "openai:m", "budget": "$4", "server": server})
+    assert re.match(told, found)
+    assert "; " not in found
+
+
 @pytest.mark.parametrize("budget", [0.1, "0.1", 5, "$4"])
 def test_a_budget_keeps_its_decimals(budget: object) -> None:
     settings = resolve({"budget": budget, "price": 2.50}).settings

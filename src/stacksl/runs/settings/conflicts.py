@@ -61,7 +61,7 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
     return [
         *_without_owner(settings, explicit, people),
         *_of_people(settings, people),
-        *_of_models_that_answer(settings),
+        *_of_models_that_answer(settings, explicit),
         *(_of_adapting(settings, explicit) if settings.adapts else ()),
     ]
 
@@ -120,9 +120,9 @@ def _of_people(settings: Settings, people: bool) -> Iterator[str]:
         yield "sheets.overlap needs two annotators or more: give --annotators anna,ben"
 
 
-def _of_models_that_answer(settings: Settings) -> Iterator[str]:
+def _of_models_that_answer(settings: Settings, explicit: set[str]) -> Iterator[str]:
     name, _, model = settings.labeler.partition(":")
-    server = settings.server
+    known = {f"server.{name}" for name, value in settings.server if value is not None} | explicit
     if name in (OPENAI, LOCAL) and settings.audit:
         yield (
             "an audit is answered by people, and the labels of this run come from a model: leave"
@@ -132,12 +132,12 @@ def _of_models_that_answer(settings: Settings) -> Iterator[str]:
         yield "the labeler 'hf' needs a model: give --labeler hf:FOLDER or hf:NAME"
     if name != OPENAI:
         return
-    if not model.strip() or server.url is None:
+    if not model.strip() or "server.url" not in known:  # a wrong one is named already
         yield (
             "the labeler 'openai' needs a model and its server: give --labeler openai:MODEL --url"
             " http://HOST:PORT/v1"
         )
-    if server.input_price is None and (settings.price or settings.budget.startswith("$")):
+    if "server.input_price" not in known and (settings.price or settings.budget.startswith("$")):
         yield (
             "a model is paid by the token: give --set server.input_price=P --set"
             " server.output_price=P, for a million tokens each; --price is then the most that a"
