@@ -430,12 +430,13 @@ class ChatLabeler:
             self._stop(f"it refused the key ({status}): set {KEY}")
         elif 300 <= reply.status < 400:
             self._stop(
-                f"it answered with a redirect ({status}), which is not followed: check the url"
+                f"it answered with a redirect ({status}), which is not followed: start a"
+                " new run with the url that it leads to"
             )
         else:
             self._stop(
                 f"it refused the request ({status}; `stacksl ledger requests` shows what it said):"
-                " check the url and the model's name"
+                " check the url and the model's name, and start a new run if one is wrong"
             )
         return None
 
