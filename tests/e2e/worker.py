@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl import api
+from stacksl.errors import RunWarning
 from stacksl.ledger.purchases import Answer
 from stacksl.runs.changes.forgetting import forget
 from stacksl.types import Item
@@ -133,6 +134,7 @@ def child(order: dict[str, Any], fault: Path) -> None:
     os.environ.update(order.get("env", {}))
     try:
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", RunWarning)
         if "words" in order:
             command(order)
         if order.get("kill"):
