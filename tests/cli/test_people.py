@@ -111,6 +111,26 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     assert json.loads(refit.out)["trained_on_audit"] == 4
 
 
+def test_accepted_answers_are_counted_in_the_same_order_each_day(
+    waiting: Run, stacksl: Shell
+) -> None:
+    sheet = fill(sheets(waiting)[0])
+    first, *rows = read_rows(sheet)
+    write_rows(sheet, [{**first, "answer": "none"}, *rows])
+    said = stacksl.done("answer", "run", sheet, "--quiet").out
+    assert "2 with an option, 1 none of these" in said
+
+
+def test_a_model_that_cannot_be_handed_over_is_refused_before_a_table_is_written(
+    waiting: Run, stacksl: Shell
+) -> None:
+    while waiting.status()["state"] == "waiting":
+        waiting.answer(*map(fill, sheets(waiting)))
+    said = stacksl.refused("export", "run", "--table", "t.csv", "--model", "model")
+    assert "--model expects" in said
+    assert not Path("t.csv").exists()
+
+
 def test_rows_that_were_given_up_are_not_counted_as_rows_still_to_be_asked(
     waiting: Run, stacksl: Shell
 ) -> None:

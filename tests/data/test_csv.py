@@ -44,6 +44,13 @@ def test_quotes_hold_delimiters_newlines_and_quotes(make: Make) -> None:
     assert [i.prompt for i in data.items] == ['a, b\nand "c"', "plain; text"]
 
 
+def test_a_column_that_is_mostly_empty_is_not_guessed_as_the_prompt(make: Make) -> None:
+    rows = "".join(f"{'late' if n % 4 == 0 else ''},card {n},x{n % 3}\n" for n in range(12))
+    assert read(make("x.csv", f"comment,body,label\n{rows}")).columns["prompt"] == "body"
+    with pytest.raises(DataError, match=r"empty prompt in the column 'comment' \(--prompt-column"):
+        read(make("y.csv", f"comment,what,label\n{rows}"))
+
+
 REFUSED = {
     "an open quote": ('text,label\na,x\n"b,y\nc,x\nd,y\n', "never closes"),
     "rows in a quote": ('text,label\na,x\n"b,y\nc,x\n"d,y\n', "near line 3 .a quote closes inside"),

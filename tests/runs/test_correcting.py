@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.api import Run
+from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError
 from stacksl.ledger.purchases import Purpose
 from stacksl.runs.changes import people
@@ -35,6 +35,8 @@ from .people_cases import (
     sheets,
     texts_of,
     truth,
+    write_classes,
+    write_pool,
     write_rows,
     wrong,
 )
@@ -182,6 +184,19 @@ def test_nobody_comes_between_corrections_and_the_other_answers(tmp_path, monkey
     assert correct(waiting, fill(sheet)).corrected == 6
     assert len(seen) == 1
     expect_sound(waiting)
+
+
+def test_a_sheet_of_corrections_may_have_the_column_of_ids_that_the_data_has(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text(write_pool(tmp_path, 60).read_text().replace("id,text", "ref,text", 1))
+    settings = {"columns.id": "ref", "sheets.format": "csv", "budget": 6, "open_questions": 6}
+    settings |= {"classes": str(write_classes(tmp_path)), "labeler": "file", "class_names": False}
+    done = play(run(data, out=tmp_path / "run", **settings))
+    first = done.labels().rows[0]
+    row = {"ref": first["item"], "text": first["text"], "answer": "broken"}
+    assert correct(done, write_rows(tmp_path / "right.csv", [row])).corrected == 1
 
 
 @pytest.mark.parametrize("column", ["item", "ticketId"])

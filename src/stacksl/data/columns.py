@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from stacksl.data.values import RowFault, listed, text
+from stacksl.data.values import RowFault, is_missing, listed, text
 from stacksl.errors import DataError, SettingsError, unknown_name
 
 if TYPE_CHECKING:
@@ -124,9 +124,10 @@ def _is_unique(column: str, head: Sequence[Row]) -> bool:
 
 
 def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str:
-    """The prompt's column: the one with a known name, else the one with the longest texts."""
+    """The prompt's column: one with a known name, mostly filled, else that of the longest texts."""
     free = [c for c in columns if c not in taken]
-    column = find("prompt", free)
+    empty = {c: sum(is_missing(row.values.get(c)) for row in head) for c in free}
+    column = find("prompt", [c for c in free if 2 * empty[c] <= len(head)]) or find("prompt", free)
     if column is not None:
         return column
     texts = [c for c in free if find("label", [c]) is None and not is_named_id(c)]

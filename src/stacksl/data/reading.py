@@ -106,7 +106,8 @@ def read(
         other_labels=other_labels(table, shape),
     )
     if not lenient or not dataset.items:
-        _expect_enough(dataset, "the data" if isinstance(path, Table) else f"'{path}'")
+        subject = "the data" if isinstance(path, Table) else f"'{path}'"
+        _expect_enough(dataset, subject, table.columns)
     warnings = [*warnings_of(dataset, table, shape, roles)]
     read_text = not isinstance(path, Table) and table.container in TEXTS
     if read_text and encoding_of(Path(str(path))) == "cp1252":
@@ -124,7 +125,7 @@ def _no_id(column: str, rows: Sequence[int]) -> DataError:
     )
 
 
-def _expect_enough(dataset: Dataset, subject: str) -> None:
+def _expect_enough(dataset: Dataset, subject: str, columns: Sequence[str]) -> None:
     """Check that enough rows of `subject` could be used."""
     bad_count, total = len(dataset.rejected), dataset.total
     if not total:
@@ -139,6 +140,9 @@ def _expect_enough(dataset: Dataset, subject: str) -> None:
     counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
     limit = "none is left" if not dataset.items else "more than 5% are too many"
     remedy = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
+    if commonest == "empty prompt" and "prompt" in dataset.columns:
+        column = named(dataset.columns["prompt"], columns)
+        remedy = f" in the column '{column}' (--prompt-column names another)"
     sentence = (
         f"{bad_count} of {total} rows in {subject} cannot be used ({limit}): {counts}; "
         f"the first is row {worst.row}: {worst.reason}{remedy}"

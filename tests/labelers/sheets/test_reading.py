@@ -139,6 +139,14 @@ def test_an_empty_sheet_of_another_run_is_a_fault(desk: Desk) -> None:
     assert not read_sheet(desk.path, desk.known).faults
 
 
+def test_a_filled_sheet_of_another_run_is_one_fault(desk: Desk) -> None:
+    known = {new_key(0, np.random.default_rng(5)): desk.rows[0]}
+    sheet = read_sheet(desk.send(desk.filled({2: "A", 3: "B", 4: "A"})), known)
+    assert not sheet.replies
+    assert [(f.row, f.column) for f in sheet.faults] == [(1, "key")]
+    assert "this run knows none of the keys: take the file of this run" in sheet.faults[0].sentence
+
+
 def test_a_column_sorted_alone_is_found(desk: Desk) -> None:
     rows = [SheetRow(key, f"prompt number {n}", ("yes", "no")) for n, key in enumerate(desk.keys)]
     known = {row.key: row for row in rows}

@@ -96,7 +96,9 @@ def _agreed(corrections: list[Correction], yes: bool) -> list[Correction]:
 
 
 def _summary(run: Run, received: Received) -> str:
-    accepted = [f"{count(n)} {WORDS[name]}" for name, n in received.accepted.items() if n]
+    accepted = [
+        f"{count(n)} {said}" for kind, said in WORDS.items() if (n := received.accepted.get(kind))
+    ]
 
     def some(n: int, note: str = "") -> str | None:
         return f"{count(n)}{note}" if n else None

@@ -74,6 +74,8 @@ def export(
     opened, status = options.open_run(run), None
     keys = ("table", "labels", "left_out", "model")
     result: dict[str, Any] = {"run": run, **dict.fromkeys(keys), "left_out": 0}
+    if model is not None:  # first: a run whose model cannot be handed over is refused
+        result["model"] = write_model(opened, model)
     if table is not None:
         with live(quiet=quiet or json) as show:
             steps = encoding(show), encoding(show, "rows")
@@ -87,8 +89,6 @@ def export(
     if labels is not None:
         answers = export_rows(opened, labels, lambda: bought_answers(opened, names=names)[1])
         result |= {"labels": labels, "left_out": answers.left_out}
-    if model is not None:
-        result["model"] = write_model(opened, model)
     print(as_json(result) if json else _summary(result, status))
 
 

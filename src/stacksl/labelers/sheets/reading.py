@@ -26,13 +26,17 @@ _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
 def read_sheet(
-    path: Path, questions: Mapping[str, SheetRow], ids: Mapping[str, Sequence[str]] | None = None
+    path: Path,
+    questions: Mapping[str, SheetRow],
+    ids: Mapping[str, Sequence[str]] | None = None,
+    id_column: str = "id",
 ) -> Sheet:
     """Read a file of answers: a workbook, or CSV with columns in any order.
 
     Rows may be missing, moved or repeated, and answers may be missing. A key that has two
     different answers in the file has none: each of its rows is a fault. The `questions` are what
-    was shown with each key; `ids` are the keys of each item, for sheets with ids in their place.
+    was shown with each key; `ids` are the keys of each item, for sheets with ids in their place,
+    and `id_column` is where the run's data has them.
 
     Raises:
         DataError: the file as a whole cannot be read (a missing column, damage, ...).
@@ -42,7 +46,8 @@ def read_sheet(
     empty_keys: set[str] = set()
     answered_keys: set[str] = set()
     owners, head = _owners(questions), head_of(path, ".xlsx or CSV")
-    lines = _of_workbook(path) if head.startswith(WORKBOOK) else _of_csv(path, head)
+    workbook = head.startswith(WORKBOOK)
+    lines = _of_workbook(path, id_column) if workbook else _of_csv(path, head, id_column)
     for row, cells, unusable in lines:
         cell = cells.get("answer", "")
         keys: Sequence[str] = [clean_key(cells.get("key", ""))]
@@ -58,8 +63,9 @@ def read_sheet(
             fault = _misplaced(row, key, unusable, cells, questions, owners)
             outcome = fault or _reply(row, key, cells, questions[key])
             faults.append(outcome) if isinstance(outcome, Fault) else replies.append(outcome)
-    if empty_keys and not answered_keys and empty_keys.isdisjoint(questions):
-        faults.append(Fault(1, "key", "this run knows none of the keys: take the file of this run"))
+    all_keys = empty_keys | answered_keys
+    if all_keys.isdisjoint(questions) and (len(all_keys) > 1 or empty_keys):  # one may be mistyped
+        faults = [Fault(1, "key", "this run knows none of the keys: take the file of this run")]
     agreeing, contradictions = _one_a_key(replies)
     return Sheet(
         tuple(agreeing),
@@ -172,7 +178,7 @@ def _digest(prompt: str) -> str:
 # --- files to rows of cells ------------------------------------------------------------------
 
 
-def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
+def _of_csv(path: Path, head: bytes, id_column: str) -> Iterator[_Line]:
     """The rows below the header with their cells by the column's name, in small letters.
 
     A row's number counts as spreadsheets do: the header is row 1 and line breaks in cells do not
@@ -183,7 +189,7 @@ def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
         rows = enumerate((cells for _, cells in records), 1)
         filled_rows = ((number, cells) for number, cells in rows if _has_text(cells))
         _, header = next(filled_rows, (0, []))
-        names = _names(header)
+        names = _names(header, id_column)
         if not _is_ours(names):
             missing = " and ".join(f"'{name}'" for name in _NEEDED if name not in names)
             raise DataError(
@@ -199,11 +205,11 @@ def _of_csv(path: Path, head: bytes) -> Iterator[_Line]:
             )
 
 
-def _of_workbook(path: Path) -> Iterator[_Line]:
+def _of_workbook(path: Path, id_column: str) -> Iterator[_Line]:
     """The rows of the one sheet with our header; sheets may have been renamed."""
     sheets = []
     for _, rows in sheets_of(path):
-        names = _names(rows[0][1]) if rows else []
+        names = _names(rows[0][1], id_column) if rows else []
         if _is_ours(names):
             _refuse_twice(path, names)
             sheets.append((names, rows[1:]))
@@ -226,11 +232,12 @@ def _named(names: list[str], cells: list[str]) -> dict[str, str]:
     return {name: cell for name, cell in zip(names, cells, strict=False) if name in _READ}
 
 
-def _names(header: list[str]) -> list[str]:
-    """The columns by name; the only one that is named like an id is the `id`, without a key."""
+def _names(header: list[str], id_column: str) -> list[str]:
+    """The columns by name; without a key the run's own, or the only one like an id, is the `id`."""
     names = [cell.replace("\ufeff", "").strip().casefold() for cell in header]
     if {"key", *_IDS}.isdisjoint(names):
-        ids = [column for column, cell in enumerate(header) if is_named_id(cell)]
+        ids = [n for n, name in enumerate(names) if name == id_column.strip().casefold()]
+        ids = ids or [n for n, cell in enumerate(header) if is_named_id(cell)]
         names = ["id" if ids == [column] else name for column, name in enumerate(names)]
     return names
 

@@ -86,7 +86,7 @@ class SheetLabeler:
         for path in files:
             if LISTS(path.name) and path.resolve().parent == self.folder.resolve():
                 continue  # the run's own list of classes, which is in the folder of its sheets
-            sheet = read_sheet(path, questions, ids)
+            sheet = read_sheet(path, questions, ids, self.spec.dataset.columns.get("id", "id"))
             replies += sheet.replies
             faults += [fault.line(str(path)) for fault in sheet.faults]
             empty += sheet.empty
