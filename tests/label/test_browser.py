@@ -17,6 +17,7 @@ from ..ledgers import bought, rows_of
 from ..report.test_browser import WIDER_THAN_THE_PAGE
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold, play, wrong
+from .clients import Client
 from .conftest import wait_for
 from .served import NAMES, Served, of_many_classes
 
@@ -238,6 +239,27 @@ def go_on(served: Served, page: Any, owner: Any) -> None:
         page.keyboard.press("a")
         page.wait_for_timeout(30)
     served.finish()
+
+
+def test_who_moves_the_pointer_at_an_open_page_gets_rows_again(
+    visit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stacksl.label.player.TICK", 0.05)
+    served = Served(begin(tmp_path, annotators="anna,ben", budget=12, audit=2), idle=4.0)
+    page, ben = visit(served.links["anna"]), Client(served.links["ben"])
+    until = time.monotonic() + 120
+    while not page.is_visible("#idle"):  # her rows go to who is there
+        ben.call("GET", "/")
+        assert time.monotonic() < until
+        page.wait_for_timeout(50)
+    page.mouse.move(200, 200)
+    ben.answer_one()
+    until = time.monotonic() + 120
+    while not page.is_visible(PROMPT):
+        page.mouse.move(100 + time.monotonic() % 100, 200)
+        ben.answer_one()
+        assert time.monotonic() < until
+        page.wait_for_timeout(50)
 
 
 def test_the_owner_sees_news_and_changes_the_run(visit: Callable[..., Any], tmp_path: Path) -> None:

@@ -127,6 +127,40 @@ def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
     page.run.replay()
 
 
+def test_who_is_back_at_an_open_page_gets_rows_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stacksl.label.player.TICK", 0.05)
+    page = opened(budget=12, open_questions=6, audit=2, idle=30.0)
+    anna, ben = page.browser("anna"), page.browser("ben")
+    now = [time.monotonic()]
+    for module in ("player", "open_run"):
+        monkeypatch.setattr(f"stacksl.label.{module}.monotonic", lambda: now[0])
+    now[0] += 31
+    ben.http.get("/")
+    wait_for(lambda: not anna.rows())
+    assert not anna.rows(), "the page asks for rows by itself, whoever sits there"
+    anna.http.get("/rows?here=1")  # she has moved the pointer
+    for key, prompt in list(ben.rows().items())[:4]:  # so that rows are bought for both
+        ben.answer(key, prompt)
+    wait_for(lambda: bool(anna.rows()))
+
+
+def test_who_waits_for_rows_is_not_idle(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stacksl.label.player.TICK", 0.05)
+    page = opened(budget=6, open_questions=6, audit=0, idle=30.0)
+    anna, ben = page.browser("anna"), page.browser("ben")
+    now = [time.monotonic()]
+    for module in ("player", "open_run"):
+        monkeypatch.setattr(f"stacksl.label.{module}.monotonic", lambda: now[0])
+    for key, prompt in anna.rows().items():
+        anna.answer(key, prompt)
+    theirs = set(ben.rows().values())
+    now[0] += 31
+    wait_for(lambda: set(anna.rows().values()) == theirs)
+    assert not ben.rows()
+
+
 def test_nobody_loses_rows_where_nobody_is_there(opened: Opened, monkeypatch) -> None:
     monkeypatch.setattr("stacksl.label.player.TICK", 0.02)
     page = opened(budget=12, open_questions=6, audit=2, idle=0.05)

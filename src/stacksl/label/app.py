@@ -125,13 +125,14 @@ def _of_all(site: Site) -> APIRouter:
         name = site.access.session_owner(request.cookies.get(site.cookie))
         if name is None:
             return HTMLResponse(pages.rendered("enter", run=site.player.folder.path.name))
-        if name != OWNER:
-            site.player.see(name)
+        site.player.see(name)
         csrf = csrf_of(request.cookies.get(site.cookie, ""))
         return HTMLResponse(pages.page(site, name, csrf))
 
     @router.get("/rows", response_class=HTMLResponse)
-    async def rows(name: Annotated[str, Depends(caller)]) -> Response:
+    async def rows(name: Annotated[str, Depends(caller)], here: bool = False) -> Response:
+        if here:
+            site.player.see(name)
         template = "figures" if name == OWNER else "rows"  # which changes
         return HTMLResponse(pages.rendered(template, **pages.page_values(site, name)))
 

@@ -293,7 +293,9 @@ class Player:
 
     def _look_for_idle(self, run: OpenRun) -> None:
         """Give the rows of those who have stopped to others, if anybody else is there."""
-        now = monotonic()
+        now, asked = monotonic(), {row.annotator for row in run.labeler.rows}
+        for name in self._seen.keys() - asked - self._idle:
+            self._seen[name] = now  # nothing was asked of them: they wait, and are not silent
         idle = frozenset(n for n, time in self._seen.items() if 0 < self._limit <= now - time)
         nobody = idle >= self._seen.keys() - run.away  # then who has rows keeps them
         self._idle = self._idle & idle if nobody else idle

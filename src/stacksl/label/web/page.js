@@ -245,9 +245,9 @@ async function send() {
   else if (open().length < 3) refresh();
 }
 
-async function refresh() {
+async function refresh(here = false) {
   let reply;
-  try { reply = await fetch("/rows"); } catch { return; }
+  try { reply = await fetch(here ? "/rows?here=1" : "/rows"); } catch { return; }
   if (reply.status === 401) { say((await reply.json()).sentence); return; }
   if (!reply.ok) return;
   const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
@@ -335,7 +335,16 @@ async function leave() {
   if (reply?.ok) { current = null; location.reload(); } // no draft stays after signing out
 }
 
+// Rows go to others while nobody is here: who moves or types is, and gets rows again.
+let moved = 0;
+function back() {
+  if (current || document.hidden || Date.now() - moved < 5000) return;
+  moved = Date.now();
+  refresh(true);
+}
+
 function label() {
+  for (const sign of ["pointermove", "pointerdown", "keydown", "visibilitychange"]) document.addEventListener(sign, back);
   note($(".state"));
   document.addEventListener("keydown", pressed);
   document.addEventListener("click", clicked);
