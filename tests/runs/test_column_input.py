@@ -89,3 +89,17 @@ def test_a_file_keeps_its_meaning_and_people_need_their_labeler(tmp_path: Path) 
     given = {"model_labels": str(said), "annotators": "anna,ben", "labeler": None}
     with pytest.raises(StackslError, match="annotators belongs to people"):
         column_run(tickets(), tmp_path, **given)
+
+
+def test_the_name_of_the_judged_column_shows_that_a_first_row_is_a_header(tmp_path: Path) -> None:
+    rows = [
+        {
+            "Case ID": row["ticket_id"],
+            "day": n % 9,
+            "what was asked": row["text"],
+            "gpt": row["gpt"],
+        }
+        for n, row in enumerate(tickets())
+    ]
+    run = column_run(rows, tmp_path, **PEOPLE, annotators="anna")
+    assert run.status()["state"] == "waiting"

@@ -72,7 +72,7 @@ def read(
         raise SettingsError(f"classes must be two or more different texts, not {list(labels)[:5]}")
     not_ids: set[str] = set()
     while True:  # again where a column that was guessed from the first rows is no id after all
-        known_columns = [*user_roles.values(), *usual.values()]
+        known_columns = [n for n in (*user_roles.values(), *usual.values(), without) if n]
         with _opened(path, container, layout, known_columns) as table:
             table = replace(table, columns=tuple(c for c in table.columns if c != without))
             roles = {**usual_columns(usual, table.columns), **user_roles}
