@@ -141,6 +141,7 @@ def test_the_owner_labels_a_row_that_nobody_was_asked_about(opened: Opened) -> N
     wait_for(lambda: page.run.status()["state"] == "finished" and page.player.over.is_set())
     after = facts_of(page.run)
     assert after.budget == before.budget, "it is free"
+    assert page.player.view.answered == page.run.status()["spent"], "and nobody's answer"
     assert [row.kind for row in after.asking.changes][-2:] == ["labeled", "corrected"]
     rows = {row["id"]: row for row in page.run.table().rows}
     assert (rows[id]["label"], rows[id]["source"]) == (gold(item.prompt), "human")

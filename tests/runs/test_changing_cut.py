@@ -151,10 +151,19 @@ def test_an_annotator_who_joins_gets_new_rows_alone(tmp_path: Path) -> None:
     expect_sound(done)
 
 
-@pytest.mark.parametrize("added", ["anna", "b/n", "ben=3"])
-def test_an_annotator_who_cannot_join_is_a_sentence(tmp_path: Path, added: str) -> None:
+@pytest.mark.parametrize(
+    ("added", "sentence"),
+    [
+        ("anna", "anna is an annotator of this run already: .* --back anna"),
+        ("b/n", "different names"),
+        ("ben=3", "different names"),
+    ],
+)
+def test_an_annotator_who_cannot_join_is_a_sentence(
+    tmp_path: Path, added: str, sentence: str
+) -> None:
     waiting = begin(tmp_path, price="3")
-    with pytest.raises(SettingsError, match="different names"):
+    with pytest.raises(SettingsError, match=sentence):
         waiting.change(annotators=added)
     with pytest.raises(SettingsError, match="one price, whoever answers it"):
         waiting.change(annotators={added: "2"})  # type: ignore[arg-type]

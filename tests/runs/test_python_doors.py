@@ -587,6 +587,8 @@ def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
     assert "told_after" in played.evaluate(other)
     people = stacksl.run(upper, classes=[*WORDS], labeler="file", annotators="ann", out="other")
     assert people.status()["state"] == "waiting"
+    listed = stacksl.run(upper, classes=[*WORDS], labeler="file", annotators=["ann", "ben"])
+    assert [person.name for person in listed.annotators()] == ["ann", "ben"]
 
 
 def test_the_name_of_a_labeler_is_for_change() -> None:

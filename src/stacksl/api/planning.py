@@ -328,7 +328,7 @@ def run(
         progress: called with the progress of the run.
         settings: any field of `stacksl.Settings`; a group is a mapping, as in
             `lm={"lora_rank": 8}`, and a plain value is the first setting of a group, as in
-            `gate="llf"`.
+            `gate="llf"`. The `annotators` may be a list of names.
 
     Raises:
         StackslError: one sentence on what is wrong.
@@ -579,7 +579,9 @@ def _model_labels(
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A value of Python, of one of NumPy."""
+    """A value of Python, of one of NumPy; names of annotators as the setting has them."""
+    if name == "annotators" and isinstance(value, list | tuple):
+        return ",".join(map(str, value))
     if not hasattr(value, "__array__"):
         return value
     expect(getattr(value, "shape", None) == (), f"{name} should be one value", value)

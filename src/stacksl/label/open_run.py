@@ -98,13 +98,14 @@ def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
         (answered, skipped), terms = _counts(ledger), ledger.accounts
         states = {"set aside": ledger.set_aside, "away": ledger.absent}
     people = _people(names, (Counter(), answered, skipped), states)
-    total = sum(person.answered for person in people)
+    total = sum(answered.values())
     return View("finished", {}, people, total, terms.budget, terms.money, terms.price)
 
 
 def _counts(ledger: LedgerReader) -> tuple[Counter[str], Counter[str]]:
-    """How many rows each annotator has answered, and how many skipped."""
-    answered = Counter(str(row["labeler"]) for row in ledger.export() if row["state"] == "answered")
+    """How many rows each annotator has answered, without labels that are owned, and skipped."""
+    bought = (row for row in ledger.export() if row["state"] == "answered")
+    answered = Counter(str(row["labeler"]) for row in bought if row["purpose"] != "owned")
     handed = ledger.private.handed()
     owners: dict[Any, str] = {(row.item, row.slot, row.token): row.annotator for row in handed}
     released = ledger.rows(only=("released",))

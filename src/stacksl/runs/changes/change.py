@@ -362,6 +362,11 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
             f" '{spec.folder.read_state().get('labeler', labeler)}', not from people:"
             " annotators are added to runs with --labeler file"
         )
+    if known := [name for name in change.annotators if name in spec.settings.people]:
+        raise SettingsError(
+            f"{known[0]} is an annotator of this run already: `stacksl change {spec.folder.path}"
+            f" --back {known[0]}` gives rows again to somebody who was away"
+        )
     mistakes, flat = list[str](), {**spec.settings.flat(), **values}
     settings = validated({k: v for k, v in flat.items() if v is not None}, mistakes)
     if mistakes := mistakes or [*unknown_names(settings), *conflicts(settings, set(values))]:
