@@ -17,6 +17,7 @@ import pytest
 
 from stacksl.api import Run, plan_audit, run
 from stacksl.cli.entry import call
+from stacksl.cli.printing import quality
 from stacksl.cli.verbs.run import shown_run
 from stacksl.models.watching import fall_found, fall_p
 from stacksl.report.facts import Facts
@@ -101,6 +102,8 @@ def test_one_command_begins_it_and_its_status_compares(
         said = capsys.readouterr().out
         assert re.search(rf"^New rows +{re.escape(sentence)}$", said, re.MULTILINE)
         assert "Final model" not in said
+    waiting = {**new.status(), "stated": None}  # as during a second look
+    assert "Final model" not in dict(quality(waiting))
     assert call(command) == 2
     assert "holds a run already: give another --out" in capsys.readouterr().err
 

@@ -110,7 +110,7 @@ def spent(amounts: Mapping[str, float] | None) -> str | None:
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
     """What a status says: an earlier report, the model, and in two rows the table's labels."""
     names = {"stated": "New rows", "test": "On the test file"}
-    if not result["stated"]:
+    if not result["evaluates"]:  # else the model that is judged is the other run's
         names["audit"] = "Final model" if result["column"] else "By the audit"
     names |= {"column": "Labels you had", "table": "Right in the table"}
     # A rule without an outcome.

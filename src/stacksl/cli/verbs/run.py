@@ -260,7 +260,7 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
     result = run_facts(run, status)
     path, waits = word(run.path), result["state"] == "waiting"
     if result["state"] == "finished":
-        model = result["model"] if result["stated"] is None else None
+        model = None if result["evaluates"] else result["model"]
         lines = summary(run, result, [("Report", result["report"]), ("Model", model)])
         run_report = shown_facts(run.folder)
         steps = commands(replace(run_report, run=str(run.path))) if run_report else []

@@ -80,6 +80,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             facts = replace(facts, audit=(audit := replace(audit, **added)))
             audit_sentence = audited(audit, run, judged=facts.column is None)
             audit_sentence = f"{audit_sentence} {sentences.outside(facts)}".rstrip()
+    judged_run = evaluated(folder.path, table)
     column_audit = final.column.audit if final and final.column else None
     last_report = None  # what was shown before the run went on
     if facts and not final and not (facts.audit and facts.audit.waits):
@@ -129,8 +130,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             **asdict(facts.column),
             "sentence": " ".join(column_words(facts.column, facts, run if final else "")).rstrip(),
         },
-        "stated": final
-        and stated(evaluated(folder.path, table), column_audit, settled_by(final, run)),
+        "evaluates": judged_run and str(judged_run),
+        "stated": final and stated(judged_run, column_audit, settled_by(final, run)),
     }
 
 
