@@ -19,6 +19,7 @@ from stacksl.models.second_look import looked, looked_at_some, of_class, split
 from stacksl.report.quality import SecondLook
 from stacksl.report.sentences import column_words, commands
 from stacksl.report.wording import plural
+from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.storage.folder import read_facts
 
 from .column_cases import (
@@ -66,6 +67,17 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
     after = done.status()
     assert after["column"]["sentence"] == before["column"]["sentence"], "no look was taken yet"
     assert (after["state"], after["spent"], after["out"]) == ("finished", before["spent"], 0)
+
+
+def test_an_audited_row_may_be_forgotten_after_the_second_look(tmp_path: Path) -> None:
+    rows = without_truth(tickets())
+    done = play(column_run(rows, tmp_path, **THREE), truth)
+    audit = facts_of(done)["column"]["audit"]
+    assert audit["second"] is not None
+    item = next(row["item"] for row in done.labels().rows if row["purpose"] == "audit")
+    forget(done.path, item)
+    assert done.resume().status()["state"] == "finished"
+    assert facts_of(done)["column"]["audit"]["n"] == audit["n"] - 1
 
 
 def test_status_says_of_how_many_clear_rows_a_share_is(

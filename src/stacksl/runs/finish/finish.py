@@ -217,7 +217,7 @@ def second_look(
     begun = [i for i, of in counted.items() if sum(not accounts.is_aside(s) for s in of) > 1]
     shuffled = [ids[place] for place in order]
     fixed = () if look else begun
-    noted = {} if look else state.get("judged", {})
+    noted = {} if look or spec.settings.column else state.get("judged", {})  # no refit changes it
     labels = noted["said"] if noted.get("audit") == audit.number else list(predicted.values())
     judged = dict(zip(ids, labels, strict=True))
     rows = split(shuffled, judged, answers, fixed, every=every)
