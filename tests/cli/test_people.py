@@ -131,6 +131,18 @@ def test_a_model_that_cannot_be_handed_over_is_refused_before_a_table_is_written
     assert not Path("t.csv").exists()
 
 
+def test_a_run_of_other_rows_has_the_classes_that_its_config_has_now(
+    waiting: Run, stacksl: Shell, tmp_path: Path
+) -> None:
+    stacksl.done("change", "run", "--add-class", "fruit", "--quiet")
+    for path in tmp_path.glob("classes*"):
+        path.unlink()
+    table = write_pool(tmp_path, 40, seed=7, first=900)
+    stacksl.done("run", table, "--config", "run", "--out", "second", "--yes", "--quiet")
+    options = read_rows(sheets(Run.open("second"))[0])[0]["options"]
+    assert options.split("\n")[-1].endswith("fruit")
+
+
 def test_rows_that_were_given_up_are_not_counted_as_rows_still_to_be_asked(
     waiting: Run, stacksl: Shell
 ) -> None:

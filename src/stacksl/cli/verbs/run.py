@@ -67,6 +67,8 @@ def run(
     on_ray(engine)
     table, copied = _config(config)
     named_files = table.pop("data", None), table.pop("test", None)
+    if copied and data and "classes" in table:
+        table["classes"] = str(config)  # with those that were added since
 
     def planned() -> Plan:
         resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)

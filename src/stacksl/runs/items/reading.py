@@ -12,6 +12,7 @@ from stacksl.data import Classes, Dataset, Layout, expect_classes, read, read_cl
 from stacksl.errors import DataError
 from stacksl.report.wording import plural
 from stacksl.runs.settings.fields import Settings
+from stacksl.runs.storage.folder import RunFolder
 
 
 def _read(path: str | Path, settings: Settings, sheet: str | None = None, **kwargs: Any) -> Dataset:
@@ -92,8 +93,10 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
 
 
 def given_classes(settings: Settings) -> Classes | None:
-    """The classes that the settings of a new run name a file of."""
-    return None if settings.classes is None else read_classes(settings.classes)
+    """The classes that the settings of a new run name a file of, or the run that has them."""
+    if settings.classes is None or not Path(settings.classes).is_dir():
+        return None if settings.classes is None else read_classes(settings.classes)
+    return RunFolder.open(Path(settings.classes)).classes()
 
 
 def read_like(path: str, train: Dataset, settings: Settings, description: str) -> Dataset:
