@@ -404,7 +404,7 @@ class Settings(Group):
 
     # what is read
     classes: str | None = None
-    """The classes, one per line, with examples if you like; or a run's folder."""
+    """The classes, one per line, with examples; or a run."""
     columns: Columns = Field(default_factory=Columns.model_construct)
     read: Read = Field(default_factory=Read.model_construct)
 
