@@ -194,7 +194,7 @@ def test_the_uses_of_labels_are_defined_and_add_up(made):
     numbers = [int(number.replace(",", "")) for number, _, _ in uses(facts)]
     assert sum(numbers) == facts.budget.spent == 1000
     page, _ = words_of(facts)
-    assert "20 second answers : to compare people, or on erased items; not learned" in page
+    assert "20 second answers : further answers to a row, which is learned once at most" in page
     assert page.index("random items that only measure and are not learned") < page.index("audited")
 
 

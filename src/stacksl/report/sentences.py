@@ -325,9 +325,10 @@ SOURCES = {"audit": "the audit", "test": "the test file"}
 def uses(facts: Facts) -> list[tuple[str, str, str]]:
     """(count, name, meaning) of each use of the labels spent; the counts add up to them."""
     budget = facts.budget
+    further = "further answers to a row, which is learned once at most; or on erased items"
     rows = [
         (budget.answered, "learned", "the model was trained on them"),
-        (budget.unlearned, "second answers", "to compare people, or on erased items; not learned"),
+        (budget.unlearned, "second answers", further),
         (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
         (budget.aside, "set aside", "answers of people who are set aside; charged"),
         (budget.open, "still out", "asked and not yet answered"),
