@@ -236,6 +236,9 @@ def test_answers_of_the_audit_are_mapped_and_not_learned(tmp_path: Path) -> None
     words = [*query(made, lambda led: led.audited()).values()]
     assert words.count(2) > 0
     assert made.status()["answered"] == before + found.mapped - words.count(2)
+    page = made.report().read_text()
+    assert "now labels of it" in page, "which is true of those of the audit as well"
+    assert "now learned" not in page
     assert made.status()["state"] == "finished"
     made.replay()
 

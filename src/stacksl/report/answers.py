@@ -226,7 +226,7 @@ CHANGES = {
     "owned": ("{} that you have added", "label"),
     "labeled": ("{} given to rows that nobody was asked about", "label"),
     "corrected": ("{} corrected", "answer"),
-    "named": ("{} that named an added class, now learned", "answer"),
+    "named": ("{} that named an added class, now labels of it", "answer"),
     "reopened": ("{} asked for on rows that had one", "answer"),
     "dropped": ("{} dropped", "row"),
     "erased": ("{} erased", "row"),
