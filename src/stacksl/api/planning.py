@@ -579,9 +579,7 @@ def _model_labels(
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A value of Python, of one of NumPy; names of annotators as the setting has them."""
-    if name == "annotators" and isinstance(value, list | tuple):
-        return ",".join(map(str, value))
+    """A value of Python, of one of NumPy."""
     if not hasattr(value, "__array__"):
         return value
     expect(getattr(value, "shape", None) == (), f"{name} should be one value", value)
