@@ -203,6 +203,7 @@ def test_the_card_of_a_hub_model() -> None:
     ]  # fmt: skip
     assert "| Budget | 200 |" in card
     assert "| Left | 0 |" in card
+    assert f"the query strategy {FACTS.method.gate} chose them" in card
     assert "| Accuracy by sum | 0.62 |\n| The same of the base | 0.38 |" in card
     assert "| Refits | 2 |\n| LoRA rank | 16 |" in card
     assert "stories \\| toy" in card

@@ -36,3 +36,12 @@ def test_marks_are_escaped_once():
 def test_the_example_is_python(case):
     (code,) = re.findall(r"```python\n(.*?)```", card(case), re.DOTALL)
     compile(code, "card", "exec")
+
+
+def test_the_card_names_what_chose_the_labels(made):
+    facts = made["usual"]()
+    for name, chooser in (("coverage", "query strategy coverage chose them"), ("random", "")):
+        text = card(replace(facts, method=replace(facts.method, gate=name)))
+        assert "gate" not in text
+        assert ("not a uniform sample" in text) == bool(chooser)
+        assert chooser in text

@@ -201,7 +201,7 @@ def test_one_reason_is_given_why_nothing_is_forecast(
     assert call(["status", str(run.path)]) == 0
     said = capsys.readouterr().out
     assert "Final model" in said
-    assert "Gate" not in said
+    assert "Strategy" not in said
 
 
 def test_a_copy_of_the_run_has_the_same_labels(made: Any, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_page_and_card_speak_of_the_column_and_not_of_a_model(made: Any) -> None
             "no label to learn from",
             "Buy ",
             "What 100 more",
-            "the gate chose them",
+            "query strategy",
             "this audit was shown before",
         ):
             assert words.lower() not in said.lower(), words

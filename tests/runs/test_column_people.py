@@ -281,7 +281,7 @@ def test_the_parts_of_a_waiting_run_add_up_though_its_sheets_are_old(
     assert min(counts) > 0
     assert sum(counts) == status["budget"]
     assert call(["status", str(run.path)]) == 0
-    assert "Gate" not in capsys.readouterr().out, "it orders rows by doubt"
+    assert "Strategy" not in capsys.readouterr().out, "it orders rows by doubt"
 
 
 @pytest.mark.parametrize(

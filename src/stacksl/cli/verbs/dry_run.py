@@ -180,7 +180,7 @@ def _planned(spec: RunSpec) -> str:
             ),
             ("Cost", cost),
             ("Column", judged if column is not None else None),
-            ("Gate", gate(spec.settings.flat())),
+            ("Strategy", gate(spec.settings.flat())),
             ("Model", spec.settings.lm.model),
             ("Features", None if spec.settings.adapts else spec.settings.features),
             ("Folder", f"{spec.folder.path} (nothing was written)"),

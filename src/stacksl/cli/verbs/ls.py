@@ -86,7 +86,7 @@ def status(
     rounds = status["mode"] == "stream" and status["state"] != "finished"
     details = [
         ("Rounds", count(status["rounds"]) if rounds else None),
-        ("Gate", gate(opened.folder.resolved())),
+        ("Strategy", gate(opened.folder.resolved())),
         ("Why", status["sentence"]),
         ("Page open at", status["page"]),
         ("Go on with", status["resume"]),
