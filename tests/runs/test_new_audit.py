@@ -102,8 +102,11 @@ def test_one_command_begins_it_and_its_status_compares(
         said = capsys.readouterr().out
         assert re.search(rf"^New rows +{re.escape(sentence)}$", said, re.MULTILINE)
         assert "Final model" not in said
+        assert said.count("a fall of ten points") == (say is truth), "it is said once"
     waiting = {**new.status(), "stated": None}  # as during a second look
     assert "Final model" not in dict(quality(waiting))
+    report = (new.path / "report.html").read_text()
+    assert report.count("a fall of ten points") == (say is truth)
     assert call(command) == 2
     assert "holds a run already: give another --out" in capsys.readouterr().err
 

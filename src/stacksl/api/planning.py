@@ -61,7 +61,8 @@ class Plan:
     Attributes:
         spec: of the run, with the folder and the sources that were named.
         labeler: answers in place of the one that the settings name.
-        warnings: sentences on unusual data and settings.
+        warnings: sentences on unusual data and settings, which the run keeps.
+        comparison: of an audit of new rows: how probably it finds a fall. Its verdict says it again.
         named: whether the user named the folder.
         rows: features of the items, (n, d), in place of those that the settings name.
         fits: whether the memory for a language model was checked and suffices.
@@ -70,6 +71,7 @@ class Plan:
     spec: RunSpec
     labeler: Labeler | None
     warnings: tuple[str, ...] = ()
+    comparison: str = ""
     named: bool = True
     rows: Any = None
     fits: bool = False
@@ -418,7 +420,7 @@ def plan_audit(
             comparison += f"; {settle(audit.second.askable)}"
     way = os.path.relpath(run.path, out)
     audit_spec = replace(plan.spec, evaluates=way, stamps=stamps_of([data]))
-    return replace(plan, spec=audit_spec, warnings=(*plan.warnings, comparison))
+    return replace(plan, spec=audit_spec, comparison=comparison)
 
 
 # What settings and items must be to each other ----------------------------------------------------

@@ -53,7 +53,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "size": size_of(spec),
         "settings": spec.settings.flat(),
         "request": _request(spec),
-        "warnings": list(plan.warnings),
+        "warnings": [*plan.warnings, *filter(None, [plan.comparison])],
     }
 
 
