@@ -83,6 +83,22 @@ def test_topics_of_standard_input_have_every_line(stacksl, file, monkeypatch) ->
     assert stacksl.told("topics", "-", "--about", "3", *WAY)["rows"] == 90
 
 
+@pytest.mark.parametrize("kind", ["txt", "csv"])
+def test_the_command_after_standard_input_names_a_file_to_save(
+    kind: str, stacksl, file, monkeypatch
+) -> None:
+    payload = file.read_text()
+    if kind == "txt":
+        payload = "".join(f"{line.split(',')[1]}\n" for line in payload.splitlines()[1:])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(payload.encode())))
+    said = stacksl.done("topics", "-", "--about", "3", *WAY).out
+    assert f"Then save the rows that you piped in as texts.{kind} and run:\n" in said
+    Path(f"texts.{kind}").write_text(payload)
+    words = shlex.split(said.splitlines()[-1].replace("NAMES", "anna"))[1:]
+    told = stacksl.told(*words, "--features", "hashing", "--budget", "12", "--dry-run")
+    assert told["data"]["items"] == 90
+
+
 def test_a_first_text_is_not_taken_for_a_header(stacksl, file) -> None:
     file.write_text("lost my card\ntop up failed\nwhere is my money\n", encoding="utf-8")
     words = ("topics", file, "--about", "2")

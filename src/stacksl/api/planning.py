@@ -62,7 +62,7 @@ class Plan:
         spec: of the run, with the folder and the sources that were named.
         labeler: answers in place of the one that the settings name.
         warnings: sentences on unusual data and settings, which the run keeps.
-        comparison: of an audit of new rows: how probably it finds a fall. Its verdict says it again.
+        comparison: of an audit of new rows: how probably it finds a fall; the verdict says it too.
         named: whether the user named the folder.
         rows: features of the items, (n, d), in place of those that the settings name.
         fits: whether the memory for a language model was checked and suffices.

@@ -76,16 +76,20 @@ def topics(
             show(Progress("topics", 0, 1))
         groups = find_topics(texts, vectors, about)
     write_atomic(out, _workbook(dataset, groups))
-    unusable = rejected(dataset)
     warn([*no_encoder(resolved), *set_aside(dataset)])
     if json:
         listed = [{"name": group.name, "size": len(group.rows)} for group in groups]
-        print(as_json({"file": out, "rows": len(texts), "topics": listed, "rejected": unusable}))
+        facts = {"file": out, "rows": len(texts), "topics": listed, "rejected": rejected(dataset)}
+        print(as_json(facts))
         return
     print(table(("Rows", "Topic"), ((len(group.rows), group.name) for group in groups)))
     print(f"\n{plural(len(groups), 'topic')} of {plural(len(texts), 'row')}, in {out}")
+    then = "Then"
+    if file == STDIN:  # where nothing is left to read
+        file = "texts." + dataset.format.partition(":")[0].replace("lines", "txt")
+        then += f" save the rows that you piped in as {file} and run"
     call = f"stacksl run {word(Path(file))} --classes {word(out)} --labeler file --annotators NAMES"
-    print(f"{EDIT}. Then:\n  {call}{_typed(context)}")
+    print(f"{EDIT}. {then}:\n  {call}{_typed(context)}")
 
 
 def _typed(context: typer.Context) -> str:
