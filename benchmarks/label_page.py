@@ -176,7 +176,7 @@ class Annotators:
                 await asyncio.sleep(self.draw.expovariate(1 / self.pace))
                 key, prompt = question
                 topic = int(re.findall(r"topic(\d+)word", prompt)[0])
-                body = {"key": key, "said": "label", "position": topic}
+                body = {"key": key, "kind": "label", "position": topic}
                 given = Answered(name, body, time.time())
                 mine.append(given)
                 self.done.append(given)

@@ -48,7 +48,7 @@ class Client:
 
     def answer(self, key: str, prompt: str) -> tuple[int, str]:
         """Answer a question rightly; status and text of the reply."""
-        body = {"key": key, "said": "label", "position": CLASSES.index(gold(prompt))}
+        body = {"key": key, "kind": "label", "position": CLASSES.index(gold(prompt))}
         return self.call("POST", "/answer", body)[:2]
 
     def answer_one(self) -> None:

@@ -67,7 +67,7 @@ class Browser:
         return self.post({"key": key, "why": why, **more}, "/skip")
 
     def given(self, key: str, **more: Any) -> dict[str, Any]:
-        return {"key": key, "said": "label", **more}
+        return {"key": key, "kind": "label", **more}
 
     def answer(self, key: str, prompt: str, **more: Any) -> str:
         """Answer a row rightly, as the list of classes has it; the state in the reply."""

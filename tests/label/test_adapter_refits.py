@@ -52,7 +52,7 @@ def answer_next(page: Page, corpus: Any, *, none: bool = False) -> str:
     first = min(page.player.view.rows.get("anna", ()), key=lambda asked: asked.prompt)
     item = next(each for each in items if each.prompt == first.prompt)
     place = first.options.index(item.candidates[gold[item.id]])
-    answer = {"said": "none"} if none else {"position": place}
+    answer = {"kind": "none"} if none else {"position": place}
     assert anna.post(anna.given(first.key, **answer)).json()["state"] == "taken"
     return str(item.id)
 

@@ -152,7 +152,7 @@ def test_three_hundred_classes_and_a_hostile_prompt(visit: Callable[..., Any], t
     page.keyboard.press("?")
     page.wait_for_selector("#finished:not([hidden])")
     served.finish()
-    answers = [(row["said"], row["answer"]) for row in bought(made)]
+    answers = [(row["kind"], row["answer"]) for row in bought(made)]
     assert sorted(answers, key=str) == [("ambiguous", None), ("label", 250)]
     assert re.search("finished", made.status()["state"])
 

@@ -213,8 +213,8 @@ def test_requests_of_other_pages_are_refused(opened: Opened) -> None:
 def test_a_malformed_answer_is_refused_in_a_sentence(opened: Opened) -> None:
     page = opened()
     anna = page.browser("anna")
-    bodies: list[Any] = [{}, [], {"key": "k"}, {"said": "label"}, {"key": "k", "said": "yes"}]
-    bodies += [{"key": "k", "said": "none", **more} for more in ({"more": 1}, {"note": "n" * 4001})]
+    bodies: list[Any] = [{}, [], {"key": "k"}, {"kind": "label"}, {"key": "k", "kind": "yes"}]
+    bodies += [{"key": "k", "kind": "none", **more} for more in ({"more": 1}, {"note": "n" * 4001})]
     for body in bodies:
         reply = anna.post(body)
         assert reply.status_code == 422, body
@@ -235,17 +235,17 @@ def test_answers_that_fit_no_open_row_change_nothing(opened: Opened) -> None:
     assert state(key, position=3) == "refused"
     assert anna.post(anna.given(key, position=True)).status_code == 422
     assert state(key) == "refused"
-    assert state(key, said="none", position=0) == "refused"
-    assert state(key, said="none", text=" Bread ") == "refused"
+    assert state(key, kind="none", position=0) == "refused"
+    assert state(key, kind="none", text=" Bread ") == "refused"
     assert page.spent() == (0, 0)
     assert set(anna.rows()) >= {key}
-    half = json.dumps(anna.given(key, said="none", text="\ud800"))  # of a pair of surrogates
+    half = json.dumps(anna.given(key, kind="none", text="\ud800"))  # of a pair of surrogates
     headers = {"Origin": HERE, "X-CSRF-Token": anna.csrf, "Content-Type": "application/json"}
     assert anna.http.post("/answer", content=half, headers=headers).status_code == 422
-    assert state(key, said="none", text=" butter\x00", note="=1+1") == "taken"
+    assert state(key, kind="none", text=" butter\x00", note="=1+1") == "taken"
     with page.run.ledger as ledger:
         [answer] = ledger.texts()
-    assert (answer.said, answer.text, answer.note) == ("none", "butter␀", "=1+1")
+    assert (answer.kind, answer.text, answer.note) == ("none", "butter␀", "=1+1")
     long = anna.http.post(
         "/answer", content=b"x" * 70_000, headers={"Origin": HERE, "X-CSRF-Token": anna.csrf}
     )

@@ -207,7 +207,7 @@ class Buying(RuleBasedStateMachine):
     )
     def answer(self, given, durable):
         answers = [
-            Answer(p.item, p.slot, p.token, None, "fake", c, said=word, note=note)
+            Answer(p.item, p.slot, p.token, None, "fake", c, kind=word, note=note)
             if isinstance(word, str)
             else Answer(p.item, p.slot, p.token, word, "fake", c, note=note)
             for p, word, c, note in given

@@ -86,7 +86,7 @@ AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
             "its answer cannot be learned",
         ),
         (
-            [("reserved", {}), ("answered", {"text": '{"said":"none"}'})],
+            [("reserved", {}), ("answered", {"text": '{"kind":"none"}'})],
             ("learned", LABEL),
             "its answer cannot be learned",
         ),
@@ -100,8 +100,8 @@ AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
         ),
         ([], ("reserved", OWNED | {"price": 1}), "an owned label costs nothing"),
         ([("reserved", AUDIT)], ("answered", LABEL), "its purchase is for 'audit'"),
-        ([("reserved", {})], ("answered", {"text": '{"said":"label"}'}), "its index is None"),
-        ([("reserved", {})], ("answered", {"text": '{"said":"dunno"}'}), "its index is None"),
+        ([("reserved", {})], ("answered", {"text": '{"kind":"label"}'}), "its index is None"),
+        ([("reserved", {})], ("answered", {"text": '{"kind":"dunno"}'}), "its index is None"),
         ([], ("class_added", {"number": 2, "text": '{"size":5}'}), "added last"),
         (
             [("class_added", {"number": 1, "text": '{"size":5}'})],

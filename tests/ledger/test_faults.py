@@ -95,7 +95,7 @@ def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):
     ledger = book(budget=9)
     ledger.post([decision(1), decision(2)])
     long = "x" * 100_000
-    said = Answer("q0", 0, 1, None, "Ann", said="none", text=long)
+    said = Answer("q0", 0, 1, None, "Ann", kind="none", text=long)
     handed = [Handed("k", "q0", 0, 1, "Ann" + long, 1, (0,))]
     before = state(ledger)
     fill(ledger)

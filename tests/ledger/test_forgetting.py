@@ -85,7 +85,7 @@ def told(path, decision):
             Handed("k2", "q1", 0, 1, "Ann", 1, (0, 1, 2, 3)),
         ]
     )
-    none = Answer(ID, 0, 1, None, "Ann", said="none", text=TEXT, note=NOTE)
+    none = Answer(ID, 0, 1, None, "Ann", kind="none", text=TEXT, note=NOTE)
     kept = Answer("q1", 0, 1, 2, "Ann", note="kept note")
     ledger.take([none, Answer(ID, 1, 1, 3, "Ann", note=NOTE), kept])
     ledger.take([replace(none, text=TEXT + " again")])
@@ -155,7 +155,7 @@ def test_a_forgotten_item_is_unknown(told, decision):
         told.take([Answer(ID, 2, 1, 0, "x")])
     name = next(str(row.item) for row in told.rows() if row.erased)
     with pytest.raises(LedgerCorrupt, match="the salt of an item") as caught:
-        told.take([Answer(name, 2, 1, None, "Ann", said="none", text=TEXT)])
+        told.take([Answer(name, 2, 1, None, "Ann", kind="none", text=TEXT)])
     assert TEXT not in str(caught.value)
 
 

@@ -15,26 +15,26 @@ from stacksl.types import Label
 from ..saved_arrays import edit
 from .conftest import chain_of, events, lessons, sums
 
-NONE = Answer("q0", 0, 1, None, "me", said="none", text="a third thing", note="see page 4")
+NONE = Answer("q0", 0, 1, None, "me", kind="none", text="a third thing", note="see page 4")
 
 
-@pytest.mark.parametrize("said", ["none", "ambiguous", "broken"])
-def test_it_is_charged_once_and_never_learned(book, decision, path, said):
+@pytest.mark.parametrize("kind", ["none", "ambiguous", "broken"])
+def test_it_is_charged_once_and_never_learned(book, decision, path, kind):
     ledger = book(money=100, price=10)
     ledger.post([decision(1)])
-    answer = Answer("q0", 0, 1, None, "me", 7, said=said)
+    answer = Answer("q0", 0, 1, None, "me", 7, kind=kind)
     assert lessons(ledger.take([answer, answer])) == []
     assert lessons(ledger.take([answer])) == []
     assert sums(ledger, "asked", "spent", "spent_money", "learned") == (1, 1, 7, 0)
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "answered"]
     counts = {"label": 0, "none": 0, "ambiguous": 0, "broken": 0}
-    assert ledger.counts_by_kind() == ledger.counts_by_kind(("train",)) == counts | {said: 1}
+    assert ledger.counts_by_kind() == ledger.counts_by_kind(("train",)) == counts | {kind: 1}
     assert ledger.counts_by_kind(("audit",)) == counts
-    assert (ledger.export()[0]["answer"], ledger.export()[0]["said"]) == (None, said)
+    assert (ledger.export()[0]["answer"], ledger.export()[0]["kind"]) == (None, kind)
     ledger.close()
     with Ledger.open(path) as again:
-        assert again.counts_by_kind() == counts | {said: 1}
+        assert again.counts_by_kind() == counts | {kind: 1}
         assert lessons(again.take([answer])) == []
         again.verify({"a file": again.head})
 
@@ -42,10 +42,10 @@ def test_it_is_charged_once_and_never_learned(book, decision, path, said):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"said": "maybe"}, "one of label, none, ambiguous, broken, got another"),
-        ({"index": 1}, "the index .* belongs only to said='label'"),
-        ({"said": "label"}, "the index .* should be a whole number, got None"),
-        ({"said": "broken"}, "the right text only to said='none', got 'broken'"),
+        ({"kind": "maybe"}, "one of label, none, ambiguous, broken, got another"),
+        ({"index": 1}, "the index .* belongs only to kind='label'"),
+        ({"kind": "label"}, "the index .* should be a whole number, got None"),
+        ({"kind": "broken"}, "the right text only to kind='none', got 'broken'"),
         ({"text": 5}, "the text .* should be a text or None, got an int"),
         ({"note": b"x"}, "the note .* should be a text or None, got a bytes"),
     ],

@@ -287,12 +287,12 @@ def test_export_gives_one_row_a_purchase(book, decision, clock):
     clock.now = 2_000.0
     ledger.take([Answer("q1", 0, 1, 2, "me", 1)])
     ledger.release(ledger.open_purchases()[1], "refused")
-    nothing = {"answer": None, "said": None, "learned_at": None, "labeler": None}
+    nothing = {"answer": None, "kind": None, "learned_at": None, "labeler": None}
     nothing |= {"purpose": "train", "slot": 0}
     assert ledger.export() == [
         {**nothing, "item": "q0", "state": "open", "price": 3},
         nothing
-        | {"item": "q1", "state": "answered", "answer": 2, "said": "label", "price": 1}
+        | {"item": "q1", "state": "answered", "answer": 2, "kind": "label", "price": 1}
         | {"learned_at": 2000.0, "labeler": "me"},
         {**nothing, "item": "q2", "state": "released", "price": 0},
     ]

@@ -229,7 +229,7 @@ for n, audit in enumerate(ledger.reserve([f"q{i}" for i in range(20, 29)])):
     rows = [Handed(f"{n}-{slot}", f"q{n}", slot, 1, f"person {slot}", n, (1, 0)) for slot in (0, 1)]
     ledger.hand_out(rows)
     ledger.take([
-        Answer(f"q{n}", 0, 1, None, "person 0", said="none", text=f"text {n}"),
+        Answer(f"q{n}", 0, 1, None, "person 0", kind="none", text=f"text {n}"),
         Answer(f"q{n}", 1, 1, 1, "person 1", note=f"note {n}"),
         Answer(audit.item, 0, 1, 0, "person 0", note=f"audit {n}"),
     ])

@@ -26,7 +26,7 @@ def test_an_audit_is_charged_and_never_asked_or_learned(book, decision, path):
     assert sums(ledger, "asked", "spent", "spent_money", "left") == (0, 2, 20, 3)
     ledger.post([decision(1)])
     assert (ledger.accounts.asked, ledger.accounts.spent) == (1, 3)
-    said = [Answer("q3", 0, 1, 2, "me", 4), Answer("q7", 0, 1, None, "me", said="ambiguous")]
+    said = [Answer("q3", 0, 1, 2, "me", 4), Answer("q7", 0, 1, None, "me", kind="ambiguous")]
     assert lessons(ledger.take(said)) == []
     assert sums(ledger, "asked", "spent", "spent_money", "learned") == (1, 3, 14, 0)
     assert ledger.audited() == {"q3": said[0].word, "q7": said[1].word}
@@ -134,7 +134,7 @@ def test_of_two_slots_each_is_charged_and_the_first_label_learned(book, decision
     assert (ledger.accounts.asked, ledger.accounts.spent, ledger.accounts.doubled) == (5, 5, 2)
     assert lessons(ledger.take([Answer("q0", 1, 1, 3, "ben")])) == [(posted[0], Label(3))]
     assert lessons(ledger.take([Answer("q0", 0, 1, 1, "anna")])) == []
-    said = [Answer("q2", 0, 1, None, "anna", said="none"), Answer("q2", 1, 1, 0, "ben")]
+    said = [Answer("q2", 0, 1, None, "anna", kind="none"), Answer("q2", 1, 1, 0, "ben")]
     assert lessons(ledger.take(said)) == [(posted[2], Label(0))]
     assert (ledger.accounts.asked, len(ledger.accounts.learned_labels)) == (5, 2)
     assert ledger.agreement() == [
@@ -159,7 +159,7 @@ def test_an_item_nobody_could_answer_is_offered_again_as_a_further_slot(book, de
     posted = ledger.post([decision(1)])
     with pytest.raises(LedgerError, match="'q5' was not"):
         ledger.reserve(["q5"], "train")
-    ledger.take([Answer("q0", 0, 1, None, "me", said="none")])
+    ledger.take([Answer("q0", 0, 1, None, "me", kind="none")])
     (again,) = ledger.reserve(["q0"], "train")
     assert (again.slot, again.round, again.purpose) == (1, 1, "train")
     assert (ledger.accounts.asked, ledger.accounts.spent) == (2, 2)

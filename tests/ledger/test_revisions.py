@@ -45,20 +45,20 @@ def audited(ledger: Ledger, **how: bool) -> dict[str, object]:
 
 def test_a_label_is_corrected_from_and_to_every_kind(ledger: Ledger) -> None:
     for said in ("none", "ambiguous", "broken"):
-        ledger.correct("q0", None, "anna", said=said)  # type: ignore[arg-type]
+        ledger.correct("q0", None, "anna", kind=said)  # type: ignore[arg-type]
         assert labels(ledger)["q0"] is None
         assert ledger.counts_by_kind(("train",))[said] == 1
         ledger.correct("q0", 3, "anna")
         assert labels(ledger)["q0"] == ledger.label_of("q0") == 3
     assert (ledger.accounts.spent, len(ledger.accounts.learned_labels)) == (5, 3)
-    with pytest.raises(LabelerError, match="belongs only to said='label'"):
-        ledger.correct("q0", 1, "anna", said="none")
+    with pytest.raises(LabelerError, match="belongs only to kind='label'"):
+        ledger.correct("q0", 1, "anna", kind="none")
 
 
 def test_another_slot_takes_the_place_of_a_withdrawn_label(ledger: Ledger) -> None:
     ledger.reserve(["q0"], "train")
     ledger.take([Answer("q0", 1, 1, 3, "ben")])
-    ledger.correct("q0", None, "anna", said="broken")
+    ledger.correct("q0", None, "anna", kind="broken")
     assert labels(ledger)["q0"] == 3
     ledger.correct("q0", 1, "anna")
     assert labels(ledger)["q0"] == 1
@@ -71,7 +71,7 @@ def test_an_audit_is_corrected_until_it_is_shown(ledger: Ledger) -> None:
     ledger.show_audit()
     assert [row.event for row in ledger.rows()].count("shown") == 1
     ledger.correct("q3", 0, "anna")
-    ledger.correct("q4", None, "ben", said="none")
+    ledger.correct("q4", None, "ben", kind="none")
     assert audited(ledger) == {"q3": 2, "q4": 0}
     assert audited(ledger, now=True) == {"q3": 0, "q4": "none"}
 
@@ -142,7 +142,7 @@ def test_a_label_that_the_answers_do_not_give_is_found(ledger: Ledger) -> None:
 def test_an_answer_that_named_an_added_class_measures_an_audit_that_was_shown(book) -> None:
     ledger = book(budget=9)
     ledger.reserve(["q3"])
-    ledger.take([Answer("q3", 0, 1, None, "anna", said="none", text="more")])
+    ledger.take([Answer("q3", 0, 1, None, "anna", kind="none", text="more")])
     ledger.show_audit()
     ledger.correct("q3", 2, "anna", named=True)
     assert audited(ledger) == audited(ledger, now=True) == {"q3": 2}

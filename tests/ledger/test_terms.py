@@ -114,7 +114,7 @@ def test_another_process_learns_of_new_items(book, decision, path):
 def test_a_class_is_one_more_candidate_of_every_item(book, decision, path):
     ledger = book()
     posted = ledger.post([decision(1), decision(2)])
-    ledger.take([Answer("q0", 0, 1, None, "me", said="none", text="maybe")])
+    ledger.take([Answer("q0", 0, 1, None, "me", kind="none", text="maybe")])
     with pytest.raises(LabelerError, match="one of its 4 candidates, got 4"):
         ledger.correct("q0", 4, "mapped")
     ledger.add_class("maybe", 5)

@@ -40,7 +40,7 @@ def labeled(path: Path, *, ids: bool, first: int, count: int, seed: int = 5) -> 
 
 def purchases(made: Run) -> list[tuple[object, ...]]:
     """What was bought and how it was answered; times and random names left out."""
-    names = ("item", "slot", "state", "said", "answer", "purpose")
+    names = ("item", "slot", "state", "kind", "answer", "purpose")
     return [tuple(row[name] for name in names) for row in bought(made)]
 
 

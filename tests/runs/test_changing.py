@@ -126,7 +126,7 @@ def test_a_label_of_no_class_is_none_of_these_in_an_added_file_as_well(
     classes, item = write_classes(tmp_path), "i32" if ids else "more-1/row-000003"
     done = run(data, classes=str(classes), budget="all", mode="pool", audit=0, out=tmp_path / "run")
     done.change(items=more, budget=42)
-    answers = {str(row["item"]): row["said"] for row in bought(done)}
+    answers = {str(row["item"]): row["kind"] for row in bought(done)}
     assert [name for name, said in answers.items() if said == "none"] == [item]
     done.change(classes={"hills": ""}, later=True)
     sources = RunSpec.open(done.folder).sources

@@ -226,7 +226,7 @@ def test_a_sheet_may_have_ids_in_place_of_keys(tmp_path: Path, column: str) -> N
     assert [fault.partition(" row ")[2] for fault in received.faults] == [
         "4, column id: no answer to an item of this id was accepted"
     ]
-    now = [(row["item"], row["said"], row["label"]) for row in done.labels().rows]
+    now = [(row["item"], row["kind"], row["label"]) for row in done.labels().rows]
     assert now.count((twice["item"], "broken", None)) == 2
     assert now.count((one["item"], "label", other)) == 1
     assert len(now) == len(rows)

@@ -189,7 +189,7 @@ def test_rows_called_ambiguous_or_dropped_count_as_wrong(tmp_path: Path) -> None
     made.people(free="anna", drop=True)
     play(made, lambda row: "ambiguous" if random.Random(row["key"]).random() < 0.1 else truth(row))
     dropped = len(bought(made, state="released", purpose="train"))
-    ambiguous = len({row["item"] for row in bought(made, said="ambiguous")})
+    ambiguous = len({row["item"] for row in bought(made, kind="ambiguous")})
     assert min(dropped, ambiguous) > 5
     last = looks(made)[-1]
     of_the_model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
@@ -213,7 +213,7 @@ def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_pat
     play(made, says)
     assert looks(made)[-1]["reached"]
     asked = made.change(classes="other", dry_run=True).again
-    missed = {row["item"] for row in bought(made, purpose="audit", said="none")}
+    missed = {row["item"] for row in bought(made, purpose="audit", kind="none")}
     assert missed, "some are in the look's audit"
     assert not missed & set(asked), "which stands as it was judged"
     short = len(asked) - 1
@@ -225,7 +225,7 @@ def test_items_are_asked_about_again_after_a_promise_within_what_is_left(tmp_pat
     again = made.change(budget=380, reopen=True).again
     assert made.status()["out"] > len(again), "other items are bought as well"
     play(made, says)
-    assert set(again) <= {row["item"] for row in bought(made, said="label")}
+    assert set(again) <= {row["item"] for row in bought(made, kind="label")}
     assert made.model.classes == (*CLASSES, "other")
     expect_sound(made)
 

@@ -101,7 +101,9 @@ def test_a_frame_of_pandas_keeps_its_index() -> None:
         assert len(known) == 20
         assert [*known.bought_label] == [*known.label]
         assert {*known.bought_purpose} == {"train"}
-    assert len(stacksl.Run.open("run").labels().rows) == 20
+        assert {*known.bought_kind} == {"label"}
+    rows = stacksl.Run.open("run").labels().rows
+    assert [row["kind"] for row in rows] == ["label"] * 20
     new = frame[frame.n % 2 == 0].iloc[::-1].drop(columns="label")
     said = played.predict(new)
     assert said.index.equals(new.index)

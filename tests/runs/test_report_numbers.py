@@ -99,7 +99,7 @@ def test_owned_labels_added_rows_a_larger_budget_and_forgotten_items(tmp_path: P
     assert "by the model, without its labels of rows added later) an" in words
     forget(done.path, audits(done)[0])
     assert expect_counts(done.resume())[0].people == table.people - 1
-    forget(done.path, next(str(row["item"]) for row in bought(done, purpose="train", said="label")))
+    forget(done.path, next(str(row["item"]) for row in bought(done, purpose="train", kind="label")))
     done.change(budget=36, later=True)
     done = play(done.resume())
     facts = expect_agreement(done)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     AnyModel: TypeAlias = Model | AdaptedModel
 
 BUYING = ("labeler", "time", "price", "purpose", "set_aside")
-COLUMNS = ("item", "key", "text", "label", "said", *BUYING)
+COLUMNS = ("item", "key", "text", "label", "kind", *BUYING)
 ADDED = ("label", "confidence", "source")
 PREFIX = "predicted_"  # names of columns that a table has already
 TO_PERSON = "to a person"  # the source of a row that the model may not label
@@ -207,7 +207,7 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
             "key": keys.get((row["item"], row["slot"], person)),
             "text": None if item is None else item.prompt,
             "label": None if item is None or index is None else item.candidates[index],
-            "said": row["said"],
+            "kind": row["kind"],
             "labeler": people.get(person, person),
             "time": time.isoformat(timespec="seconds"),
             "price": row["price"] / MICRO,

@@ -236,7 +236,7 @@ class Run:
         from whose `rows` pandas makes a data frame: `pandas.DataFrame(run.labels().rows)`.
 
         Columns: `labeling.COLUMNS`; `label` is the name of the class or the text of the option,
-        empty if the answer is none; the time is in UTC, and the price in money. People are
+        empty if the `kind` is no label; the time is in UTC, and the price in money. People are
         `annotator 1`, `annotator 2`, ... in the order of the run's setting, or have their `names`.
         Until the run has finished, all purchases of its audit are left out and counted.
 

@@ -43,7 +43,7 @@ class SubmittedAnswer(Form):
     """An answer; it is sent until there is a reply, and entered once."""
 
     key: str = Field(max_length=40)
-    said: Literal["label", "none", "ambiguous", "broken"]
+    kind: Literal["label", "none", "ambiguous", "broken"]
     position: int | None = Field(default=None, ge=0, le=10**6, strict=True)
     text: str | None = Field(default=None, max_length=2000)
     note: str | None = Field(default=None, max_length=4000)
@@ -175,9 +175,9 @@ def _of_all(site: Site) -> APIRouter:
 
     @router.post("/answer")
     async def answer(name: Annotator, submitted: SubmittedAnswer) -> Response:
-        text = _free(submitted.text if submitted.said == "none" else None)
+        text = _free(submitted.text if submitted.kind == "none" else None)
         note = _free(submitted.note)
-        reply = Reply(0, submitted.key, submitted.said, submitted.position, text, note)
+        reply = Reply(0, submitted.key, submitted.kind, submitted.position, text, note)
         return await settled(site.player.say(name, reply.key, lambda run: run.enter(name, reply)))
 
     @router.post("/skip")

@@ -362,7 +362,7 @@ def _fulfill(outcome: Future[T], compute: Callable[[], T]) -> None:
 
 def _fits(reply: Reply, options: Sequence[str]) -> bool:
     """Whether a reply can be the answer to a row with these options."""
-    if reply.said == "label":
+    if reply.kind == "label":
         return reply.position is not None and 0 <= reply.position < len(options)
     typed = (reply.text or "").casefold()
     return reply.position is None and typed not in {text.strip().casefold() for text in options}

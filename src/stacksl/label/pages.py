@@ -251,7 +251,7 @@ def _asked_rows(
         elif row.event == "reserved":
             rows_by_id.setdefault(id, _row(item, str(row.purpose)))
         elif row.event in ("answered", "late", "corrected"):
-            word = row.payload["index" if "index" in row.payload else "said"]
+            word = row.payload["index" if "index" in row.payload else "kind"]
             text = item.candidates[word] if isinstance(word, int) else word
             kind, annotator = _KIND.get(row.event, ""), str(row.labeler)
             key = keys.get((id, row.slot or 0, annotator)) if row.event == "answered" else None

@@ -389,7 +389,7 @@ def word_of(entry: Entry) -> tuple[int, Word, str | None]:
     data = entry.payload
     token = whole_of(entry, "given") if "given" in data else entry.token or 0
     texts = data.get("words")
-    word: Any = data.get("index", data.get("said"))
+    word: Any = data.get("index", data.get("kind"))
     if type(word) is int or word in get_args(AnswerKind)[1:]:
         return token, word, texts if isinstance(texts, str) else None
     raise impossible(entry, f"its index is {data.get('index')!r}, not a whole number")

@@ -308,7 +308,7 @@ class Ledger(Journal):
     def _payload_of(self, surrogate: str, answer: Answer) -> dict[str, object]:
         """The payload of an answer; its free texts go to the private tables."""
         payload: dict[str, object] = (
-            {"said": answer.said} if answer.index is None else {"index": answer.index}
+            {"kind": answer.kind} if answer.index is None else {"index": answer.index}
         )
         if answer.text is not None or answer.note is not None:
             payload["words"] = self.private.note_texts(surrogate, answer.text, answer.note)
@@ -395,7 +395,7 @@ class Ledger(Journal):
         labeler: str,
         *,
         slot: int = 0,
-        said: AnswerKind = "label",
+        kind: AnswerKind = "label",
         text: str | None = None,
         note: str | None = None,
         named: bool = False,
@@ -413,7 +413,7 @@ class Ledger(Journal):
         with self.together():
             key = (self.items.surrogates[item], slot)
             state = self.accounts.purchases[key]
-            answer = whole_answer(Answer(item, slot, 1, index, labeler, 0, said, text, note))
+            answer = whole_answer(Answer(item, slot, 1, index, labeler, 0, kind, text, note))
             if answer.index is not None:
                 self._expect_candidate(key[0], answer.index)
             data = self._payload_of(key[0], answer) | ({"named": True} if named else {})

@@ -79,11 +79,11 @@ class Answer:
 
     Attributes:
         item, slot, token: the purchase that is answered, by the token it was asked with.
-        index: the answer, an index into the item's full list of candidates; None unless `said`
+        index: the answer, an index into the item's full list of candidates; None unless `kind`
             is `label`.
         labeler: who answered.
         price: what it cost, in micro-units of money; at most the purchase's price.
-        said: `label` (one of the candidates), `none` (of the candidates is right), `ambiguous`
+        kind: `label` (one of the candidates), `none` (of the candidates is right), `ambiguous`
             (the item), or `broken` (the item). Each is charged once; only a label is learned.
         text: the right text, where none of the candidates is it.
         note: any remark of the labeler.
@@ -95,14 +95,14 @@ class Answer:
     index: int | None
     labeler: str
     price: int = 0
-    said: AnswerKind = "label"
+    kind: AnswerKind = "label"
     text: str | None = None
     note: str | None = None
 
     @property
     def word(self) -> Word:
         """The candidate's index, or the kind of another answer."""
-        return self.said if self.index is None else self.index
+        return self.kind if self.index is None else self.index
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,24 +194,24 @@ def whole_answer(answer: Answer) -> Answer:
     slot, token, price = (
         whole(getattr(answer, name), f"the {name} {whose}") for name in ("slot", "token", "price")
     )
-    if answer.said not in get_args(AnswerKind):
+    if answer.kind not in get_args(AnswerKind):
         raise LabelerError(
             f"the kind {whose} should be one of {', '.join(get_args(AnswerKind))}, got another: "
             "use one of these"
         )
-    is_label = answer.said == "label"
+    is_label = answer.kind == "label"
     index = whole(answer.index, f"the index {whose}") if is_label else None
     text, note = (_free(getattr(answer, name), f"the {name} {whose}") for name in ("text", "note"))
-    if index != answer.index or (text is not None and answer.said != "none"):
+    if index != answer.index or (text is not None and answer.kind != "none"):
         raise LabelerError(
-            f"the index {whose} belongs only to said='label' and the right text only to"
-            f" said='none', got '{answer.said}': leave them out, or put the text in the note"
+            f"the index {whose} belongs only to kind='label' and the right text only to"
+            f" kind='none', got '{answer.kind}': leave them out, or put the text in the note"
         )
     if price < 0:
         raise LabelerError(
             f"the price {whose} should be 0 micro-units or more, got {price}: a labeler never pays"
         )
-    return Answer(answer.item, slot, token, index, answer.labeler, price, answer.said, text, note)
+    return Answer(answer.item, slot, token, index, answer.labeler, price, answer.kind, text, note)
 
 
 def _free(text: object, name: str) -> str | None:

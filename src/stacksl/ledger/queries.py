@@ -195,9 +195,9 @@ class LedgerReader:
     def export(self) -> list[dict[str, object]]:
         """One row a purchase, in the order of its first lease.
 
-        Keys: `item, slot, state, answer, said, learned_at, price, labeler, purpose`. The state is
+        Keys: `item, slot, state, answer, kind, learned_at, price, labeler, purpose`. The state is
         `open`, `answered`, `released`, or `late` (released, and answered too late to be paid);
-        `answer` is a candidate's index where `said` is `label`; `learned_at` is in seconds since
+        `answer` is a candidate's index where `kind` is `label`; `learned_at` is in seconds since
         the epoch, the price in micro-units of money.
         """
         rows: list[dict[str, object]] = []
@@ -209,7 +209,7 @@ class LedgerReader:
                     "slot": slot,
                     "state": "late" if state.stage == "released" and state.words else state.stage,
                     "answer": index,
-                    "said": state.word if index is None else "label",
+                    "kind": state.word if index is None else "label",
                     "learned_at": None if state.learned_at is None else state.learned_at / 1e6,
                     "price": 0 if state.stage == "released" else state.price,
                     "labeler": self._name(state.labeler),
@@ -303,7 +303,7 @@ class LedgerReader:
                 labeler = str(self._name(state.labeler))
                 item_answers = answers.setdefault(item, [])
                 if state.again:
-                    item_answers[:] = [answer for answer in item_answers if answer.said != "none"]
+                    item_answers[:] = [answer for answer in item_answers if answer.kind != "none"]
                 lease, index = (item, slot, state.token), word if isinstance(word, int) else None
                 kind = cast("AnswerKind", word if index is None else "label")
                 item_answers.append(Answer(*lease, index, labeler, state.price, kind))
@@ -368,7 +368,7 @@ class LedgerReader:
         texts = self.private.texts()
         for row in self.rows(only=events):
             data, index = row.payload, row.payload.get("index")
-            kind = cast("AnswerKind", data.get("said", "label"))
+            kind = cast("AnswerKind", data.get("kind", "label"))
             text, note = texts.get(str(data.get("words")), (None, None))
             token = int(data.get("given", row.token or 0))
             labeler, price = str(row.labeler), row.price or 0

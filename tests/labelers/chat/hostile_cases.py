@@ -58,7 +58,7 @@ def expect_books(run: stacksl.Run) -> Counter[str]:
                 paid += most
         assert ledger.accounts.spent_money == paid <= ledger.accounts.money
         assert ledger.accounts.spent <= ledger.accounts.budget
-        return Counter(str(row["said"] or row["state"]) for row in found)
+        return Counter(str(row["kind"] or row["state"]) for row in found)
 
 
 def once(bad: Behavior, *numbers: int) -> Behavior:

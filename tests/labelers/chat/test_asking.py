@@ -294,7 +294,7 @@ def test_a_dear_answer_that_ignores_the_schema_does_not_stop_every_session(tmp_p
         assert len(server.bodies) == 1
         run.resume()
     assert run.status()["state"] == "finished"
-    assert [row["said"] for row in run.labels().rows] == ["broken", *["label"] * 5]
+    assert [row["kind"] for row in run.labels().rows] == ["broken", *["label"] * 5]
 
 
 def test_equal_texts_are_bought_once_where_the_schema_is_ignored(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_an_added_text_too_long_for_the_price_of_a_label_is_not_sent(
         run.change(items=more, budget="25")  # of all items
         assert not any("word word" in json.dumps(body) for body in server.bodies)
     assert run.status()["state"] == "finished"
-    said = {row["item"]: row["said"] for row in run.labels().rows}
+    said = {row["item"]: row["kind"] for row in run.labels().rows}
     assert said == {**{f"q{n}": "label" for n in range(24)}, "long": "broken"}
 
 

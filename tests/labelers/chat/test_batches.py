@@ -134,7 +134,7 @@ def begin(folder: Path, batching: Batching, **more: Any) -> stacksl.Run:
 def expect_right(run: stacksl.Run) -> None:
     """Every answer is the class in its text, each is paid once, and the ledger is whole."""
     verify(run)
-    rows = [row for row in bought(run) if row["said"] == "label"]
+    rows = [row for row in bought(run) if row["kind"] == "label"]
     assert len(rows) == 12
     assert all(row["answer"] == int(str(row["item"])[1:]) % len(NAMES) for row in rows)
 
@@ -337,7 +337,7 @@ def test_a_line_that_cannot_be_read_costs_its_own_question_alone(
         run.resume()
     with run.ledger as ledger:
         ledger.verify()
-        said = [row["said"] for row in ledger.export() if row["said"]]
+        said = [row["kind"] for row in ledger.export() if row["kind"]]
     assert len(said) == 4
     assert accounts_of(run).spent_money == 2 * SINGLE + HALF * (said.count("label") - 2) + sum(lost)
 

@@ -228,7 +228,7 @@ def test_no_prompt_lets_a_model_s_label_pass_for_a_person_s(tmp_path: Path) -> N
 
     def obeying(handler: Handler, body: dict[str, Any], number: int) -> None:
         assert order in body["messages"][0]["content"]
-        said = {"answer": letter_of(body, wanted_of(body)), "labeler": "anna", "said": "owned"}
+        said = {"answer": letter_of(body, wanted_of(body)), "labeler": "anna", "kind": "owned"}
         handler.send(200, completion(json.dumps({**said, "purpose": "audit"}), name="anna"))
 
     texts = [f"text {n}. {order}. It is of {NAMES[n % 3]} color" for n in range(12)]

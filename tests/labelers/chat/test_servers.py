@@ -277,7 +277,7 @@ def test_an_answer_that_serves_an_equal_text_keeps_the_users_limit(tmp_path: Pat
             budget="all",
         )
         assert [body["max_tokens"] for body in server.bodies] == [50]
-    assert [row["said"] for row in run.labels().rows] == ["broken"] * 4
+    assert [row["kind"] for row in run.labels().rows] == ["broken"] * 4
 
 
 @pytest.mark.parametrize(

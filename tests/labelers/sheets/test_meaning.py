@@ -194,7 +194,7 @@ def test_no_answer_breaks_the_reader(cell: str, shown: tuple[str, ...]) -> None:
         meaning = understood(cell, shown)
     except Misread:
         return
-    assert (meaning.position is not None) == (meaning.said == "label")
+    assert (meaning.position is not None) == (meaning.kind == "label")
     assert meaning.position is None or meaning.position in range(len(shown))
 
 

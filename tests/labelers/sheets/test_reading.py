@@ -61,8 +61,8 @@ def test_rows_and_columns_in_any_order(desk: Desk) -> None:
     sheet = read_sheet(desk.send(table, encoding="utf-8"), desk.known)
     assert [r.key for r in sheet.replies] == desk.keys[::-1]
     assert [(r.row, r.note) for r in sheet.replies] == [(2, "-5?"), (3, "-5?"), (4, "-5?")]
-    assert {(r.key, r.said, r.position) for r in sheet.replies} == {
-        (r.key, r.said, r.position) for r in replies(desk)
+    assert {(r.key, r.kind, r.position) for r in sheet.replies} == {
+        (r.key, r.kind, r.position) for r in replies(desk)
     }
 
 

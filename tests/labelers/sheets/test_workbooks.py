@@ -163,7 +163,7 @@ def test_rows_may_be_sorted_deleted_and_filtered_and_the_sheet_renamed(book: Boo
         sheet.parent.move_sheet(sheet, 2)
 
     noon, node = book.read(book.saved(change)).replies
-    assert (noon.said, noon.text, node.position) == ("none", "noon", 2)
+    assert (noon.kind, noon.text, node.position) == ("none", "noon", 2)
 
 
 @pytest.mark.parametrize(

@@ -158,16 +158,16 @@ function hold(what) {
 
 const typed = (name) => $(name).value.toWellFormed?.().trim() ?? $(name).value.trim();
 
-function choose(said, position = null) {
+function choose(kind, position = null) {
   if (!current) return;
-  const text = said === "none" ? typed("#right") : "", note = typed("#note");
+  const text = kind === "none" ? typed("#right") : "", note = typed("#note");
   const options = $$("button", list()).map((b) => plain($(".text", b).textContent).trim());
   if (text && options.includes(plain(text))) {
     say("The right answer is one of the options: choose that option.");
     return;
   }
   say("");
-  hold({ said, position, text: text || null, note: note || null });
+  hold({ kind, position, text: text || null, note: note || null });
 }
 
 function skip(why) {
@@ -324,7 +324,7 @@ function clicked(event) {
   const button = event.target.closest("button");
   if (!button || event.detail > 1) return; // the second click of a double click
   if (button.dataset.position) choose("label", Number(button.dataset.position));
-  else if (button.dataset.said) choose(button.dataset.said);
+  else if (button.dataset.kind) choose(button.dataset.kind);
   else if (button.dataset.why) skip(button.dataset.why);
   else ({ undo, later, leave, skip: () => $("#why").showModal(), stay: () => $("#why").close() })[button.id]?.();
 }

@@ -216,7 +216,7 @@ class Misread(ValueError):
 class Meaning:
     """An answer: a label at a 0-based `position`, or a word with the right `text` if given."""
 
-    said: AnswerKind
+    kind: AnswerKind
     position: int | None = None
     text: str | None = None
 
@@ -369,7 +369,7 @@ def _value(text: str) -> Decimal | None:
 def _in_words(meaning: Meaning) -> str:
     if meaning.position is not None:
         return f"option {meaning.position + 1}"
-    return "none of these" if meaning.said == "none" else f"the word {meaning.said}"
+    return "none of these" if meaning.kind == "none" else f"the word {meaning.kind}"
 
 
 def _why_none(cell: str, options: tuple[str, ...], classes: bool) -> str:

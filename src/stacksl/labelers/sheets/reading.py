@@ -107,7 +107,7 @@ def _reply(row: int, key: str, cells: Mapping[str, str], question: SheetRow) -> 
         return Fault(row, "answer", str(fault))
     note = cells.get("note")
     remark = plain(visible(note)).strip() if note else None
-    return Reply(row, key, meaning.said, meaning.position, meaning.text, remark or None)
+    return Reply(row, key, meaning.kind, meaning.position, meaning.text, remark or None)
 
 
 def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
@@ -118,7 +118,7 @@ def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
     agreeing: list[Reply] = []
     faults: list[Fault] = []
     for key, group in by_key.items():
-        if len({(r.said, r.position, r.text) for r in group}) == 1:
+        if len({(r.kind, r.position, r.text) for r in group}) == 1:
             agreeing.append(next((r for r in group if r.note is not None), group[0]))
             continue
         rows = ", ".join(str(r.row) for r in group)

@@ -39,15 +39,15 @@ class Reply:
     Attributes:
         row: the row's number as the spreadsheet shows it; the header is row 1.
         key: the row's key.
-        said: a label, or what was said instead of one.
-        position: 0-based index into the options as shown; None unless `said` is `label`.
+        kind: a label, or what was answered instead of one.
+        position: 0-based index into the options as shown; None unless `kind` is `label`.
         text: the right text of a none-of-these, where it was given.
         note: the content of the column `note`.
     """
 
     row: int
     key: str
-    said: AnswerKind
+    kind: AnswerKind
     position: int | None
     text: str | None
     note: str | None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 19
+FORMAT: Final = 20
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 KINDS: Final[dict[str, tuple[str, set[type]]]] = {

@@ -25,13 +25,13 @@ def answers_that_name(ledger: LedgerReader, classes: Mapping[str, int]) -> list[
     purposes = {
         (str(row["item"]), row["slot"]): str(row["purpose"])
         for row in ledger.export()
-        if row["state"] == "answered" and row["said"] == "none"
+        if row["state"] == "answered" and row["kind"] == "none"
     }
     named_items: dict[tuple[str, int], tuple[str, Answer]] = {}
     for answer in ledger.texts() if purposes else ():
         key = (answer.item, answer.slot)
         index = classes.get(normal(answer.text or ""))
-        if key in purposes and answer.said == "none" and index is not None:
+        if key in purposes and answer.kind == "none" and index is not None:
             named_items.setdefault(key, (purposes[key], replace(answer, index=index)))
     return list(named_items.values())
 
@@ -56,7 +56,7 @@ def answered_none(spec: RunSpec, ledger: LedgerReader, *, adding: bool = False) 
         item
         for item, rows in groups.items()
         if (adding or last_row[item] < last_row.get(None, 0))
-        and any(row["said"] == "none" for row in rows)
+        and any(row["kind"] == "none" for row in rows)
         and not any(row["state"] == "open" or row["answer"] is not None for row in rows)
     ]
 

@@ -277,7 +277,7 @@ def received(
     as_shown, latest = ledger.audited(), ledger.audited(now=True)
     outcomes = Counter(receipt.outcome for receipt in receipts)
     return Received(
-        accepted=dict(Counter(r.answer.said for r in receipts if r.outcome == "accepted")),
+        accepted=dict(Counter(r.answer.kind for r in receipts if r.outcome == "accepted")),
         repeated=outcomes["repeated"],
         disputed=outcomes["disputed"],
         late=outcomes["late"],
@@ -349,7 +349,7 @@ def corrections(
                 for new in (correction.answer for correction in listed):
                     ledger.correct(
                         new.item, new.index, new.labeler,
-                        slot=new.slot, said=new.said, text=new.text, note=new.note,
+                        slot=new.slot, kind=new.kind, text=new.text, note=new.note,
                     )  # fmt: skip
     return listed
 
@@ -407,7 +407,7 @@ def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[C
         old, row = accepted_rows.get((new.item, new.slot)), rows[new.item, new.slot, new.token]
         if old is None or old["labeler"] != new.labeler:  # of somebody else, or not answered yet
             continue
-        word = old["answer"] if old["said"] == "label" else old["said"]
+        word = old["answer"] if old["kind"] == "label" else old["kind"]
         assert isinstance(word, int | str)
         if word == new.word:
             continue

@@ -218,7 +218,7 @@ def second_look(
     shuffled = [ids[place] for place in order]
     fixed = () if look else begun
     noted = {} if look or spec.settings.column else state.get("judged", {})  # no refit changes it
-    labels = noted["said"] if noted.get("audit") == audit.number else list(predicted.values())
+    labels = noted["labels"] if noted.get("audit") == audit.number else list(predicted.values())
     judged = dict(zip(ids, labels, strict=True))
     rows = split(shuffled, judged, answers, fixed, every=every)
     free, awaited = free_people(spec, ledger, ids)
@@ -236,7 +236,7 @@ def second_look(
         return due, audit
     z = z_of_look(look)
     if begins and not look:
-        state["judged"] = {"audit": audit.number, "said": labels}
+        state["judged"] = {"audit": audit.number, "labels": labels}
     askable = len(next_rows(rows, answers, free, 2 * len(ids)))
     second = looked(rows, predicted, answers, powers, z, judged)
     second = replace(second, askable=askable, nobody=nobody)

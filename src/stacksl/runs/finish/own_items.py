@@ -103,7 +103,7 @@ def uses(game: Game) -> dict[str, Any]:
         row, is_aside = corpus.row[str(purchase["item"])], purchase["labeler"] in set_aside
         if purchase["state"] == "open":
             use = "open"
-        elif purchase["said"] != "label":
+        elif purchase["kind"] != "label":
             repeated = row in learned or row in counted  # each item counts once as what trains
             use = "aside" if is_aside else "unlearned" if repeated else "unnamed"
             counted |= {row} if use == "unnamed" else set()

@@ -84,7 +84,7 @@ class Table:
             if row["state"] in ("answered", "open") and row["labeler"] not in ledger.set_aside
         ]
         people = usable & {str(row["item"]) for row in counted}
-        named = {str(row["item"]) for row in counted if row["said"] in ("label", "none")}
+        named = {str(row["item"]) for row in counted if row["kind"] in ("label", "none")}
         waits = {str(row["item"]) for row in counted if row["state"] == "open"}
         bought = set(ledger.bought())
         model, share = len(game.corpus.unbought(bought)), spec.settings.promised_share

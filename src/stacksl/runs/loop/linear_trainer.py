@@ -356,7 +356,7 @@ class LinearTrainer:
     def unnamed(self) -> frozenset[int]:
         """Rows of items answered with no candidate: no label is spread to them."""
         row, answers = self.examples.corpus.row, self.ledger.accepted()
-        items = (str(answer["item"]) for answer in answers if answer["said"] != "label")
+        items = (str(answer["item"]) for answer in answers if answer["kind"] != "label")
         return frozenset(row[item] for item in items)
 
     def _final_source(self) -> Source:

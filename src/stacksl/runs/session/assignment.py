@@ -104,7 +104,7 @@ class SheetLabeler:
         """A reply as the answer to the lease of its row."""
         index = None if reply.position is None else row.order[reply.position]
         key, name = (row.item, row.slot, row.token), row.annotator
-        return Answer(*key, index, name, self.spec.budget.price, reply.said, reply.text, reply.note)
+        return Answer(*key, index, name, self.spec.budget.price, reply.kind, reply.text, reply.note)
 
     def answers(self) -> list[Answer]:
         """The answers read since the last call, in the order in which they were bought.

@@ -96,7 +96,7 @@ def proposed(game: Game, at_once: int, classes: int) -> list[dict[str, Any]]:
     corpus, ledger, block, trainer = game.corpus, game.ledger, game.examples.block, game.trainer
     if not isinstance(block, SharedBlock) or not isinstance(trainer, LinearTrainer):
         return []
-    said_none = {corpus.row[str(row["item"])] for row in ledger.export() if row["said"] == "none"}
+    said_none = {corpus.row[str(row["item"])] for row in ledger.export() if row["kind"] == "none"}
     if not said_none:
         return []
     names = np.zeros((0, block.dim)) if trainer.names is None else trainer.names[: block.classes]
