@@ -4,7 +4,7 @@ Simulated runs start low and rise: at the four looks of a budget the model's tru
 `final` less .25, .10, .04 and 0. A model is right on a row of the audit where its accuracy exceeds
 the row's difficulty, which is the same at all looks but for a fifth of the rows, drawn anew at each
 refit. Its probabilities are its accuracy on average, and higher on easier rows as far as noise
-lets them; a run sets 500 rows aside. At each look the functions
+lets them; a run has 500 reference rows. At each look the functions
 of the product judge the audit at the look's level; of `people` three answer, who err in 5% of
 rows, three times as often where the model errs and in half of these with its answer, and the second
 look is asked within the labels that a run keeps for it. A decision is false where the model of

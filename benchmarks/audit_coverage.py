@@ -22,7 +22,7 @@ wrong one, which is the model's where that errs. The second look is asked by the
 product, within the labels that a run keeps for it. `over` is the share of redraws whose low end
 lies above the truth. Each redraw also gives the interval that a run over a pool ships, `both`: the
 same answers, and the model's probabilities of its own answers to as many further rows of the block
-as the run would set aside.
+as the run would have reference rows.
 
     python benchmarks/audit_coverage.py --people --data $STACKSL_DATA --json people.json
     python benchmarks/audit_coverage.py --people --from people.json
@@ -227,7 +227,7 @@ class Answered(NamedTuple):
         gold: the right ones, (n,).
         classes: their number.
         sure: the model's probabilities of its own answers, (n,).
-        items: those that the run may buy or set aside.
+        items: those that the run may buy or have as reference rows.
     """
 
     said: np.ndarray
@@ -313,7 +313,7 @@ def people_cell(
     """One cell: shares over redraws of an audit."""
     said, gold, classes, sure, items = model
     rng, share = np.random.default_rng(seed), float((said != gold).mean())
-    apart = np.random.default_rng((seed, 1))  # the rows set aside change no other draw
+    apart = np.random.default_rng((seed, 1))  # the reference rows change no other draw
     beside = reference_size(items - size, LABELS - size)
     truth = 1 - share
     counts = {"holds": 0, "over": 0, "width": 0.0, "answers": 0, "plain": 0, "plain_over": 0}

@@ -1,7 +1,7 @@
 """How much narrower the model's own probabilities make an audit's interval, and whether it holds.
 
-Final models of 12 to 600 labels answer rows that were kept from them. An audit, and the rows that a
-run sets aside next to it, are drawn from these 1,000 times. Next to the product's interval stand
+Final models of 12 to 600 labels answer rows that were kept from them. An audit, and as many
+reference rows as a run has, are drawn from these 1,000 times. Next to the product's interval stand
 Wilson's, of the audit alone, and that of ppi-python (PPI++), where it is installed. `over` is the
 share of redraws whose low end lies above the truth, `width` the mean width in Wilson's. Two sets
 are changed so that accuracies from .5 to .99 are among them: the titles have names that say

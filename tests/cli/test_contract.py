@@ -183,7 +183,7 @@ def test_a_row_that_cannot_be_read_is_wrong_and_reported(stacksl, folder) -> Non
     assert told["rejected"][0]["row"] == 31
     shown = stacksl("evaluate", "runs/first", "faulty.csv")
     assert "row 31" in shown.out
-    assert "set aside" not in shown.err, "it is named once"
+    assert "unusable" not in shown.err, "it is named once"
     said = stacksl("predict", "runs/first", "faulty.csv")
     assert len(said.out.splitlines()) == 30
     assert "row 31 has no prediction" in said.err
@@ -213,7 +213,7 @@ def test_a_file_that_a_run_would_refuse_is_refused_with_all_its_rows(stacksl, fo
     assert said.err.startswith("stacksl: 3 of 5 rows")
     shown = stacksl("run", "bad.csv", "--dry-run")
     assert (shown.code, shown.err) == (2, said.err)
-    assert "row 4 set aside: empty prompt" in shown.out
+    assert "row 4 is unusable: empty prompt" in shown.out
     assert stacksl("run", "bad.csv").out == ""
 
 

@@ -254,7 +254,7 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     assert (told["budget"], told["cost"], told["added"], told["owned"]) == (20, 18.0, 10, 3)
     assert told["annotators"] == ["anna", "ben", "carl"]
     [odd] = told["added_warnings"]
-    assert odd.startswith(f"{more.stem}: 1 row set aside: ")
+    assert odd.startswith(f"{more.stem}: 1 unusable row: ")
     assert f"warning: {odd}\n" in said.err
     assert "give at least" in stacksl.refused("change", "run", "--budget", "5")
     said = stacksl.done(*words)

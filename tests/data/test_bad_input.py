@@ -1,4 +1,4 @@
-"""Bad rows are set aside with their reasons; bad files give one sentence; nothing else escapes."""
+"""Bad rows are unusable, with a reason; bad files give one sentence; nothing else escapes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rows(count: int, *bad: Any) -> bytes:
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_each_fault_is_set_aside_with_its_row_and_reason(make: Make, kind: str) -> None:
+def test_each_fault_makes_a_row_unusable_with_its_row_and_reason(make: Make, kind: str) -> None:
     data = read(make("x.jsonl", rows(5, BAD[kind])), max_candidates=8)
     assert len(data.items) == 5
     (rejected,) = data.rejected

@@ -181,7 +181,7 @@ def test_a_candidates_column_in_json(make: Make) -> None:
     assert list(data.answers.values()) == [1, 0]
 
 
-def test_rows_with_too_many_fields_are_set_aside_with_their_line(make: Make) -> None:
+def test_rows_with_too_many_fields_are_unusable_with_their_line(make: Make) -> None:
     body = "".join(f"text {i},{'xy'[i % 2]}\n" for i in range(50))
     data = read(make("x.csv", "text,label\n" + body + "one, two,x\n"))
     assert [(r.row, r.kind) for r in data.rejected] == [(51, "wrong number of fields")]

@@ -76,7 +76,7 @@ def test_mmlu_official_files(shared_data: Path, file: str, rows: int) -> None:
     assert [list(i.candidates) for i in data.items] == [[c.strip() for c in r[1:5]] for r in raw]
 
 
-def test_openbookqa_sets_its_three_bad_rows_aside(shared_data: Path) -> None:
+def test_three_rows_of_openbookqa_are_unusable(shared_data: Path) -> None:
     path = shared_data / "openbookqa" / "train.jsonl.gz"
     data = read(path)
     with gzip.open(path, "rt", encoding="utf-8") as stream:

@@ -172,7 +172,7 @@ def test_the_card_that_is_handed_over_has_no_word_of_the_data_s_owner(made):
         run="zyx",
         asking=made["audited"]().asking,
         column=ColumnFacts("zyx column", 9, 9, 2, 0, 0, None, ()),
-        warnings=("zyx.csv: 3 rows set aside",),
+        warnings=("zyx.csv: 3 unusable rows",),
     )
     assert "zyx" in card(secret)
     assert "zyx" not in card(secret, {})

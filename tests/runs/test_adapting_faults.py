@@ -225,7 +225,7 @@ def test_settings_at_odds(settings: dict[str, Any], told: str, tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
-def test_an_item_of_more_options_than_letters_is_set_aside(tmp_path: Path) -> None:
+def test_an_item_of_more_options_than_letters_is_unusable(tmp_path: Path) -> None:
     items, answers = questions(8)
     items[3] = Item("many", "which?", tuple(f"option {n}" for n in range(30)))
     answers["many"] = 29

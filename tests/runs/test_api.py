@@ -184,7 +184,7 @@ def test_a_name_that_is_too_long_is_one_sentence(classes, tmp_path) -> None:
 def test_rows_without_a_prediction_are_told(classes, tmp_path) -> None:
     file = tmp_path / "file.csv"
     file.write_text("id,text\n1,x\n1,y\n2,z\n")
-    with pytest.warns(UserWarning, match=r"row 2 \(id '1'\) set aside: repeated id"):
+    with pytest.warns(UserWarning, match=r"row 2 \(id '1'\) is unusable: repeated id"):
         assert [row["id"] for row in classes.run.predict(file)] == ["1", "2"]
 
 

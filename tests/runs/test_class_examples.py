@@ -71,7 +71,7 @@ def test_examples_stay_with_a_run_to_its_end(tmp_path) -> None:
     assert done.replay()["labels"] > 0
 
 
-def test_an_item_that_is_an_example_is_set_aside_and_forgotten_with_it(tmp_path) -> None:
+def test_an_item_that_is_an_example_is_excluded_and_forgotten_with_it(tmp_path) -> None:
     texts = texts_of(write_pool(tmp_path, 60))
     own = list(texts)[:20]
     lines = "".join(f"{texts[i].upper()}|" for i in own)

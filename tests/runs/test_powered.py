@@ -1,4 +1,4 @@
-"""Rows set aside for the audit's interval, and what the model's probabilities of them give."""
+"""Reference rows of an audit, and what the model's probabilities of them give."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_number_of_rows_of_an_interval_is_bounded() -> None:
     ("items", "labels", "size"),
     [(1_999, 9, 0), (2_000, 9, 200), (40_000, 9, 500), (2_000, 1_800, 200), (2_000, 1_801, 0)],
 )
-def test_how_many_rows_are_set_aside(items: int, labels: int, size: int) -> None:
+def test_how_many_reference_rows_there_are(items: int, labels: int, size: int) -> None:
     assert reference_size(items, labels) == size
 
 
@@ -136,23 +136,23 @@ def done(tmp_path_factory):
     return run(items, answers, mode="pool", budget=80, audit=30, open_questions=25, out=folder)
 
 
-def set_aside(done) -> list[str]:
+def reference_rows(done) -> list[str]:
     with Session.open(RunSpec.open(done.folder)) as session:
         corpus = session.corpus
-        assert corpus.compared == corpus_of(session.spec).compared
+        assert corpus.reference_rows == corpus_of(session.spec).reference_rows
         apart = session.trainer.source().apart
-        assert apart.issuperset(corpus.compared), "the graph of neighbors has none of them"
+        assert apart.issuperset(corpus.reference_rows), "the graph of neighbors has none of them"
         return [corpus.ids[row] for row in np.flatnonzero(corpus.roles == Role.REFERENCE)]
 
 
-def test_rows_set_aside_are_never_bought_and_labeled_like_the_others(done) -> None:
-    aside = set_aside(done)
-    assert len(aside) == 227
+def test_reference_rows_are_never_bought_and_labeled_like_the_others(done) -> None:
+    reference = reference_rows(done)
+    assert len(reference) == 227
     facts = json.loads((done.path / "facts.json").read_text(encoding="utf-8"))
     assert facts["audit"]["reference"] == 227
-    assert not {row["item"] for row in done.ledger.export()} & set(aside)
+    assert not {row["item"] for row in done.ledger.export()} & set(reference)
     uses = {each["name"]: int(each["value"]) for each in facts["data"]["roles"]}
-    assert uses["set aside for its interval"] == 227
+    assert uses["reference rows for its interval"] == 227
     assert sum(uses.values()) == 2_300
     assert "prediction-powered" in (done.path / "report.html").read_text(encoding="utf-8")
     assert done.replay()["labels"] == 50
@@ -169,7 +169,7 @@ def test_a_second_audit_has_wilsons_interval_for_it_is_of_other_rows(done, tmp_p
 
 def test_none_is_left_for_it_after_the_owner_labeled_one_of_them(done, tmp_path) -> None:
     """Whoever chooses the row may choose it for its answer."""
-    folder, (first, second) = shutil.copytree(done.path, tmp_path / "run"), set_aside(done)[:2]
+    folder, (first, second) = shutil.copytree(done.path, tmp_path / "run"), reference_rows(done)[:2]
     labeled, items = Run.open(folder), RunSpec.open(done.folder).sources.usable
     own_label(labeled.folder, first, items[first].candidates[0])
     labeled.resume()
@@ -192,7 +192,7 @@ def test_none_is_left_for_it_after_its_text_was_labeled(place: str, tmp_path) ->
     items = [replace(item, prompt=f"text {n // 2}") for n, item in enumerate(items)]
     out = tmp_path / "run"
     done = run(items, answers, mode="pool", budget=80, audit=30, open_questions=25, out=out)
-    texts, apart = {item.id: item.prompt for item in items}, set_aside(done)
+    texts, apart = {item.id: item.prompt for item in items}, reference_rows(done)
     bought = {texts[id] for id in done.ledger.bought()}
     first = next(id for id in apart if texts[id] not in bought)
     other = next(id for id in texts if texts[id] == texts[first] and id not in apart)
@@ -215,10 +215,10 @@ def test_a_budget_of_all_items_says_how_many_can_be_bought(done, tmp_path) -> No
 
 
 def test_a_larger_budget_leaves_them_and_an_erased_one_is_missed(done, tmp_path) -> None:
-    aside = set_aside(done)
+    reference = reference_rows(done)
     done.change(budget=120)
-    assert not {row["item"] for row in done.ledger.export()} & set(aside)
-    forget(done.path, aside[0])
+    assert not {row["item"] for row in done.ledger.export()} & set(reference)
+    forget(done.path, reference[0])
     done.resume()
     facts = json.loads((done.path / "facts.json").read_text(encoding="utf-8"))
     assert facts["audit"]["reference"] == 226

@@ -52,7 +52,7 @@ class Labeled:
     Attributes:
         left_out: purchases left out because they measure a model that is not finished.
         blank: how many rows of a file have no label, by their source, such as `human: none`;
-            `unusable` are those that were set aside.
+            `unusable` are those that could not be read.
     """
 
     columns: tuple[str, ...]
@@ -67,7 +67,7 @@ def label_file(
     """The rows of the file `path`, read as `dataset`, each with what the `model` says of it.
 
     To its columns are added `label`, `confidence` (the label's probability) and `source` (`model`);
-    names that the file has get the prefix `predicted_`. A row that was set aside has none of them,
+    names that the file has get the prefix `predicted_`. An unusable row has none of them,
     and no label one that is left to a person, as all below the probability `least` are.
     """
     columns, rows = rows_of(path, dataset)
@@ -166,7 +166,7 @@ def joined(
     """A data frame of pandas with values for each item, on the same index.
 
     Args:
-        frame: has the items of `dataset`, in order, and the rows that were set aside.
+        frame: has the items of `dataset`, in order, and the unusable rows.
         dataset: as the frame was read.
         values_by_id: for the id of each item, values by the name of a column.
         before: prefix of these names where the frame has one of them.

@@ -366,7 +366,7 @@ def plan_audit(
 ) -> Plan:  # fmt: skip
     """The plan of a run in which people audit the labels that the model of `run` gives new rows.
 
-    Its other settings are those of `run`, but for those `wanted`. Rows of `run` are set aside. The
+    Its other settings are those of `run`, but for those `wanted`. Rows of `run` are left out. The
     exported table has the columns of the `file` that the data set was read from, if it is named.
 
     Raises:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stacksl.data import Dataset, overlap, set_aside, strange
+from stacksl.data import Dataset, overlap, strange, unusable
 from stacksl.errors import RunError, SettingsError, StackslError, expect, expect_path, warn_user
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.labelers.registry import as_labeler
@@ -177,7 +177,7 @@ class Run:
         dataset = self.read(data, given=columns)
         items = dataset.items
         if dataset.rejected and isinstance(data, str | Path):
-            warn_user("; ".join(set_aside(dataset)))
+            warn_user("; ".join(unusable(dataset)))
         predictions = self._model_for(items, features).predict(items, progress)
         rows = predictions if threshold is None else left_to_people(predictions, threshold)
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data

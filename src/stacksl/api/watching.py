@@ -113,7 +113,7 @@ def _rows(spec: RunSpec, ledger: Ledger) -> tuple[Sequence[Item], Rows, Rows]:
     learned = facts is not None and facts.audit is not None and facts.audit.trained_on > 0
     drawn = [] if learned else corpus.drawn
     sampled = generator(SEED, "watching/rows").permutation(len(spec.sources.pool.items))[:MOST]
-    held_out = np.array(sorted({*corpus.compared, *drawn}), dtype=np.int64)
+    held_out = np.array(sorted({*corpus.reference_rows, *drawn}), dtype=np.int64)
     return corpus.items, sampled[corpus.usable[sampled]], held_out[corpus.usable[held_out]]
 
 

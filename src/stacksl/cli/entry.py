@@ -63,7 +63,7 @@ REMOVED = {
     "--pairs": "use `--labels FILE`, whose rows have the options",
     "--buy-anew": "`stacksl change RUN --budget B` buys labels of other items instead",
     "--no-text": "`stacksl report RUN` writes a report that has no prompts and no ids",
-    "--strict": "`stacksl run FILE --dry-run` lists the rows that are set aside",
+    "--strict": "`stacksl run FILE --dry-run` lists the unusable rows",
     "--bank": "give each question its candidates in the data file",
     "--wait": "a command waits 30 seconds for the process that holds the run; then give it again",
     "--rounds": "`head -n N FILE | stacksl run - --mode stream --set order=file` plays N lines",

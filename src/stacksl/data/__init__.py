@@ -1,6 +1,6 @@
 """Files to (items, answers), and back."""
 
-from stacksl.data.checking import check, columns_line, expect_classes, overlap, set_aside, strange
+from stacksl.data.checking import check, columns_line, expect_classes, overlap, strange, unusable
 from stacksl.data.classes import Classes, read_classes
 from stacksl.data.dataset import Dataset, Layout, Rejected
 from stacksl.data.reading import as_written, read, rows_of
@@ -25,8 +25,8 @@ __all__ = [
     "read_classes",
     "rows_of",
     "sample",
-    "set_aside",
     "strange",
     "table_of",
+    "unusable",
     "write_table",
 ]

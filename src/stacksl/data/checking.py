@@ -19,7 +19,7 @@ _SHOWN = 20  # rejected rows that are listed one by one
 
 
 def check(dataset: Dataset) -> list[str]:
-    """What was understood of a file, and each row that was set aside, as sentences."""
+    """What was understood of a file, and each unusable row, as sentences."""
     container, _, shape = dataset.format.partition(":")
     answers = len(dataset.answers)
     without_answer = f", {dataset.unlabeled:,} without" if dataset.unlabeled else ""
@@ -30,7 +30,7 @@ def check(dataset: Dataset) -> list[str]:
         *columns_line(dataset),
         _options(dataset),
         f"answers: {counts if answers or dataset.unknown else 'no item has one'}",
-        *set_aside(dataset),
+        *unusable(dataset),
     )
     return [one_line(sentence) for sentence in sentences]
 
@@ -60,14 +60,14 @@ def _options(dataset: Dataset) -> str:
     )
 
 
-def set_aside(dataset: Dataset) -> Iterator[str]:
-    """A sentence for each of the first rows that were set aside, and how many more there are."""
+def unusable(dataset: Dataset) -> Iterator[str]:
+    """A sentence for each of the first unusable rows, and how many more there are."""
     for rejected in dataset.rejected[:_SHOWN]:
         id_text = f" (id '{rejected.id}')" if rejected.id else ""
-        yield f"row {rejected.row}{id_text} set aside: {rejected.reason}"
+        yield f"row {rejected.row}{id_text} is unusable: {rejected.reason}"
     unlisted = len(dataset.rejected) - _SHOWN
     if unlisted > 0:
-        yield f"and {unlisted:,} more rows set aside"
+        yield f"and {unlisted:,} more unusable rows"
 
 
 def strange(unknown: Mapping[str, str], classes: Sequence[str], *, quoted: bool = True) -> str:
@@ -114,7 +114,7 @@ def warnings_of(
     if dataset.rejected:
         kinds = Counter(r.kind for r in dataset.rejected)
         counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
-        yield f"{_count(len(dataset.rejected), 'row')} set aside: {counts}"
+        yield f"{_count(len(dataset.rejected), 'unusable row')}: {counts}"
     prompts = Counter(normal(item.prompt) for item in dataset.items)
     count = len(dataset.items) - len(prompts)
     if count:

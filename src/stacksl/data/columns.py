@@ -114,7 +114,7 @@ def is_named_id(column: str) -> bool:
 
 
 def _is_unique(column: str, head: Sequence[Row]) -> bool:
-    """Whether no two rows have the same value; one without may be a row that is set aside."""
+    """Whether no two rows have the same value; one without may be unusable."""
     try:
         ids = [text(row.get(column), "the id") for _, row, fault in head if fault is None]
     except RowFault:

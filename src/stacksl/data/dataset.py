@@ -11,7 +11,7 @@ from stacksl.types import Item
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A row that was set aside.
+    """An unusable row.
 
     Attributes:
         row: 1-based number of the row; a header line and blank lines do not count.
@@ -60,7 +60,7 @@ class Dataset:
             tuple object. None where items have their own options.
         columns: role (`prompt`, `label`, `id`, `candidates`) to the name of the column that was
             read for it; give it to `read` as `usual` for another file of the same kind.
-        rejected: rows that were set aside.
+        rejected: the unusable rows.
         warnings: sentences on what is odd but usable.
         unused: the columns that are not read.
         unknown: item id to a label outside `classes`; such items have no answer (only where

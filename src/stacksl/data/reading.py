@@ -51,8 +51,8 @@ def read(
             where it has no such id, the id is guessed.
         classes: a label set known before (a model's): labels are mapped to it, every item's
             candidates is it, and no label column is needed.
-        max_candidates: items with more options are set aside.
-        lenient: rows are set aside however many they are (while one is left), and an item with a
+        max_candidates: items with more options are unusable.
+        lenient: any number of rows may be unusable (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
         without: a column that is not read, under any name.
 
@@ -179,7 +179,7 @@ def rows_of(
 
     Returns:
         The names of the columns, and each row's values with the item that was read from it, or
-        None where the row was set aside.
+        None where the row is unusable.
     """
     left_out = {rejected.row for rejected in dataset.rejected}
     items = iter(dataset.items)
@@ -224,11 +224,11 @@ class _Items:
 
     Args:
         shape: how to read a row.
-        max_candidates: an item with more is set aside; more classes are an error.
+        max_candidates: an item with more is unusable; more classes are an error.
         lenient: whether a label outside the classes leaves an item without an answer instead of
-            setting the row aside.
+            making the row unusable.
         own_ids: whether each row needs an id of its own; else one without is called by its number,
-            and one that repeats an id is set aside.
+            and one that repeats an id is unusable.
 
     Attributes:
         without_id: the rows without an id of their own, where each needs one.
@@ -247,7 +247,7 @@ class _Items:
     _checked: tuple[str, ...] | None = None
 
     def read(self, rows: Iterable[Row], classes: tuple[str, ...] | None, *, guessed: bool) -> None:
-        """Turn rows into items; what cannot be used is set aside with its reason.
+        """Turn rows into items; what is unusable is kept with its reason.
 
         Labels are mapped to `classes` that are known; a column that was `guessed` has to look like
         one of labels.

@@ -167,8 +167,8 @@ class Audited:
         passed_over: the share of the source's items that the audit could not be drawn from, since
             they had been bought; 0 for an audit drawn before the first purchase.
         measures: the `accuracy`, or the `agreement with the annotators` (or one `annotator`).
-        powered: the accuracy with its interval by the model's own probabilities of a number of rows
-            that were set aside (`reference`), where there are some.
+        powered: the accuracy with its interval by the model's own probabilities of a number of
+            reference rows, where there are some.
         second: what a second look found, once it is done: an `accuracy` is estimated from it.
         waits: whether a second look waits for answers.
         look: the number of the look at which it is judged; 0 where it is judged at the end alone.
@@ -328,7 +328,7 @@ def judge_audit(
     """The result of an audit, from the model's (K,) probabilities and the answers by item id.
 
     An item without an answer is unanswered. `reference` has the model's probabilities of its own
-    answers to rows set aside; for `fields` see `Audited`.
+    answers to the reference rows; for `fields` see `Audited`.
     """
     words = [answers.get(item) for item in policies]
     clear = np.array([word not in (*UNCLEAR, None) for word in words], dtype=np.bool_)

@@ -103,8 +103,8 @@ def calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_
 
 # An accuracy from an audit and the model's own probabilities: prediction-powered inference.
 #
-# Before anything is bought, m rows are set aside which nobody is asked about. Let q be the final
-# model's probability of its own answer, and q̄ its mean over those rows. The accuracy is then
+# Before anything is bought, m reference rows are drawn: nobody is asked about them. Let q be the
+# final model's probability of its own answer, and q̄ its mean over these rows. The accuracy is then
 # λ·q̄ + mean(right − λ·q) over the n audited rows: as far as q tells which answers are right, chance
 # in drawing the audit is taken out. λ is cov(right, q)/(var(q)·(1 + n/m)), in [0, 2], so that
 # useless probabilities change nothing. The interval is Wilson's, of a number of rows that has this
@@ -114,7 +114,7 @@ def calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_
 
 
 def reference_size(items: int, labels: int) -> int:
-    """The rows set aside: a tenth of the items, 500 at most; 0 where that is below 200.
+    """The number of reference rows: a tenth of the items, 500 at most; 0 where that is below 200.
 
     It is also 0 where the `labels` of the budget need those items.
 
@@ -130,7 +130,7 @@ class Powers(NamedTuple):
 
     Attributes:
         sure: of the audited rows, (n,).
-        reference: of the rows set aside, (m,).
+        reference: of the reference rows, (m,).
     """
 
     sure: Array

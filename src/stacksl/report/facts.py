@@ -47,7 +47,7 @@ class DataCard:
         items: usable items, so the rounds there could be.
         classes: the number of fixed classes; None where items have their own options.
         columns: which column was read as what; empty where nothing was guessed.
-        rejected: rows set aside, as (reason, count) with the count written out; empty if none.
+        rejected: unusable rows, as (reason, count) with the count written out; empty if none.
         roles: (what for, count with the count written out) of the items; they add up to `items`.
     """
 

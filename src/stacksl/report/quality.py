@@ -99,7 +99,7 @@ class AuditResult:
         classes_after: classes that were added after it was drawn, and that none of its answers
             names; `none_before`: its items answered with none of these before a class was added.
         revised: answers that were corrected or set aside after the audit was first shown.
-        reference: rows set aside whose probabilities made the accuracy and its interval closer
+        reference: reference rows whose probabilities made the accuracy and its interval closer
             (`models.metrics`); 0 without any.
         measures: the `accuracy`, or the `agreement with the annotators` (or one `annotator`).
         waits: whether a second look waits for answers.

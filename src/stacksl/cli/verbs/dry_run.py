@@ -74,7 +74,7 @@ def data_facts(dataset: Dataset) -> dict[str, Any]:
 
 
 def understood(dataset: Dataset) -> str:
-    """The same in sentences, with every row that is set aside."""
+    """The same in sentences, with every unusable row."""
     from stacksl.data import check
 
     return visible("\n".join(check(dataset)))

@@ -92,8 +92,8 @@ def evaluate(
         result = opened.evaluate(dataset, progress=encoding(show))
     result["rejected"] = rejected(dataset)
     format_result = as_json if json else _compared if "told_after" in result else _shown
-    if not json:  # `_shown` names each row that was set aside
-        warn(w for w in dataset.warnings if format_result is _compared or " set aside: " not in w)
+    if not json:  # `_shown` names each unusable row
+        warn(w for w in dataset.warnings if format_result is _compared or " unusable row" not in w)
     print(format_result(result))
     if format_result is _compared:
         rows, audit = f"{word(run)} {word(file)}", min(60, result["n"] - 1)

@@ -48,7 +48,7 @@ def topics(
     No classes yet: what is in the file, as a workbook to edit?
         stacksl topics texts.csv
     """
-    from stacksl.data import Dataset, set_aside
+    from stacksl.data import Dataset, unusable
     from stacksl.features import TextMap, make_features
     from stacksl.files.atomic import write_atomic
     from stacksl.models.topics import find_topics
@@ -76,7 +76,7 @@ def topics(
             show(Progress("topics", 0, 1))
         groups = find_topics(texts, vectors, about)
     write_atomic(out, _workbook(dataset, groups))
-    warn([*no_encoder(resolved), *set_aside(dataset)])
+    warn([*no_encoder(resolved), *unusable(dataset)])
     if json:
         listed = [{"name": group.name, "size": len(group.rows)} for group in groups]
         facts = {"file": out, "rows": len(texts), "topics": listed, "rejected": rejected(dataset)}

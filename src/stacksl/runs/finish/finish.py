@@ -32,7 +32,7 @@ from stacksl.report.sentences import settled_by
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.finish.heads import HeadEnding
-from stacksl.runs.items.roles import compared
+from stacksl.runs.items.roles import reference_of
 from stacksl.runs.loop.game import Game, Progress
 from stacksl.runs.session.assignment import free_people
 from stacksl.runs.spec import RunSpec
@@ -105,7 +105,7 @@ def judged_audit(ending: HeadEnding | AdapterEnding, audit: Audit, look: int = 0
     game = ending.game
     ids = [game.corpus.ids[row] for row in audit.rows]
     policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
-    reference = largest(ending.policies(compared(game, audit)))
+    reference = largest(ending.policies(reference_of(game, audit)))
     judges_model = ending.spec.settings.column is None  # else the second look was at its labels
     unknown = audit.second is None or (not look and too_wide(audit.second)) or not judges_model
     people = {row.annotator for row in game.ledger.private.handed()}
@@ -265,7 +265,7 @@ def _looked_at(
         policies = ending.policies(audit.rows)
         if isinstance(ending, HeadEnding) and every:
             policies = ending.delivered(audit.rows)
-        reference = largest(ending.policies(compared(ending.game, audit)))
+        reference = largest(ending.policies(reference_of(ending.game, audit)))
     largest_own = largest(policies)
     powers = None if reference is None or largest_own is None else Powers(largest_own, reference)
     return dict(zip(ids, (int(np.argmax(policy)) for policy in policies), strict=True)), powers

@@ -20,7 +20,7 @@ from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import plural
 from stacksl.runs.finish.answers import table_answers
 from stacksl.runs.items.corpus import Role
-from stacksl.runs.items.roles import compared
+from stacksl.runs.items.roles import reference_of
 from stacksl.runs.loop.game import Game, Progress, Report
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
@@ -121,7 +121,7 @@ class HeadEnding:
             of_audit = dict(zip((ids[row] for row in rows), policies, strict=False))
             return judge_audit(of_audit, audit.answers, largest(policies[len(rows) :]))
 
-        labels, reference = len(examples.bought), compared(self.game, audit)
+        labels, reference = len(examples.bought), reference_of(self.game, audit)
         block = examples.block.take([*rows, *reference])
         # the last point as the others: not the estimate of a second look, nor the bound of a look
         final_result = judged(list(self._model(self.game.trainer.head).probabilities(block)))

@@ -126,7 +126,7 @@ def roles(corpus: Corpus, ledger: Ledger) -> tuple[Named, ...]:
         "asked for, to learn from": int((free & bought).sum()),
         "never asked for": int((free & ~bought).sum()),
         "of the audit": int((corpus.roles == Role.AUDIT).sum()),
-        "set aside for its interval": int((corpus.roles == Role.REFERENCE).sum()),
+        "reference rows for its interval": int((corpus.roles == Role.REFERENCE).sum()),
         "with a label owned before": int((corpus.roles == Role.OWNED).sum()),
         "with a text that has a label": int((corpus.roles == Role.DUPLICATE).sum()),
         "erased": int((corpus.roles == Role.ERASED).sum()),

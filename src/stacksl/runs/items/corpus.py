@@ -74,8 +74,8 @@ class Corpus:
         return np.not_equal(self.roles, Role.ERASED)
 
     @property
-    def compared(self) -> list[int]:
-        """The rows that are still set aside for the audit's interval, in ascending order."""
+    def reference_rows(self) -> list[int]:
+        """The rows that still make the audit's interval narrower, in ascending order."""
         rows: list[int] = np.flatnonzero(self.roles == Role.REFERENCE).tolist()
         return rows
 

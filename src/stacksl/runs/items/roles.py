@@ -46,7 +46,7 @@ def corpus_of(spec: RunSpec) -> Corpus:
 
 
 def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
-    """The rows set aside to make the interval of the audit, of the rows `drawn`, narrower.
+    """The rows that make the interval of the audit, of the rows `drawn`, narrower.
 
     They are drawn uniformly from the items at the start of a pool. A run that adapts a language
     model has none: it would score them at each measurement.
@@ -94,7 +94,7 @@ def give_roles(spec: RunSpec, corpus: Corpus, ledger: LedgerReader) -> None:
     """Give each item its role, as data and ledger are now."""
     corpus.assign(Role.DUPLICATE, spec.sources.excluded - corpus.outside_pool())
     owned = {corpus.row[item] for item in (*spec.sources.owned, *ledger.bought("owned"))}
-    corpus.assign(Role.OWNED, owned.difference(corpus.compared))
+    corpus.assign(Role.OWNED, owned.difference(corpus.reference_rows))
     corpus.assign(Role.AUDIT, audit_rows(corpus, ledger))
     if spec.settings.promised_share is not None:
         later_items = ledger.bought("audit")[len(corpus.drawn) :]
@@ -178,12 +178,12 @@ def _free(spec: RunSpec, ledger: Ledger, order: list[int]) -> list[int]:
     return [row for row in order if row not in excluded and ids[row] not in taken_items]
 
 
-def compared(game: Game, audit: Audit) -> list[int]:
-    """The rows set aside for an audit's interval: a later audit is of other rows than these.
+def reference_of(game: Game, audit: Audit) -> list[int]:
+    """The reference rows of an audit: a later audit is of other rows than these.
 
     None where the text of one of them was labeled since, as what is left is no random sample.
     """
-    corpus, rows = game.corpus, game.corpus.compared
+    corpus, rows = game.corpus, game.corpus.reference_rows
     owned = {corpus.items[corpus.row[item]].content for item in game.ledger.bought("owned")}
     chosen = any(corpus.items[row].content in owned for row in rows)
     return rows if audit.number == 1 and not chosen else []

@@ -30,7 +30,7 @@ from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 
 ERASED = "(erased)"  # the prompt of an erased item, which keeps its place
-EXCLUDED, EXCLUDED_AT_FIRST = "aside", "aside_at_first"  # facts: see `Sources.orphaned`
+EXCLUDED, EXCLUDED_AT_FIRST = "excluded", "excluded_at_first"  # facts: see `Sources.orphaned`
 
 
 # What is written ------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
 
 
 def _audited(game: Game) -> list[int]:
-    """The rows set aside for an audit, which are compared with those that a batch has."""
+    """The rows of an audit, which are compared with those that a batch has."""
     rows: list[int] = np.flatnonzero(game.corpus.roles == Role.AUDIT).tolist()
     return [row for row in rows if row not in game.corpus.looked_at]
 
@@ -265,9 +265,9 @@ def _note_audited(
 ) -> None:
     """Note which `audited` rows a batch of `count` of the `unbought` ones would have.
 
-    Rows set aside for the interval are left for the model as well.
+    Reference rows are left for the model as well.
     """
-    share = min(count, unbought) / (unbought + len(game.corpus.compared))
+    share = min(count, unbought) / (unbought + len(game.corpus.reference_rows))
     game.would_buy.note(audited, statistics, share)
 
 

@@ -162,7 +162,7 @@ class Source:
     def spread_labels(
         self, rows: Rows, gold: Rows, without: Rows | None = None, *, final: bool = True
     ) -> Soft:
-        """Soft labels of the items never asked, those in `without` aside, from `gold` of `rows`.
+        """Soft labels of the items never asked, but those in `without`, from `gold` of `rows`.
 
         Each item has the shares of the labels that reach it over the graph of neighbors. With
         labels of a model these are taken for surer in a `final` fit than in one that ranks a pool.
@@ -185,7 +185,7 @@ class Source:
     def smoothed(self, head: MixedHead, rows: Rows, gold: Rows, without: Rows | None) -> Soft:
         """What a `head` of the labels `gold` of `rows` predicts of the items never asked, smoothed.
 
-        That is over the neighbors of the graph. Those in `without` are set aside.
+        That is over the neighbors of the graph. Those in `without` are left out.
         """
         graph, members = self.holding(rows)
         policies = np.empty((len(members), self.block.classes), dtype=np.float32)
@@ -274,7 +274,7 @@ class Source:
         return self._kernel, members
 
     def outside(self, rows: Sequence[int]) -> tuple[NDArray[np.int32], Array]:
-        """The edges that join `rows` set aside with the kernel's items (`edges_outside`)."""
+        """The edges that join reference `rows` with the kernel's items (`edges_outside`)."""
         if self._outside is None or self._outside[0] != rows:
             _, members = self.graph()
             self._outside = rows, edges_outside(self.block.h[members], self.block.h[rows])

@@ -363,7 +363,7 @@ class LinearTrainer:
         return self.source(self.unnamed())
 
     def source(self, unnamed: frozenset[int] = frozenset()) -> Source:
-        """The items as a graph, but those set aside; it is reused while they are the same.
+        """The items of the pool as a graph; it is reused while they are the same.
 
         The rows `unnamed` are left out as well.
         """

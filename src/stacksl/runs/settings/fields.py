@@ -132,7 +132,7 @@ class Read(Group):
     """Whether the first row of a CSV file or a workbook has the names of the columns; guessed if
     absent."""
     max_candidates: int = Field(default=2000, ge=2)
-    """Items with more candidates are set aside (2000)."""
+    """Items with more candidates are unusable (2000)."""
 
 
 class Sheets(Group):

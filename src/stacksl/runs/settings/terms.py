@@ -134,7 +134,7 @@ def _paid(ledger: Ledger) -> tuple[int, int]:
 def _usable(spec: RunSpec, ledger: Ledger) -> int:
     """The number of items that labels can be bought of, or were."""
     item_ids = spec.sources.usable.keys() | set(ledger.bought())
-    excluded = spec.sources.excluded | set(corpus_of(spec).compared)
+    excluded = spec.sources.excluded | set(corpus_of(spec).reference_rows)
     numbered = enumerate(item.id for item in spec.dataset.items)
     return sum(row not in excluded and name in item_ids for row, name in numbered)
 

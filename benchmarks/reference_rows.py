@@ -1,11 +1,11 @@
-"""What do the rows cost that are set aside before the first purchase, to narrow the audit?
+"""What do the reference rows cost, which make the interval of an audit narrower?
 
 From 2,000 items on a tenth of the pool, 500 rows at most, is drawn at random, never bought, and
 left out of the graph of neighbors. Pools of Banking77's training rows with and without them are
 labeled by the default and judged on a fifth of the rows, as in `floors.py`.
 
-    python benchmarks/rows_set_aside.py --data $STACKSL_DATA --json rows_set_aside.json
-    python benchmarks/rows_set_aside.py --from benchmarks/results/rows_set_aside.json
+    python benchmarks/reference_rows.py --data $STACKSL_DATA --json reference_rows.json
+    python benchmarks/reference_rows.py --from benchmarks/results/reference_rows.json
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def run(data: Path, seeds: int) -> list[Row]:
     rows: list[Row] = []
     for variant in VARIANTS:
         whole = split_of(Case("banking77", DEFAULT, variant, POOL), data)
-        aside = reference_size(whole.size, max(BUDGETS))
+        reference = reference_size(whole.size, max(BUDGETS))
         for seed in range(seeds):
-            for arm, split in (("all", whole), ("aside", replace(whole, size=whole.size - aside))):
+            others = replace(whole, size=whole.size - reference)
+            for arm, split in (("all", whole), ("reference", others)):
                 pool = split.pool(seed)
                 with one_thread():
                     bought = np.array(ours.bought_rows(pool, COVERAGE, max(BUDGETS)))
@@ -48,8 +49,8 @@ def run(data: Path, seeds: int) -> list[Row]:
                         head = make_final(source, some, pool.gold[some])[0]
                         right, _ = judged(split, head)
                         rows.append(
-                            {"variant": variant, "pool": whole.size, "aside": aside, "seed": seed}
-                            | {"arm": arm, "labels": labels, "n": len(right)}
+                            {"variant": variant, "pool": whole.size, "reference": reference}
+                            | {"seed": seed, "arm": arm, "labels": labels, "n": len(right)}
                             | {"right": np.packbits(right).tobytes().hex()}
                         )
             print(variant, "seed", seed, file=sys.stderr)
@@ -58,19 +59,19 @@ def run(data: Path, seeds: int) -> list[Row]:
 
 def table(rows: list[Row]) -> str:
     """Mean accuracies, and the paired difference with its two-sided 90% interval."""
-    lines = ["| pool | labels | all rows | rows set aside | difference (90% interval) |"]
+    lines = ["| pool | labels | all rows | without reference rows | difference (90% interval) |"]
     lines.append(f"|{'---|' * 5}")
     for variant in VARIANTS:
         for labels in BUDGETS:
             mine = [row for row in rows if (row["variant"], row["labels"]) == (variant, labels)]
-            every, aside = (
+            every, without = (
                 np.stack([_right(row) for row in mine if row["arm"] == arm])
-                for arm in ("all", "aside")
+                for arm in ("all", "reference")
             )
-            away = difference(aside, every)
-            name = f"{variant}, {mine[0]['pool']:,} rows, {mine[0]['aside']} set aside"
+            away = difference(without, every)
+            name = f"{variant}, {mine[0]['pool']:,} rows, {mine[0]['reference']} for reference"
             between = f"{away.mean:+.4f} ({away.low:+.4f} to {away.high:+.4f})"
-            means = f"{every.mean():.3f} | {aside.mean():.3f}"
+            means = f"{every.mean():.3f} | {without.mean():.3f}"
             lines.append(f"| {name} | {labels:,} | {means} | {between} |")
     return "\n".join(lines)
 
