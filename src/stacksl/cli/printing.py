@@ -99,12 +99,12 @@ def share(value: float | None) -> str | None:
     return None if value is None or not math.isfinite(value) else f"{value:.3f}"
 
 
-def spent(amounts: Mapping[str, float] | None) -> str | None:
-    """What a run spent of its money, as `status` gives it; None where labels have no price."""
-    if amounts is None:
+def spent(result: Mapping[str, Any]) -> str | None:
+    """What a run spent of its money, by its `status`; None where labels have no price."""
+    if (amounts := result["money"]) is None:
         return None
-    paid, budget = (money(round(amounts[key] * MICRO)) for key in ("spent", "budget"))
-    return f"{paid} of {budget}"
+    total, budget = (money(round(amounts[key] * MICRO)) for key in ("spent", "budget"))
+    return f"{total} of {budget}{', paid or reserved' * (result['spent'] > result['answered'])}"
 
 
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:

@@ -35,8 +35,8 @@ POWERED = (
     " them and that nobody is asked about (prediction-powered inference)."
 )
 AGREEMENT = (
-    "There was no second look at the model's answers: if some of people's are wrong, the accuracy"
-    " is another."
+    "There was no second look at the model's answers: if some of the people's answers are wrong,"
+    " the accuracy differs from this share."
 )
 SOON = "Its accuracy is reported when further people have looked at some of these items."
 FURTHER = "nobody else is left to ask unless you add an annotator, at most four answers a row"
@@ -191,13 +191,13 @@ def answer_rows(facts: Facts) -> list[Named]:
     """The answers by kind, each with its share of all; there is one at least."""
     asking, total = facts.asking, facts.asking.answers
     kinds = (
-        ("A candidate", asking.labels),
+        ("One of the options", asking.labels),
         ("None of these", asking.none_of_these),
         ("Ambiguous", asking.ambiguous),
         ("Broken item", asking.broken),
     )
     rows = [Named(name, f"{count(n)} ({percent(n / total)})") for name, n in kinds]
-    unpaid = (("Contradict", asking.disputes), ("Late", asking.late))
+    unpaid = (("Contradict an earlier one", asking.disputes), ("Late", asking.late))
     rows += [Named(f"{name}, kept but not paid", count(n)) for name, n in unpaid if n]
     if (agreement := asking.agreement) is not None:
         kappa = "not defined" if agreement.kappa is None else number(agreement.kappa, 2)

@@ -47,7 +47,7 @@ StopWhen = Annotated[
     str | None, option("Another rule for when to stop, such as accuracy=0.9.", "RULE")
 ]
 Training = Annotated[
-    Names, option("Another open_questions=50, or lm.epochs=2 of training.", "NAME=VALUE", "--set")
+    Names, option("A new value of a setting, as open_questions=50.", "NAME=VALUE", "--set")
 ]
 Away = Annotated[
     Names,
@@ -64,7 +64,7 @@ SetAside = Annotated[
     Names, option("Leave the answers of NAME out of training, and refit.", "NAME", panel=WHO)
 ]
 Keep = Annotated[
-    Names, option("Let the answers of NAME count, and end the test of NAME.", "NAME", panel=WHO)
+    Names, option("Let the answers of NAME count, even if they differ.", "NAME", panel=WHO)
 ]
 TrainOnAudit = Annotated[
     bool, option("Train on the labels that measured the model, too.", None, "--train-on-audit")
@@ -102,9 +102,9 @@ def change(
 ) -> None:
     """Change a run that has begun, and continue it.
 
-    A change is checked before anything is written, and recorded in one transaction. The options of
-    "Who answers" need a command of their own; freed rows go to other people. But --budget 200
-    --free --drop withdraws all open questions, and so ends a run with the 200 answers it has.
+    A change is made completely or not at all. The options of "Who answers" need a command of their
+    own, and freed rows go to other people. Only --free --drop may be given with --budget: if people
+    gave 200 answers, --budget 200 --free --drop withdraws the open questions and ends the run.
 
     A hundred labels were not enough; what would 200 cost?
         stacksl change runs/first --budget 200 --dry-run

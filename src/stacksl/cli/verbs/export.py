@@ -36,7 +36,7 @@ Table = Annotated[
     ),
 ]
 Names = Annotated[
-    bool, options.option("Name the annotators, who are numbered otherwise.", None, "--names")
+    bool, options.option("Write the names of the annotators, not numbers.", None, "--names")
 ]
 
 
@@ -53,8 +53,8 @@ def export(
     """Write the labeled table, bought labels or the final model, for use without stacksl.
 
     --table writes the rows of the run's own files. --labels writes what people answered; answers
-    that measure the model are written once the run has finished. --model writes encoder and
-    classifier as one folder, for `python use.py`, MLflow and stacksl.load.
+    that measure the model are written once the run has finished. --model writes a folder with all
+    that the model needs, for `python use.py`, MLflow and stacksl.load.
 
     The run's own table with a label in each row, by people or the model:
         stacksl export runs/first --table labeled.xlsx

@@ -61,9 +61,8 @@ def evaluate(
     in the run unless you give others.
 
     If the file has no answers, the command says whether its rows are like the run's rows, and what
-    is new. With --audit N people are asked about N of its rows, by a run of its own with the
-    annotators and prices of RUN; when that has finished, its status says whether the accuracy
-    fell.
+    is new. With --audit N people are asked about N of its rows, in a new run with the annotators
+    and prices of RUN. When this run has finished, its status says whether the accuracy fell.
 
     Accuracy on a file with answers:
         stacksl evaluate runs/first test.csv

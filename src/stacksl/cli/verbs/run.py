@@ -33,7 +33,7 @@ def run(
         typer.Argument(
             metavar="DATA",
             show_default=False,
-            help="Items: CSV, .xlsx, JSONL, Parquet, or - (standard input); else the sample.",
+            help="Rows: CSV, .xlsx, JSONL, Parquet, or - (standard input); else a sample.",
         ),
     ] = None,
     test: options.Test = None,
@@ -284,7 +284,7 @@ def summary(run: Run, result: Mapping[str, Any], more: Sequence[tuple[str, objec
         [
             ("Run", f"{result['run']}, {result['state']}{waits}"),
             ("Labels", _labels(result)),
-            ("Cost", spent(result["money"])),
+            ("Cost", spent(result)),
             ("Unspent", result["unspent"]),
             ("Money left buys more", more_for_money(run, result)),
             *notices(result),

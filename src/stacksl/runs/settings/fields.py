@@ -375,7 +375,7 @@ class Settings(Group):
 
     # what is bought
     budget: str = "0.1"
-    """The most labels: 10% (the default), 0.1, 500, '$40' or all."""
+    """The most labels: 10% of rows (default), 0.1, 500, '$40' or all."""
     price: str | None = None
     """The price of a label, such as 2.50."""
     labeler: str = "oracle"
