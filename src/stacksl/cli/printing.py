@@ -153,6 +153,6 @@ def printed_warnings() -> Iterator[None]:
 
 
 def warn(sentences: Iterable[str]) -> None:
-    """Warnings, one per line, on stderr."""
-    for sentence in sentences:
+    """Warnings, one per line, on stderr; an empty one is none."""
+    for sentence in filter(None, sentences):
         print(f"warning: {visible(sentence)}", file=sys.stderr)

@@ -43,9 +43,7 @@ AddAnnotator = Annotated[Names, option("One more person, who gets rows from now 
 NewLabeler = Annotated[
     str | None, option("Another labeler: it gets the open questions.", "NAME", "--labeler")
 ]
-StopWhen = Annotated[
-    str | None, option("Another rule for when to stop, such as accuracy=0.9.", "RULE")
-]
+StopWhen = Annotated[str | None, option("Another rule of when to stop, as accuracy=0.9.", "RULE")]
 Training = Annotated[
     Names, option("A new value of a setting, as open_questions=50.", "NAME=VALUE", "--set")
 ]
@@ -63,9 +61,7 @@ Drop = Annotated[
 SetAside = Annotated[
     Names, option("Leave the answers of NAME out of training, and refit.", "NAME", panel=WHO)
 ]
-Keep = Annotated[
-    Names, option("Let the answers of NAME count, even if they differ.", "NAME", panel=WHO)
-]
+Keep = Annotated[Names, option("Let NAME's answers count, even if they differ.", "NAME", panel=WHO)]
 TrainOnAudit = Annotated[
     bool, option("Train on the labels that measured the model, too.", None, "--train-on-audit")
 ]

@@ -35,9 +35,7 @@ Table = Annotated[
         "FILE",
     ),
 ]
-Names = Annotated[
-    bool, options.option("Write the names of the annotators, not numbers.", None, "--names")
-]
+Names = Annotated[bool, options.option("Write names of annotators, not numbers.", None, "--names")]
 
 
 def export(

@@ -132,8 +132,7 @@ def begin(
 
     spec, alone = plan.spec, quiet and not dry_run
     short, brief = (before_a_look(spec, spec.budget.labels, says_range=x) for x in (True, alone))
-    sentences = [*(brief if one == short else one for one in plan.warnings), plan.comparison]
-    warn(filter(None, sentences))
+    warn([*(brief if one == short else one for one in plan.warnings), plan.comparison])
     if dry_run:
         print_plan(plan, json=json)
         return
