@@ -230,6 +230,23 @@ def test_a_change_during_a_look_leaves_it_whole(
     expect_sound(made)
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_nobody_confirms_their_own_answer_where_all_others_leave_during_a_look(
+    drawn: Run, tmp_path: Path, *, at_once: bool
+) -> None:
+    """The rows that only somebody else could confirm are not asked, and count as wrong."""
+    made = copy_of(drawn, tmp_path)
+    if not at_once:
+        answer_until(lambda: any(row.slot == 1 for row in handed_rows(made)), made)
+    with pytest.warns(UserWarning, match="Fewer than two annotators are left"):
+        made.people(away=["ben", "carl", "dora"])
+    play(made, truth)
+    pairs = Counter((row["item"], row["labeler"]) for row in bought(made, state="answered"))
+    assert max(pairs.values()) == 1
+    assert looks(made)[0]["differ"] > 0
+    expect_sound(made)
+
+
 def test_what_people_err_too_often_for_is_said_and_not_bought(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(forecasting, "unpayable", lambda spec, game: False)  # may come before
     given = {**THREE, "stop_when": "right=97%", "price": "2"}

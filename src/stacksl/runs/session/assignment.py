@@ -21,6 +21,7 @@ from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets.reading import read_sheet
 from stacksl.labelers.sheets.rows import Reply, SheetRow, new_key
 from stacksl.labelers.sheets.writing import write_howto, write_sheet
+from stacksl.ledger.accounts import DROPPED
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
 from stacksl.ledger.queries import LedgerReader
@@ -176,6 +177,9 @@ class SheetLabeler:
             nobody |= any(row[::2] == (request.item, names[0]) for row in rows_of_items)
             if nobody and (request.item, request.slot) in look_slots:
                 continue  # the run ends its lease
+            if self._confirms_own(request, names[0], rows_of_items):
+                self.ledger.release(request, DROPPED)
+                continue
             name = min(names, key=lambda person: (load[person], had_rows[person]))
             key = new_key(number, rng, taken_keys)
             rows_of_items.append((request.item, request.slot, name))
@@ -185,6 +189,19 @@ class SheetLabeler:
             order = self._order(name, request.item)
             rows.append(Handed(key, request.item, request.slot, request.token, name, sheet, order))
         return rows
+
+    def _confirms_own(
+        self, request: Request, name: str, rows_of_items: Sequence[tuple[str, int, str]]
+    ) -> bool:
+        """Whether a label's second answer, as a look at a table needs it, is left to its giver."""
+        state = self.ledger.accounts.purchases[
+            self.ledger.items.surrogates[request.item], request.slot
+        ]
+        labeled = self.ledger.label_of(request.item) is not None
+        own = any(
+            row[::2] == (request.item, name) and row[1] != request.slot for row in rows_of_items
+        )
+        return request.purpose == "train" and own and (labeled or not state.again)
 
     def _order(self, annotator: str, item: str) -> tuple[int, ...]:
         """The order in which an annotator sees the candidates.
