@@ -194,14 +194,13 @@ class SheetLabeler:
         self, request: Request, name: str, rows_of_items: Sequence[tuple[str, int, str]]
     ) -> bool:
         """Whether a label's second answer, as a look at a table needs it, is left to its giver."""
-        state = self.ledger.accounts.purchases[
-            self.ledger.items.surrogates[request.item], request.slot
-        ]
-        labeled = self.ledger.label_of(request.item) is not None
-        own = any(
-            row[::2] == (request.item, name) and row[1] != request.slot for row in rows_of_items
+        key = self.ledger.items.surrogates[request.item], request.slot
+        again = self.ledger.accounts.purchases[key].again
+        labeled = not again or self.ledger.label_of(request.item) is not None
+        slots = (slot for item, slot, who in rows_of_items if (item, who) == (request.item, name))
+        return (
+            request.purpose == "train" and labeled and any(slot != request.slot for slot in slots)
         )
-        return request.purpose == "train" and own and (labeled or not state.again)
 
     def _order(self, annotator: str, item: str) -> tuple[int, ...]:
         """The order in which an annotator sees the candidates.
