@@ -104,7 +104,8 @@ def spent(result: Mapping[str, Any]) -> str | None:
     if (amounts := result["money"]) is None:
         return None
     total, budget = (money(round(amounts[key] * MICRO)) for key in ("spent", "budget"))
-    return f"{total} of {budget}{', paid or reserved' * (result['spent'] > result['answered'])}"
+    reserves = result["state"] != "finished" and result["spent"] > result["answered"]
+    return f"{total} of {budget}, paid or reserved" if reserves else f"{total} of {budget}"
 
 
 def quality(result: Mapping[str, Any]) -> list[tuple[str, object]]:
