@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
 
 from stacksl.api import Run, run
 from stacksl.api.labeling import bought_answers, export_rows
+from stacksl.cli.entry import call
 from stacksl.data import read
 
 from .people_cases import begin, play
@@ -39,6 +41,36 @@ def test_who_when_and_price_are_in_every_format(done: Run, tmp_path: Path) -> No
     assert sorted([tuple(each[k] for k in kept) for each in answers]) == wanted
     assert write_labels(done, tmp_path / "named.jsonl", names=True) == 0
     assert b'"anna"' in (tmp_path / "named.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "delimiter", "mark"),
+    [
+        ("utf-8", ",", b""),
+        ("utf-8-sig", ";", b"\xef\xbb\xbf"),
+        ("cp1252", ";", b"\xef\xbb\xbf"),
+        ("utf-16", "\t", b"\xef\xbb\xbf"),
+    ],
+)
+def test_a_csv_table_has_the_delimiter_and_the_mark_of_its_file(
+    encoding: str, delimiter: str, mark: bytes, tmp_path: Path
+) -> None:
+    """A spreadsheet that reads semicolons would show a table with commas as one column."""
+    rows = [
+        ("text", "topic"),
+        *((f"Caf\u00e9 {n}, {'ab'[n % 2] * 5}", "ab"[n % 2]) for n in range(40)),
+    ]
+    file, table, new = (tmp_path / name for name in ("a.csv", "table.csv", "new.csv"))
+    text = "".join(f'"{text}"{delimiter}{topic}\n' for text, topic in rows)
+    file.write_bytes(text.encode(encoding))
+    with warnings.catch_warnings(action="ignore"):
+        made = run(file, budget=10, audit=0, features="hashing", out=tmp_path / "run")
+        export_rows(made, table, lambda: made.table())
+        assert call(["predict", str(made.path), str(file), "--out", str(new), "--quiet"]) == 0
+    for written in (table.read_bytes(), new.read_bytes()):
+        first = delimiter.join(("text", "topic", "label", "confidence", "source"))
+        assert written.startswith(mark + first.encode() + b"\n")
+        assert "Caf\u00e9 0".encode() in written
 
 
 def test_an_export_is_read_again_with_the_same_labels(done: Run, tmp_path: Path) -> None:

@@ -428,9 +428,10 @@ def export_rows(
         DataError: it cannot be written.
     """
     kind_of_table(path)
-    expect_other(path, run.folder.resolved().get("files", {}))
+    files = run.folder.resolved().get("files", {})
+    expect_other(path, files)
     table = rows()
-    write_table(path, table.columns, table.rows, progress)
+    write_table(path, table.columns, table.rows, progress, like=next(iter(files), None))
     return table
 
 

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count, islice, starmap
 from pathlib import Path
@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 
 from stacksl.data.columns import Column, names_columns
 from stacksl.data.dataset import AS_USUAL, Layout
-from stacksl.data.files import DELIMITERS, csv_records, encoding_of, open_text, reading
+from stacksl.data.files import (
+    DELIMITERS,
+    MARK,
+    container_of,
+    csv_records,
+    encoding_of,
+    head_of,
+    open_text,
+    reading,
+)
 from stacksl.data.values import is_long, is_utf8, named
 from stacksl.data.workbooks import table_of_sheet
 from stacksl.errors import DataError, HeaderInDoubt
@@ -111,6 +120,20 @@ def delimiter_of(path: Path, head: bytes, preferred: str) -> str:
         if width > 1 and (agreement, width) > score:
             best, score = delimiter, (agreement, width)
     return best
+
+
+def csv_style(path: Path) -> tuple[str, bytes]:
+    """The delimiter of a CSV file, and the mark that makes a spreadsheet read it as UTF-8.
+
+    It is a comma and no mark if the file has none, is of another kind, or is gone.
+    """
+    with suppress(DataError):
+        head = head_of(path)
+        if container_of(path, head) == "csv":
+            delimiter = delimiter_of(path, head, ",")
+            marked = head.startswith(MARK) or encoding_of(path) != "utf-8-sig"
+            return delimiter if delimiter in DELIMITERS else ",", MARK if marked else b""
+    return ",", b""
 
 
 def _named_rows(

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stacksl.data.tables import csv_style
 from stacksl.data.workbooks import Cell
 from stacksl.errors import DataError, SettingsError
 from stacksl.files.atomic import replace_file
@@ -54,16 +55,30 @@ def kind_of_table(path: str | Path) -> str:
 
 
 def write_table(
-    path: str | Path, columns: Sequence[str], rows: Rows, progress: Progress = None
+    path: str | Path,
+    columns: Sequence[str],
+    rows: Rows,
+    progress: Progress = None,
+    *,
+    like: str | Path | None = None,
 ) -> None:
     """Write `rows` under `columns` to a file of its name's kind; `progress` counts a workbook's.
+
+    A CSV file has the delimiter of the CSV file `like`, from which the rows were read, and its
+    mark.
 
     Raises:
         DataError: the file cannot be written; nothing is left half-written.
         SettingsError: the name ends in no known kind.
     """
-    write = TABLES[kind_of_table(path)]
-    payload = _workbook(columns, rows, progress) if write is _workbook else write(columns, rows)
+    kind = kind_of_table(path)
+    if kind == "xlsx":
+        payload = _workbook(columns, rows, progress)
+    elif kind == "csv" and like is not None:
+        delimiter, mark = csv_style(Path(like))
+        payload = mark + _delimited(delimiter, columns, rows)
+    else:
+        payload = TABLES[kind](columns, rows)
     try:
         replace_file(Path(path), payload)
     except OSError as error:

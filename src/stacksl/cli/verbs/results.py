@@ -230,7 +230,7 @@ def predict(
             threshold = None if right is None else threshold_of(opened, right)
             table = label_file(opened.model, path, dataset, encoding(show), threshold)
             if out != "-":
-                write_table(out, table.columns, table.rows, encoding(show, "rows"))
+                write_table(out, table.columns, table.rows, encoding(show, "rows"), like=path)
     if out == "-":
         _print_table(table, dataset.format)
         return
