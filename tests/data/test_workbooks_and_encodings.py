@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -357,6 +357,24 @@ def test_numbers_among_the_labels_of_a_workbook_are_text_like_the_others(tmp_pat
     book.save(tmp_path / "mixed.xlsx")
     found = read(tmp_path / "mixed.xlsx")
     assert (found.classes, found.warnings) == (("1", "none"), ())
+
+
+def test_dates_of_a_parquet_file_are_dates_in_a_workbook(tmp_path: Path) -> None:
+    """But those that no workbook has, which are texts."""
+    days = [date(2026, 10, 1), date(1899, 10, 1)]
+    texts = [{"text": f"{label} b", "label": label} for label in "xy"]
+    write_table(
+        tmp_path / "a.parquet",
+        ["text", "label", "day"],
+        [{**row, "day": day} for row, day in zip(texts, days, strict=True)],
+    )
+    columns, rows = rows_of(tmp_path / "a.parquet", read(tmp_path / "a.parquet"))
+    times = [datetime(2026, 10, 1, 8, 28), datetime(2026, 10, 1, 8, 28, tzinfo=UTC)]
+    timed = [{**row, "time": time} for (row, _), time in zip(rows, times, strict=True)]
+    write_table(tmp_path / "a.xlsx", [*columns, "time"], timed)
+    sheet = load_workbook(tmp_path / "a.xlsx").active
+    cells = [*sheet.iter_rows(min_row=2, min_col=3, values_only=True)]
+    assert cells == [(datetime(2026, 10, 1), times[0]), ("1899-10-01", str(times[1]))]
 
 
 def test_a_class_that_is_none_of_the_data_is_named_with_its_row(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,8 @@ def _workbook(columns: Sequence[str], rows: Rows, progress: Progress = None) -> 
     def cell(value: Any, place: tuple[int, int] | None = None) -> Any:
         if isinstance(value, int | float) and abs(value) < _DIGITS:
             return value
+        if isinstance(value, date) and value.year >= 1900 and not getattr(value, "tzinfo", None):
+            return value  # of a Parquet file; a workbook has no older dates and no time zones
         if isinstance(value, Cell) and value.place in (None, place):  # a formula stays in its place
             typed_cell = WriteOnlyCell(sheet, value.value)
             typed_cell.number_format = value.style
