@@ -219,6 +219,17 @@ def test_labels_are_numbers_if_the_column_has_numbers(kind: str) -> None:
     assert {*truth.label} == {False, True}
 
 
+@pytest.mark.parametrize(
+    "labels", [[float(n % 3) for n in range(90)], [n % 3 > 0 for n in range(90)]]
+)
+def test_a_frames_column_of_labels_is_known_by_its_name_again(labels: list[float]) -> None:
+    """A number and a truth value are compared with the classes as texts."""
+    frame = pandas.DataFrame({"text": TEXTS, "label": labels})
+    of_frame = stacksl.run(frame, out="frame", budget=20, audit=0)
+    assert {*of_frame.table().predicted_label} == {*labels}
+    assert of_frame.evaluate(frame)["accuracy"] > 0.5
+
+
 def test_a_function_that_returns_a_number_means_one_candidate() -> None:
     def stars(request: Any) -> int:
         return [*WORDS].index(right_of(request)) + 1

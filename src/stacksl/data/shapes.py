@@ -124,19 +124,26 @@ def _classes(
             "; name it with --label-column; without labels give a file of classes with --classes"
             " (`stacksl topics` proposes some), or each item its own candidates"
         )
-    if label is not None and classes is not None and "label" not in roles:
-        values = {str(row.values.get(label)).strip() for row in table.head}
-        label = None if values.isdisjoint(classes) else label
-    if label is not None:
-        refuse_several(label, table.head)
 
-    def draft(values: Mapping[str, Any], id: str) -> Draft:
+    def label_of(values: Mapping[str, Any]) -> str:
         cell = values.get(label) if label else None
         if isinstance(cell, list | tuple):
             if len(cell) > 1:
                 raise RowFault("several labels: multi-label data is not supported")
             cell = cell[0] if cell else None
-        return Draft(text(values.get(prompt), "the prompt"), label=text(cell, "the label"))
+        return text(cell, "the label")
+
+    if label is not None and classes is not None and "label" not in roles:
+        labels = set()
+        for row in table.head:
+            with suppress(RowFault):
+                labels.add(label_of(row.values))
+        label = None if labels.isdisjoint(classes) else label
+    if label is not None:
+        refuse_several(label, table.head)
+
+    def draft(values: Mapping[str, Any], id: str) -> Draft:
+        return Draft(text(values.get(prompt), "the prompt"), label=label_of(values))
 
     return Shape("classes", _roles(prompt=prompt, label=label, id=id), draft)
 
