@@ -37,10 +37,8 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
         return _forecast(0, options, available, None, None, UNKNOWN if growth is None else too_few)
     price = None if spec.budget.money is None else spec.budget.price
     forecast = _forecast(0, options, available, price, growth.first)
-    forecast["rests_on"] = (
-        f"runs on {growth.sources} public sets, measured beforehand; no label of yours"
-        f"{ALONE * (spec.settings.promised_share is not None)}"
-    )
+    basis = f"runs on {growth.sources} public sets, measured beforehand; no label of yours"
+    forecast["rests_on"] = basis if spec.settings.promised_share is None else basis + ALONE
     return forecast
 
 
@@ -65,8 +63,9 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
             f"{noted['labels']:,} training labels, of which the model had {100 * right:.0f}% right"
             " before each was bought; they are harder than the rest, so this is carried over to all"
             " items by the model's own probabilities"
-            f"{ALONE * (stop_rule(table.get('stop_when'))[0] == 'right')}"
         )
+        if stop_rule(table.get("stop_when"))[0] == "right":
+            forecast["rests_on"] += ALONE
         if none and none >= 0.05 * noted["answers"]:
             forecast["rests_on"] += (
                 f"; {none:,} of {noted['answers']:,} answers named none of the classes: such rows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -117,11 +118,8 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
     labels = {**by_model(model, unlabeled, progress), **labels}
     if frame is not None:
         return own_rows(spec, frame, labels, PREFIX)
-    return _labeled(columns, rows, labels, _label_column(spec))
-
-
-def _label_column(spec: RunSpec) -> str | None:
-    return spec.settings.column or spec.dataset.columns.get("label")
+    label_column = spec.settings.column or spec.dataset.columns.get("label")
+    return _labeled(columns, rows, labels, label_column)
 
 
 def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], before: str) -> Any:
@@ -153,7 +151,7 @@ def own_rows(spec: RunSpec, frame: Any, cells: Mapping[str, Mapping[str, Any]], 
             f" '{next(iter(items), '')}': give the frame that the run was made from, with the same"
             " index or the same column of ids"
         )
-    return joined(table, dataset, cells, before, _label_column(spec))
+    return joined(table, dataset, cells, before, spec.settings.column)
 
 
 def joined(
@@ -161,7 +159,7 @@ def joined(
     dataset: Dataset,
     values_by_id: Mapping[str, Mapping[str, Any]],
     before: str,
-    label_column: str | None = None,
+    judged: str | None = None,
 ) -> Any:
     """A data frame of pandas with values for each item, on the same index.
 
@@ -170,9 +168,9 @@ def joined(
         dataset: as the frame was read.
         values_by_id: for the id of each item, values by the name of a column.
         before: prefix of these names where the frame has one of them.
-        label_column: of numbers, if it has some that name classes; else the data set's.
+        judged: the column of labels that the run judges, if any.
     """
-    column = label_column or dataset.columns.get("label")
+    column = judged or dataset.columns.get("label")
     cells = frame[column].tolist() if [*frame.columns].count(column) == 1 else []
     values_by_id = _as_numbers(values_by_id, cells)
     names = list(dict.fromkeys(name for row in values_by_id.values() for name in row))
@@ -384,25 +382,17 @@ def _as_numbers(
     Such a column names its classes by their digits, which would compare as unequal to its cells.
     """
     # a workbook's cells are texts that hold their numbers
-    values = [getattr(cell, "value", cell) for cell in cells if not is_missing(cell)]
-    kinds, read = {type(value) for value in values}, _READERS
-    if not kinds or not kinds <= read.keys():
+    kinds = {type(getattr(cell, "value", cell)) for cell in cells if not is_missing(cell)}
+    if not kinds or not kinds <= {int, float, bool}:
         return labels
-    kind = float if len(kinds) > 1 else kinds.pop()
+    value_of = float if float in kinds else json.loads
     try:
         return {
-            id: {**row, "label": row["label"] and read[kind](row["label"])}
+            id: {**row, "label": row["label"] and value_of(row["label"])}
             for id, row in labels.items()
         }
-    except (KeyError, ValueError):  # the classes have other names
+    except ValueError:  # the classes have other names
         return labels
-
-
-_READERS: dict[type, Callable[[str], Any]] = {
-    int: int,
-    float: float,
-    bool: {"true": True, "false": False}.__getitem__,
-}
 
 
 def _prefix(names: Iterable[str], columns: Iterable[str], word: str) -> str:

@@ -193,9 +193,10 @@ def prepare(
         stamps = {} if test is None else stamps_of([spec.test_source or ""])
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **stamps})
     RunFolder.create(folder, dry_run=True)
-    (audit,), left, second = budget.audits, budget.train, " with its second look"
+    (audit,), left = budget.audits, budget.train
     answerer = resolved.settings.labeler if labeler is None else labeler.name
-    too_small = f"an audit of {audit:,}{second * bool(budget.further)} leaves {left:,} of the"
+    second_look = " with its second look" if budget.further else ""
+    too_small = f"an audit of {audit:,}{second_look} leaves {left:,} of the"
     too_small += f" {budget.labels:,} labels to train on: give a smaller --audit or a larger budget"
     warnings = (
         *([too_small] if left < min(25, audit) and resolved.settings.column is None else []),
@@ -561,9 +562,9 @@ def _model_labels(
                 f"the column '{settings.column}' is the same as the answers in every row: name the"
                 " labels to be judged with --model-labels, or the answers with --label-column"
             )
-        blank = (f"rows without a label in '{settings.column}': {column.unlabeled:,}",)
+        blank = f"rows without a label in '{settings.column}': {column.unlabeled:,}"
         labels = tuple(column.answers.get(item.id, -1) for item in dataset.items)
-        return labels, blank * bool(column.unlabeled)
+        return labels, (blank,) if column.unlabeled else ()
     if settings.column is not None or not (
         in_pool
         and uses_names

@@ -143,9 +143,13 @@ def notes(facts: Facts) -> list[str]:
     audit = facts.audit
     if audit is None:
         return []
-    sentences = [DRAWN_AT_RANDOM + POWERED.format(count(audit.reference)) * bool(audit.reference)]
-    if audit.measures == "accuracy":
-        sentences[0] += BOUND if audit.look else MEANING * (not audit.passed_over)
+    sentences = [DRAWN_AT_RANDOM]
+    if audit.reference:
+        sentences[0] += POWERED.format(count(audit.reference))
+    if audit.measures == "accuracy" and audit.look:
+        sentences[0] += BOUND
+    elif audit.measures == "accuracy" and not audit.passed_over:
+        sentences[0] += MEANING
     if audit.unknown:
         sentences.append(
             "The interval reaches from the low end of the worst case to the high end of the best."

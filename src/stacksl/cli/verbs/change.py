@@ -193,7 +193,7 @@ def _change_people(run: Run, changes: dict[str, Any], *, json: bool, quiet: bool
         standing = {"back": "gets rows again", "set_aside": "is set aside", "keep": "counts again"}
         effects = [f"{name} {does}" for key, does in standing.items() for name in changes[key]]
         effects += [f"{freed_rows} freed"] if freed else []
-        print("\n\n".join((["\n".join(effects)] if effects else []) + [shown_run(run)]))
+        print("\n\n".join(filter(None, ["\n".join(effects), shown_run(run)])))
 
 
 def _with_descriptions(names: list[str], descriptions: list[str]) -> dict[str, str]:

@@ -77,7 +77,7 @@ def status(
     people = [table(("Who", "Open", "Answered", ""), cells)] if cells else []
     status = opened.status()
     forecast = _forecast(opened, status)
-    precision = STEPS * (status["state"] != "finished")
+    precision = "" if status["state"] == "finished" else STEPS
     from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 
     by_model = str(opened.folder.resolved()["labeler"]).partition(":")[0] in (OPENAI, LOCAL)

@@ -97,9 +97,10 @@ def evaluate(
     if format_result is _compared:
         rows, audit = f"{word(run)} {word(file)}", min(60, result["n"] - 1)
         why = "whether the accuracy fell" if random_audit(opened.folder) else "how many are right"
-        buy = f"  stacksl evaluate {rows} --audit {audit}  # People say {why}\n"
-        table = f"  stacksl predict {rows} --out labeled.csv  # Label these rows"
-        print(f"\nNext:\n{buy * (dataset.classes is not None)}{table}")
+        print("\nNext:")
+        if dataset.classes is not None:
+            print(f"  stacksl evaluate {rows} --audit {audit}  # People say {why}")
+        print(f"  stacksl predict {rows} --out labeled.csv  # Label these rows")
 
 
 def _shown(result: dict[str, Any]) -> str:

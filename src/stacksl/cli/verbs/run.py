@@ -108,10 +108,11 @@ def resume(
     """
     opened = options.open_run(run)
     if opened.folder.read_state()["state"] == "interrupted":
-        adapts = "lm.model" in opened.folder.resolved()
-        less = "; if memory ran out, `stacksl change RUN --set lm.batch_tokens=N` takes less of it"
         sentence = "this run was killed, or the machine went down; it continues where it was"
-        warn([sentence + less * adapts])
+        if "lm.model" in opened.folder.resolved():
+            sentence += "; if memory ran out, `stacksl change RUN --set lm.batch_tokens=N` takes"
+            sentence += " less of it"
+        warn([sentence])
     try:
         with live(quiet=quiet) as bar, tracked(report_to, run, bar) as progress:
             ended = opened.resume(progress)
@@ -307,27 +308,19 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         lack = unpaid(SecondLook(**second_look), audit["measures"], audit["look"])
         call = f"stacksl change {run} --budget {result['budget'] + lack}"
         sentence = f"{plural(lack, 'row')} had no label left for another answer: `{call}` asks them"
-        notes += [("Second look", sentence)] if lack else []
-    why = ("look alike and like no class", "were answered with none and the text")
-    add = f"to add them as one: stacksl change {run} --add-class"
-    notes += [
-        (
-            f"{group.get('written') or group['rows']:,} rows",
-            f"{why[bool(group.get('written'))]}: {group['name']}; {add} {word(group['name'])}",
-        )
-        for group in result["proposed"]
-    ]
-    differing = (Differing(**row) for row in result["differing"])
+        if lack:
+            notes.append(("Second look", sentence))
+    for group in result["proposed"]:
+        rows, why = group["rows"], "look alike and like no class"
+        if group.get("written"):
+            rows, why = group["written"], "were answered with none and the text"
+        call = f"stacksl change {run} --add-class {word(group['name'])}"
+        notes.append((f"{rows:,} rows", f"{why}: {group['name']}; to add them as one: {call}"))
     if lost := result["lost_by_class"]:
         notes.append(("Adding a class", lost))
-    notes += [
-        (
-            f"{person.name} differs",
-            f"{person.sentence}: stacksl change {run} --set-aside {word(person.name)} or"
-            f" --keep {word(person.name)}",
-        )
-        for person in differing
-    ]
+    for person in (Differing(**row) for row in result["differing"]):
+        call = f"stacksl change {run} --set-aside {word(person.name)} or --keep {word(person.name)}"
+        notes.append((f"{person.name} differs", f"{person.sentence}: {call}"))
     return notes
 
 

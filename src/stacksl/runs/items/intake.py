@@ -393,10 +393,12 @@ def warnings_of_test(dataset: Dataset, test: Dataset | None) -> list[str]:
     if test is None:
         return []
     shared = overlap(dataset.items, test.items)
-    overlaps = [f"the data to label has {shared} of {len(test.items)} test prompts, too"]
-    unknown = f"rows with a label that is none of the classes: {len(test.unknown)}"
-    sentences = [*test.warnings, *([unknown] if test.unknown else [])]
-    return [*(f"test set: {sentence}" for sentence in sentences), *overlaps * bool(shared)]
+    sentences = [f"test set: {sentence}" for sentence in test.warnings]
+    if unknown := len(test.unknown):
+        sentences.append(f"test set: rows with a label that is none of the classes: {unknown}")
+    if shared:
+        sentences.append(f"the data to label has {shared} of {len(test.items)} test prompts, too")
+    return sentences
 
 
 def of_texts(

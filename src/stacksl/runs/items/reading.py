@@ -94,9 +94,10 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
 
 def given_classes(settings: Settings) -> Classes | None:
     """The classes that the settings of a new run name a file of, or the run that has them."""
-    if settings.classes is None or not Path(settings.classes).is_dir():
-        return None if settings.classes is None else read_classes(settings.classes)
-    return RunFolder.open(Path(settings.classes)).classes()
+    if settings.classes is None:
+        return None
+    path = Path(settings.classes)
+    return RunFolder.open(path).classes() if path.is_dir() else read_classes(settings.classes)
 
 
 def read_like(path: str, train: Dataset, settings: Settings, description: str) -> Dataset:

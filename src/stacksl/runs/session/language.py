@@ -63,14 +63,15 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
         return []
     facts = model.facts()
     warnings = spec.changed(facts, COMPUTED)
-    start, base = Path(spec.settings.lm.adapter or ""), model.worker.base
-    with suppress(RunError):  # of another version, or no adapter of a run
-        if (trained_on := read_provenance(start).fingerprint) != base.fingerprint:
-            warnings.append(
-                f"the adapter {start} was trained on the weights {trained_on[:12]}, and"
-                f" {base.name} is {base.fingerprint[:12]}: give the base that it belongs to with"
-                " --model, unless you mean this one"
-            )
+    if (adapter := spec.settings.lm.adapter) is not None:
+        base = model.worker.base
+        with suppress(RunError):  # of another version, or no adapter of a run
+            if (trained_on := read_provenance(Path(adapter)).fingerprint) != base.fingerprint:
+                warnings.append(
+                    f"the adapter {adapter} was trained on the weights {trained_on[:12]}, and"
+                    f" {base.name} is {base.fingerprint[:12]}: give the base that it belongs to"
+                    " with --model, unless you mean this one"
+                )
     spec.note(facts, renewed=[WEIGHTS])  # the same bytes may have been written again
     return warnings
 

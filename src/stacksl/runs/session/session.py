@@ -215,8 +215,7 @@ class Session(Game):
             record.before, self.record = None, record
         for sentence in present_warnings(record.facts, self.ledger, rule) if tells else ():
             if sentence not in odd_before:
-                told = of_run(sentence, str(self.spec.folder.path))
-                warn_user(told)
+                warn_user(of_run(sentence, str(self.spec.folder.path)))
         return state
 
     def _played(self, record: Record) -> State:

@@ -111,11 +111,13 @@ def what_measures(terms: Budget, previous: Budget) -> str | None:
         return None
     if later_sizes:
         kept = terms.further - previous.further
-        ask = f"; of the added labels {kept:,} may ask further people about its open rows"
-        return (
+        sentence = (
             f"no audit comes with this change, as one does with {SMALLEST} labels added: the one"
-            f" that was shown measures the new model, too{ask * (kept > 0)}"
+            " that was shown measures the new model, too"
         )
+        if kept > 0:
+            sentence += f"; of the added labels {kept:,} may ask further people about its open rows"
+        return sentence
     return f"the audit of {first_size} stays what it is: it was drawn before round 1"
 
 
