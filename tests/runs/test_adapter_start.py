@@ -104,6 +104,13 @@ def test_an_adapter_of_a_run_is_compared_with_the_weights_below_it(place, tmp_pa
     assert same.status()["warnings"] == []
 
 
+def test_a_run_without_an_adapter_reads_none_where_it_is_started(place, monkeypatch) -> None:
+    monkeypatch.chdir(place / "run" / "model")
+    start = {**SHORT, "lm.model": str(tiny_model(place / "third", seed=9))}
+    made = run(*CORPUS, out=place / "elsewhere", labeler=Refusing(CORPUS, 100), **start)
+    assert not any("the adapter" in warning for warning in made.status()["warnings"])
+
+
 def test_an_adapter_of_another_base_is_refused_before_a_folder_is_made(place, tmp_path) -> None:
     tiny_model(tmp_path / "wider", hidden_size=64)
     known = {**SHORT, "lm.adapter": str(place / "adapter"), "lm.model": str(tmp_path / "wider")}
