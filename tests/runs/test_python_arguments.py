@@ -185,7 +185,7 @@ def test_too_long_a_name_of_a_file_of_labels_is_one_sentence() -> None:
         ({"budget": None}, "budget must be a valid string, not None: correct that or leave it out"),
         ({"refit": pandas.NA}, "refit must be a valid boolean, not <NA>: correct that or"),
         ({"gate": FRAME}, "gate must be a valid dictionary or instance of Gate, not "),
-        ({"gate": {1: 2}}, "the keys of gate should be names of settings, got an int"),
+        ({"lm": {"chat_arguments": {"date": object()}}}, "values that JSON has: correct that or"),
         ({"annotators": ["a", None]}, "annotators should be names, each a text without a comma"),
         ({"annotators": ["a,b"]}, "annotators should be names, each a text without a comma"),
         ({"annotators": []}, "annotators should be names, each a text without a comma"),

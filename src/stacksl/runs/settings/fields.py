@@ -32,7 +32,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from stacksl.errors import SettingsError, expect
+from stacksl.errors import SettingsError
 
 
 def _checked(module: str, name: str) -> AfterValidator:
@@ -66,7 +66,10 @@ def _paired(arguments: object) -> object:
     """NAME=VALUE with commas between, of a dict."""
     if not isinstance(arguments, Mapping):
         return arguments
-    return ",".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
+    try:
+        return ",".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
+    except TypeError as fault:
+        raise ValueError("lm.chat_arguments should have values that JSON has") from fault
 
 
 Names: TypeAlias = Annotated[str, BeforeValidator(_joined)]
@@ -86,8 +89,6 @@ class Group(BaseModel):
     def __init__(self, **values: Any) -> None:
         """Raises a `SettingsError` with a sentence on each value that is wrong."""
         for name, value in values.items():
-            for key in value if isinstance(value, Mapping) else ():
-                expect(isinstance(key, str), f"the keys of {name} should be names of settings", key)
             if isinstance(value, os.PathLike):
                 values[name] = os.fspath(value)
         try:
