@@ -159,6 +159,19 @@ def test_a_batch_costs_half_and_is_recorded_before_it_begins(tmp_path, batching:
     assert batching.files == {}, "questions and answers are deleted"
 
 
+def test_a_batch_whose_tokens_are_not_counted_is_charged_in_full(tmp_path, batching) -> None:
+    def uncounted(number: int, asked: dict[str, Any]) -> dict[str, Any]:
+        line = answered(number, asked)
+        del line["response"]["body"]["usage"]
+        return line
+
+    batching.line = uncounted
+    run = begin(tmp_path, batching).resume()
+    assert accounts_of(run).spent_money > 2 * SINGLE + 10 * HALF
+    told = [sentence for sentence in run.status()["warnings"] if "counts no tokens" in sentence]
+    assert len(told) == 1
+
+
 def test_a_batch_that_is_not_done_is_waited_for(tmp_path, batching: Batching) -> None:
     batching.done = False
     run = begin(tmp_path, batching)

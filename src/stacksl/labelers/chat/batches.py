@@ -17,7 +17,14 @@ from typing import Any
 from stacksl.files import formats
 from stacksl.labelers.chat.calls import Calls, PlannedCall
 from stacksl.labelers.chat.endpoint import JSON, Endpoint, Lost, NotSent
-from stacksl.labelers.chat.prompts import Questions, Rates, completion, encoded, tokens_of
+from stacksl.labelers.chat.prompts import (
+    UNCOUNTED,
+    Questions,
+    Rates,
+    completion,
+    encoded,
+    tokens_of,
+)
 from stacksl.report.wording import plural
 
 MOST, SPACE = 10_000, 50_000_000  # questions of a batch, and their bytes
@@ -127,6 +134,8 @@ class Batches:
             try:
                 if (tokens := tokens_of(completion(payload))) is not None:
                     cost = rates.cost(*tokens)
+                elif cost:
+                    self._warnings.append(UNCOUNTED)
             except ValueError:
                 why = "no chat completion"
         self._calls.record_end(number, cost, why, payload)

@@ -15,6 +15,7 @@ from stacksl.labelers.chat.endpoint import COMPLETIONS, KEY, Endpoint, HttpReply
 from stacksl.labelers.chat.prompts import (
     LATER_LIMIT,
     THOUGHT,
+    UNCOUNTED,
     Question,
     Questions,
     Shot,
@@ -44,10 +45,6 @@ SHOWN = ": `stacksl ledger requests` shows the calls"
 CHARGED = "no answer; calls that may have been billed are charged"
 UNSUPPORTED = (400, 415, 422, 501)
 LIMITED = (429, 503, 529)  # the last one is Anthropic's, of a server that is overloaded
-UNCOUNTED = (
-    "the server counts no tokens of its answers, so each is charged the most that it may cost: let"
-    " the server send `usage`"
-)
 
 
 class ChatLabeler:
