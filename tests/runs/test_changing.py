@@ -252,7 +252,7 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path)
     taken = labeled(tmp_path / "taken.csv", ids=True, first=5, count=3)
     with pytest.raises(DataError, match="ids of their own"):
         done.change(items=taken, later=True)
-    with pytest.raises(RunError, match="come from 'oracle'"):
+    with pytest.raises(SettingsError, match="belongs to people who answer by file: give --labeler"):
         done.change(annotators="ben")
     with pytest.raises(SettingsError, match=r"unknown setting 'lm\.epoch': did you mean"):
         done.change(settings={"lm.epoch": 2})

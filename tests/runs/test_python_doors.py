@@ -494,7 +494,7 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         played.people(free=True)
     with pytest.raises(RunError, match="come from 'right', not from people"):
         played.people(free="anna")
-    with pytest.raises(RunError, match="come from 'right', not from people: annotators"):
+    with pytest.raises(SettingsError, match="belongs to people who answer by file: give --labeler"):
         played.change(annotators="anna", labeler=right)
 
 

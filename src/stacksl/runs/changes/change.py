@@ -355,13 +355,6 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
         return spec
     if change.training:
         _expect_training(spec, change)
-    labeler = spec.settings.labeler if change.labeler is None else change.labeler
-    if change.annotators and labeler != FILE:
-        raise RunError(
-            f"the labels of the run {spec.folder.path} come from"
-            f" '{spec.folder.read_state().get('labeler', labeler)}', not from people:"
-            " annotators are added to runs with --labeler file"
-        )
     if known := [name for name in change.annotators if name in spec.settings.people]:
         raise SettingsError(
             f"{known[0]} is an annotator of this run already: `stacksl change {spec.folder.path}"
@@ -374,7 +367,8 @@ def _with_settings(spec: RunSpec, change: Change) -> RunSpec:
     if change.labeler is not None:
         if spec.budget.audits[0] and settings.labeler_kind in (OPENAI, LOCAL):
             raise SettingsError(
-                f"an audit is answered by people, and {labeler} is a model: give another labeler"
+                f"an audit is answered by people, and {change.labeler} is a model: give another"
+                " labeler"
             )
         check_labeler(settings, spec.sources)
     if change.training and settings.adapts:
