@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stacksl.cli.printing import as_json, gate
+from stacksl.cli.printing import as_json, gate, spent
 from stacksl.cli.verbs import ls, run
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.runs.finish.forecasting import EVERY
@@ -58,6 +58,13 @@ def test_the_labels_of_a_finished_run_are_those_bought_and_those_that_measure() 
     assert told == "160 of 160 bought, 50 of them only to measure"
     stream = {**result, "mode": "stream", "measuring": 0}
     assert run._labels(stream) == "160 of 160 bought in 2,000 rounds"
+
+
+def test_what_a_finished_run_spent_was_paid() -> None:
+    """Its labels that measure are not among those that `answered` counts."""
+    status = {"money": {"spent": 60.0, "budget": 80.0}, "spent": 30, "answered": 20}
+    assert spent({**status, "state": "finished"}) == "$60.00 of $80.00"
+    assert spent({**status, "state": "waiting"}) == "$60.00 of $80.00, paid or reserved"
 
 
 def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() -> None:

@@ -97,7 +97,7 @@ def _agreed(corrections: list[Correction], yes: bool) -> list[Correction]:
 
 def _summary(run: Run, received: Received) -> str:
     accepted = [
-        f"{count(n)} {said}" for kind, said in WORDS.items() if (n := received.accepted.get(kind))
+        f"{count(n)} {words}" for kind, words in WORDS.items() if (n := received.accepted.get(kind))
     ]
 
     def some(n: int, note: str = "") -> str | None:
