@@ -174,9 +174,11 @@ def test_a_path_with_half_of_a_character_is_one_sentence() -> None:
         stacksl.Run.open("caf\udce9")  # a name of bytes that are not UTF-8
 
 
-def test_too_long_a_name_of_a_file_of_labels_is_one_sentence() -> None:
+def test_too_long_a_name_of_a_file_is_one_sentence() -> None:
     with pytest.raises(DataError, match="cannot be read"):
         run(TEXTS, LABELS, model_labels="x" * 5000)
+    with pytest.raises(DataError, match="cannot be read"):
+        run(TEXTS, labeler="file", classes="x" * 5000)
 
 
 @pytest.mark.parametrize(

@@ -323,9 +323,10 @@ class ChatLabeler:
             return None
         self._judge_first(None if index is None else (index, received.order[index]))
         if index is None:
-            target = f"above {limit or 'its default'} in a new run"
-            cause = f": it was cut, raise server.answer_tokens {target}" if cut else ""
+            cause = ""
             if cut:
+                target = f"above {limit or 'its default'} in a new run"
+                cause = f": it was cut, raise server.answer_tokens {target}"
                 self.warnings.append(f"an answer of the model named no option{cause}")
             self._unnamed_again(
                 f"{UNNAMED} answers in a row named no option and are charged{cause}"

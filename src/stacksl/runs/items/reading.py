@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -96,8 +97,9 @@ def given_classes(settings: Settings) -> Classes | None:
     """The classes that the settings of a new run name a file of, or the run that has them."""
     if settings.classes is None:
         return None
-    path = Path(settings.classes)
-    return RunFolder.open(path).classes() if path.is_dir() else read_classes(settings.classes)
+    if os.path.isdir(settings.classes):  # False for too long a name
+        return RunFolder.open(Path(settings.classes)).classes()
+    return read_classes(settings.classes)
 
 
 def read_like(path: str, train: Dataset, settings: Settings, description: str) -> Dataset:
