@@ -47,7 +47,7 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
     from stacksl.models.forecast import Normal
 
     noted, table = folder.read_state().get("plan"), folder.resolved()
-    if noted is None or "options" not in noted:
+    if noted is None:
         reason = "the run has not waited or ended yet: ask again then"
         return _forecast(0, 0, 0, None, None, reason)
     level = None if noted["level"] is None else Normal(**noted["level"])
@@ -57,7 +57,7 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
     price = int(table["price_micro"]) if "money_micro" in table else None
     size = noted["options"], noted["most"]
     forecast = _forecast(noted["labels"], *size, price, level, reason)
-    right, none = noted["right"], noted.get("none", 0)
+    right, none = noted["right"], noted["none"]
     if right is not None and level is not None:
         forecast["rests_on"] = (
             f"{noted['labels']:,} training labels, of which the model had {100 * right:.0f}% right"

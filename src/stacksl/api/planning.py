@@ -439,15 +439,15 @@ def _expect_source(resolved: Resolved, data: Any) -> None:
     Raises:
         SettingsError: there are such flags.
     """
-    if isinstance(data, RunSpec):
-        current, original = resolved.settings.flat(), data.settings.flat()
-        for name in READING:
-            changed = current[name] != original[name]
-            if resolved.origin.get(name) == "flag" and changed:
-                raise SettingsError(
-                    f"the items of the run {data.folder.path} are taken as they were read, without"
-                    f" another {name}: leave that out, or name the file to read it again"
-                )
+    if not isinstance(data, RunSpec):
+        return
+    current, original = resolved.settings.flat(), data.settings.flat()
+    for name in READING:
+        if resolved.origin.get(name) == "flag" and current[name] != original[name]:
+            raise SettingsError(
+                f"the items of the run {data.folder.path} are taken as they were read, without"
+                f" another {name}: leave that out, or name the file to read it again"
+            )
 
 
 def _expect_rows(settings: Settings, array: Any, sources: Sources) -> None:

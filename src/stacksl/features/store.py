@@ -160,7 +160,6 @@ def _save(path: Path, array: NDArray[Any] | LazyRows) -> dict[str, Any]:
 
 
 def _blocks(array: NDArray[Any] | LazyRows) -> Iterator[NDArray[Any]]:
-    """The array in blocks of rows."""
     for start in range(0, len(array), _AT_ONCE):
         yield np.ascontiguousarray(array[start : start + _AT_ONCE])
 

@@ -233,7 +233,6 @@ class SheetLabeler:
         return {file: newest[name] for file, name in owners.items() if file < newest.get(name, "")}
 
     def _write(self, sheets: Mapping[Path, Sequence[Handed]]) -> None:
-        """Write the sheets that are missing."""
         missing = {path: rows for path, rows in sheets.items() if not path.exists()}
         if missing:
             self._open_folder()

@@ -376,7 +376,7 @@ class Record:
         earlier = spec.folder.read_state()
         if labeler is None and spec.settings.labeler == "file":  # people go on
             answerer = None
-        elif earlier.get("state") == "finished":  # nobody is asked any more
+        elif earlier["state"] == "finished":  # nobody is asked any more
             answerer = earlier.get("labeler")
         else:
             answerer = expect_labeler(spec.folder, labeler)
