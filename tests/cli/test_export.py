@@ -11,6 +11,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.storage.folder import RunFolder
 
+from ..report.adapted_cases import adapted
 from ..runs.lm_cases import tiny_model
 
 
@@ -37,7 +38,7 @@ def make_run(folder: Path, base: Path) -> Path:
         "dtype": "float32", "positions": 64,
     }  # fmt: skip
     adapter = Adapter(loaded, LoraSettings(rank=2), seed=0)
-    write_model(run.model, adapter, Provenance(**about))
+    write_model(run.model, adapter, Provenance(**about), adapted())
     return folder
 
 

@@ -236,13 +236,13 @@ def test_the_card_says_what_a_local_base_means() -> None:
 
 
 def test_a_fence_in_a_template_does_not_end_the_card_s_own() -> None:
-    assert "````text\n```\n{prompt}" in card_text(TOY, None)
+    assert "````text\n```\n{prompt}" in card_text(TOY, FACTS)
     nine = replace(TOY, template="`" * 9 + "\n{prompt}")
-    assert f"{'`' * 10}text\n{'`' * 9}\n{{prompt}}\n{'`' * 10}\n" in card_text(nine, None)
+    assert f"{'`' * 10}text\n{'`' * 9}\n{{prompt}}\n{'`' * 10}\n" in card_text(nine, FACTS)
 
 
 def test_the_card_holds_the_line_that_evaluates_it() -> None:
-    card = card_text(TOY, None, "stacksl_toy")
+    card = card_text(TOY, FACTS, "stacksl_toy")
     assert "--tasks stacksl_toy --include_path lm_eval" in card
     assert "pretrained=Org/Base-1B,peft=.,revision=0123abc,dtype=bfloat16" in card
 

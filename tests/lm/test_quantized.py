@@ -21,7 +21,7 @@ from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.size import estimate
 from stacksl.lm.training.adapters import Adapter
 
-from .test_handover import about_of
+from .test_handover import FACTS, about_of
 from .test_size import choices, config, rows
 from .training_cases import moved
 
@@ -83,12 +83,12 @@ def test_quantized_weights_are_not_quantized_again(
 
 def test_card_and_command_say_what_the_scores_are_of(open_model: Any) -> None:
     about = about_of(open_model(), dtype="nf4")
-    text = card_text(about, None)
+    text = card_text(about, FACTS)
     assert "| Computed in | nf4 |" in text
     assert "over a base quantized to nf4 by bitsandbytes" in text
     assert 'dtype="bfloat16"' in text
     assert model_arguments(about, "x")["dtype"] == "bfloat16"
-    assert "quantized" not in card_text(replace(about, dtype="bfloat16"), None)
+    assert "quantized" not in card_text(replace(about, dtype="bfloat16"), FACTS)
 
 
 def test_the_estimate_has_the_base_in_fewer_bytes() -> None:

@@ -19,6 +19,8 @@ from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.normalize import NORMALIZATIONS, Normalization, normalized
 from stacksl.types import Item
 
+from ..report.adapted_cases import adapted
+
 CHAT = (
     "{% for message in messages %}<u>{{ message['content'] }}</u>{% endfor %}"
     "{% if add_generation_prompt %}<a>{% endif %}"
@@ -187,7 +189,7 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
         answer_format="letter", template="{prompt}\n{options}\nAnswer:", normalization="sum",
         temperature=1.0, dtype=loaded.dtype, pmi_context="empty",
     )  # fmt: skip
-    write_model(folder, adapter, about)
+    write_model(folder, adapter, about, adapted())
     form = about.form(loaded.tokenizer)
     return adapter.model, loaded.tokenizer, form, dict(model_arguments(about, str(folder)))
 

@@ -91,13 +91,14 @@ def write_model(
     folder: Path,
     adapter: Adapter,
     provenance: Provenance,
-    facts: Facts | None = None,
+    facts: Facts,
     test: Dataset | None = None,
 ) -> None:
     """Write weights, card and `lm.json` into `folder`; `lm.json` last.
 
     Args:
         folder: absent, empty, or a model's, which is then replaced.
+        facts: of the run, for the card.
         test: items with answers to leave as a task of lm-eval in the folder's `lm_eval`.
 
     Raises:
@@ -187,7 +188,7 @@ def model_arguments(provenance: Provenance, folder: str) -> dict[str, str | bool
     return arguments
 
 
-def card_text(provenance: Provenance, facts: Facts | None, task: str = "") -> str:
+def card_text(provenance: Provenance, facts: Facts, task: str = "") -> str:
     """The card, in Markdown with front matter; equal for equal arguments.
 
     Args:
@@ -197,7 +198,7 @@ def card_text(provenance: Provenance, facts: Facts | None, task: str = "") -> st
     if provenance.classes is not None:
         scoring["Classes"] = len(provenance.classes)
     training: dict[str, Any] = {}
-    if facts is not None and facts.language is not None:
+    if facts.language is not None:
         training = {"Refits": len(facts.language.refits)}
         training |= {row.name: row.value for row in facts.language.training}
     markdown = (
