@@ -15,16 +15,9 @@ from itertools import accumulate
 from typing import Any
 
 from stacksl.files import formats
-from stacksl.labelers.chat.calls import Calls, PlannedCall
+from stacksl.labelers.chat.calls import UNCOUNTED, Calls, PlannedCall
 from stacksl.labelers.chat.endpoint import JSON, Endpoint, Lost, NotSent
-from stacksl.labelers.chat.prompts import (
-    UNCOUNTED,
-    Questions,
-    Rates,
-    completion,
-    encoded,
-    tokens_of,
-)
+from stacksl.labelers.chat.prompts import Questions, Rates, completion, encoded, tokens_of
 from stacksl.report.wording import plural
 
 MOST, SPACE = 10_000, 50_000_000  # questions of a batch, and their bytes

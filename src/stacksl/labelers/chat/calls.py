@@ -20,6 +20,11 @@ from stacksl.labelers.chat.replies import is_cut
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.stored import read_requests, write_request
 
+UNCOUNTED = (
+    "the server counts no tokens of its answers, so each is charged the most that it may cost: let"
+    " the server send `usage`"
+)
+
 
 class Completion(NamedTuple):
     """An answer as it was received.

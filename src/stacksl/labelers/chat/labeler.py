@@ -10,12 +10,11 @@ from dataclasses import replace
 from functools import partial
 
 from stacksl.labelers.chat.batches import Batches, half
-from stacksl.labelers.chat.calls import Calls, Completion, PlannedCall
+from stacksl.labelers.chat.calls import UNCOUNTED, Calls, Completion, PlannedCall
 from stacksl.labelers.chat.endpoint import COMPLETIONS, KEY, Endpoint, HttpReply, Lost, NotSent
 from stacksl.labelers.chat.prompts import (
     LATER_LIMIT,
     THOUGHT,
-    UNCOUNTED,
     Question,
     Questions,
     Shot,

@@ -198,12 +198,6 @@ def completion(payload: bytes | str) -> dict[str, Any]:
     return content
 
 
-UNCOUNTED = (
-    "the server counts no tokens of its answers, so each is charged the most that it may cost: let"
-    " the server send `usage`"
-)
-
-
 def tokens_of(reply: Mapping[str, Any]) -> tuple[int, int] | None:
     """The tokens of prompt and answer that the server counted; None where it named none.
 
