@@ -141,6 +141,11 @@ def test_a_run_of_other_rows_has_the_classes_that_its_config_has_now(
     stacksl.done("run", table, "--config", "run", "--out", "second", "--yes", "--quiet")
     options = read_rows(sheets(Run.open("second"))[0])[0]["options"]
     assert options.split("\n")[-1].endswith("fruit")
+    rows = ({"prompt": f"q{n}", "candidates": ["a", "b", f"c{n}"], "answer": 0} for n in range(9))
+    Path("own.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    stacksl.done("run", "own.jsonl", "--budget", "3", "--audit", "0", "--out", "own", "--quiet")
+    refused = stacksl.refused("run", table, "--classes", "own", "--labeler", "file", "--yes")
+    assert "was given none: name a file with a class on each line" in refused
 
 
 def test_rows_that_were_given_up_are_not_counted_as_rows_still_to_be_asked(

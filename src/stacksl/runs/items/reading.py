@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stacksl.data import Classes, Dataset, Layout, expect_classes, read, read_classes, strange
-from stacksl.errors import DataError
+from stacksl.errors import DataError, SettingsError
 from stacksl.report.wording import plural
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
@@ -94,12 +94,21 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
 
 
 def given_classes(settings: Settings) -> Classes | None:
-    """The classes that the settings of a new run name a file of, or the run that has them."""
-    if settings.classes is None:
+    """The classes that the settings of a new run name a file of, or the run that has them.
+
+    Raises:
+        SettingsError: that run was given none.
+    """
+    if (place := settings.classes) is None:
         return None
-    if os.path.isdir(settings.classes):  # False for too long a name
-        return RunFolder.open(Path(settings.classes)).classes()
-    return read_classes(settings.classes)
+    if not os.path.isdir(place):  # nor for too long a name
+        return read_classes(place)
+    if (classes := RunFolder.open(Path(place)).classes()) is None:
+        raise SettingsError(
+            f"--classes expects a file or a run that was given classes, and the run '{place}' was"
+            " given none: name a file with a class on each line"
+        )
+    return classes
 
 
 def read_like(path: str, train: Dataset, settings: Settings, description: str) -> Dataset:
