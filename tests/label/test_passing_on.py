@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,17 @@ from .conftest import Opened, Page, play, wait_for
 
 def reasons(page: Page) -> list[str]:
     return [row.payload["reason"] for row in rows_of(page.run, "released")]
+
+
+def clocked(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, **settings: Any
+) -> tuple[Page, list[float]]:
+    """A page on which people are idle after 30 seconds, and its time, which a test may change."""
+    monkeypatch.setattr("stacksl.label.player.TICK", 0.05)
+    page, now = opened(idle=30.0, **settings), [time.monotonic()]
+    for module in ("player", "open_run"):
+        monkeypatch.setattr(f"stacksl.label.{module}.monotonic", lambda: now[0])
+    return page, now
 
 
 def test_a_skipped_row_goes_to_somebody_else_and_its_reason_to_the_ledger(opened: Opened) -> None:
@@ -98,13 +110,9 @@ def test_a_skipped_row_of_an_audit_is_passed_on_as_any_other(opened: Opened) -> 
 def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stacksl.label.player.TICK", 0.05)
-    page = opened(budget=12, open_questions=6, audit=2, idle=30.0)
+    page, now = clocked(opened, monkeypatch, budget=12, open_questions=6, audit=2)
     anna, ben = page.browser("anna"), page.browser("ben")
     rows = anna.rows()
-    now = [time.monotonic()]
-    for module in ("player", "open_run"):
-        monkeypatch.setattr(f"stacksl.label.{module}.monotonic", lambda: now[0])
     now[0] += 31
     ben.http.get("/")  # he is there
     wait_for(lambda: not anna.rows())
@@ -130,12 +138,8 @@ def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
 def test_who_is_back_at_an_open_page_gets_rows_again(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stacksl.label.player.TICK", 0.05)
-    page = opened(budget=12, open_questions=6, audit=2, idle=30.0)
+    page, now = clocked(opened, monkeypatch, budget=12, open_questions=6, audit=2)
     anna, ben = page.browser("anna"), page.browser("ben")
-    now = [time.monotonic()]
-    for module in ("player", "open_run"):
-        monkeypatch.setattr(f"stacksl.label.{module}.monotonic", lambda: now[0])
     now[0] += 31
     ben.http.get("/")
     wait_for(lambda: not anna.rows())
@@ -147,12 +151,8 @@ def test_who_is_back_at_an_open_page_gets_rows_again(
 
 
 def test_who_waits_for_rows_is_not_idle(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stacksl.label.player.TICK", 0.05)
-    page = opened(budget=6, open_questions=6, audit=0, idle=30.0)
+    page, now = clocked(opened, monkeypatch, budget=6, open_questions=6, audit=0)
     anna, ben = page.browser("anna"), page.browser("ben")
-    now = [time.monotonic()]
-    for module in ("player", "open_run"):
-        monkeypatch.setattr(f"stacksl.label.{module}.monotonic", lambda: now[0])
     for key, prompt in anna.rows().items():
         anna.answer(key, prompt)
     theirs = set(ben.rows().values())
