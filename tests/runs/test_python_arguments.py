@@ -278,15 +278,36 @@ def test_labels_and_features_in_another_order_than_the_texts_are_refused() -> No
         played.evaluate(frame.text, turned.label)
 
 
-def test_labels_of_some_rows_are_said_to_be_not_learned() -> None:
+def test_labels_of_some_rows_are_learned_from_a_file_or_their_column_if_it_is_named() -> None:
     frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
     frame.head(20).to_csv("own.csv", index=False)
     frame.loc[20:, "label"] = None
+    frame.to_csv("table.csv", index=False)
     warned = run(frame, labeler=right).status()["warnings"]
     assert "20 of 90 rows have a label that this run does not learn and may buy again" in warned[0]
-    again = stacksl.run(frame, labeler=right, owned="own.csv", out="again", budget=20, audit=0)
-    assert not [w for w in again.status()["warnings"] if "may buy again" in w]
-    assert again.labels().head(20).bought_label.isna().all()
+    assert "--owned label learns them" in warned[0]
+    for number, (data, owned) in enumerate(
+        [(frame, "own.csv"), (frame, "label"), ("table.csv", "label")]
+    ):
+        owning = stacksl.run(
+            data, labeler=right, owned=owned, out=f"own{number}", budget=20, audit=0
+        )
+        assert not [w for w in owning.status()["warnings"] if "may buy again" in w]
+        assert owning.labels(frame).head(20).bought_label.isna().all()
+        table = owning.table(frame)
+        assert list(table.predicted_label[:20]) == LABELS[:20]
+        assert {*table.predicted_source[:20]} == {"human"}
+
+
+def test_a_name_that_is_neither_a_file_nor_the_column_of_labels_owns_nothing() -> None:
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
+    with pytest.raises(DataError, match="name one with --owned, or a file that exists"):
+        stacksl.run(frame, labeler=right, owned="known", out="a")
+    with pytest.raises(DataError, match="neither a file nor the column of labels"):
+        stacksl.run(TEXTS, LABELS, labeler=right, owned="label", out="a")
+    frame["label"] = None
+    with pytest.raises(DataError, match="no row of the column of owned labels 'label' has a label"):
+        stacksl.run(frame, labeler=right, owned="label", classes=sorted({*LABELS}), out="a")
 
 
 def test_more_items_are_files_and_no_frame() -> None:

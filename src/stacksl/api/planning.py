@@ -174,7 +174,13 @@ def prepare(
     data_place, test_place = _places(data, test, resolved.settings)
     _expect_source(resolved, data)
     names = labeled.classes if labeled else classes
-    sources = _read_sources(data, answers, test, resolved.settings, names)
+    try:
+        sources = _read_sources(data, answers, test, resolved.settings, names)
+    except DataError as fault:
+        if resolved.settings.owned_column is None:
+            raise
+        remedy = "name one with --owned, or a file that exists"
+        raise DataError(str(fault).replace("say which with --label-column", remedy)) from None
     _expect_rows(resolved.settings, rows, sources)
     filed = copied is not None or data_place is not None or piped
     filed |= sources.pool.format == intake.TEXTS

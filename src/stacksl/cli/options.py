@@ -65,7 +65,7 @@ FLAGS: Mapping[str, Flag] = {
     "audit": Flag("audit", "N", SPEND, True),
     "second_look": Flag("second-look", None, SPEND),
     "stop_when": Flag("stop-when", "RULE", SPEND, True),
-    "owned": Flag("owned", "FILE", SPEND),
+    "owned": Flag("owned", "NAME", SPEND),
     "model_labels": Flag("model-labels", "NAME", SPEND, True),
     "sheets.overlap": Flag("overlap", "M", SPEND),
     "sheets.dir": Flag("ask-dir", "DIR", SPEND),

@@ -194,6 +194,8 @@ def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
     values = resolved.settings.flat()
     paths = {name: expect_path(values[name], name) for name in _PATHS if values[name] is not None}
+    if "owned" in paths and not os.path.exists(paths["owned"]):  # a column of the data
+        del paths["owned"]
     return resolved.updated({name: absolute_path(path) for name, path in paths.items()})
 
 
@@ -275,9 +277,13 @@ def unused_answers(settings: Settings, dataset: Dataset, *, elsewhere: bool) -> 
     known, rows = len(dataset.answers), len(dataset.items)
     if not elsewhere or settings.owned is not None or not 0 < known < rows:
         return []
+    column = dataset.columns.get("label")
+    way = "write these rows to a file and give it as well, with --owned FILE (owned= in Python)"
+    if column is not None:
+        way = f"--owned {column} learns them, at no cost (owned='{column}' in Python)"
     return [
         f"{known:,} of {rows:,} rows have a label that this run does not learn and may buy again:"
-        " write these rows to a file and give it as well, with --owned FILE (owned= in Python)"
+        f" {way}"
     ]
 
 
@@ -334,7 +340,7 @@ def in_memory(
     if table is not None:
         lenient = classes is not None
         dataset = read(table, columns=columns, classes=classes, lenient=lenient, without=without)
-        return replace(dataset, columns=columns or {}, format=TEXTS)
+        return replace(dataset, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(kind_of(items)))
     all_items = tuple(items)

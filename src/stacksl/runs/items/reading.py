@@ -33,7 +33,8 @@ def layout_of(settings: Settings, *, first: bool = False) -> Layout:
 
 def named_columns(settings: Settings) -> dict[str, str]:
     """The columns that the settings name, by their roles."""
-    return {role: name for role, name in settings.columns if name}
+    owned = {} if settings.owned_column is None else {"label": settings.owned_column}
+    return owned | {role: name for role, name in settings.columns if name}
 
 
 def read_first(source: str, settings: Settings, classes: Classes | None) -> Dataset:
@@ -71,24 +72,36 @@ def answered(test: Dataset) -> Dataset:
 
 
 def load_owned(source: str | None, train: Dataset, settings: Settings) -> Dataset | None:
-    """Owned items, read as `train` was; rows without a label are left out.
+    """Owned items, of a file that is read as `train` was, or of a column of `train`.
+
+    Rows without a label are left out.
 
     Raises:
-        DataError: no row has a label, or one is outside the classes of `train`.
+        DataError: no row has a label, one is outside the classes of `train`, or `source` names
+            neither a file nor the column of labels.
     """
     if source is None:
         return None
-    owned = read_like(source, train, settings, "file of owned labels")
+    if settings.owned_column is None:
+        description = f"the file of owned labels {Path(source).name}"
+        owned = read_like(source, train, settings, "file of owned labels")
+    elif train.columns.get("label") == source:
+        description, owned = f"the column of owned labels '{source}'", train
+    else:
+        raise DataError(
+            f"--owned names '{source}', which is neither a file nor the column of labels: name a"
+            " file that exists, or the column"
+        )
     if owned.unknown and train.classes is not None:
         raise DataError(
-            f"the file of owned labels {Path(source).name} has {plural(len(owned.unknown), 'row')}"
+            f"{description} has {plural(len(owned.unknown), 'row')}"
             f" of a class that is none of the {len(train.classes)} of the data"
             f" ({strange(owned.unknown, train.classes)}): correct them, or name those classes with"
             " --classes"
         )
-    expect_classes(owned, f"the file of owned labels {Path(source).name}")
+    expect_classes(owned, description)
     if not owned.answers:
-        raise DataError(f"no row of the file of owned labels {Path(source).name} has a label")
+        raise DataError(f"no row of {description} has a label")
     labeled_items = tuple(item for item in owned.items if item.id in owned.answers)
     return replace(owned, items=labeled_items)
 

@@ -396,7 +396,8 @@ class Settings(Group):
     """Stop earlier: right=97% (of the table, by people and model), accuracy=0.9 (by the audit),
     gain=0.01/100 (the next 100 labels gain less) or time=2h (until you resume)."""
     owned: str | None = None
-    """A file of labels that you already have: learned first, outside the budget."""
+    """Labels that you already have, learned first and outside the budget: a file, or the column of
+    the data that has them in some of its rows."""
     model_labels: str | None = None
     """A column of the data whose labels people judge and correct; or a file or a run with a
     model's labels, which are weighted by how often people agree."""
@@ -463,8 +464,12 @@ class Settings(Group):
     @property
     def column(self) -> str | None:
         """The column of the data whose labels are judged: `model_labels` that are no place."""
-        source = self.model_labels
-        return None if source is None or Path(source).is_absolute() else source
+        return _no_place(self.model_labels)
+
+    @property
+    def owned_column(self) -> str | None:
+        """The column of the data with labels that are held: `owned` that is no place."""
+        return _no_place(self.owned)
 
     @property
     def accuracy_mark(self) -> float | None:
@@ -521,6 +526,11 @@ FIELDS: Mapping[str, FieldInfo] = {
     if name not in GROUPS
 }
 """The settings of every run by dotted name."""
+
+
+def _no_place(source: str | None) -> str | None:
+    """`source`, if it is no absolute path, as all those of files are in a run."""
+    return None if source is None or Path(source).is_absolute() else source
 
 
 def help_text(field: FieldInfo) -> str:
