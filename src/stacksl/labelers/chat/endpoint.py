@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
 from socket import SHUT_RDWR, socket
+from typing import Any
 from urllib.parse import urlsplit
 
 from stacksl.errors import SettingsError
@@ -49,20 +50,29 @@ class Endpoint:
     """
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
+        import ssl
+
+        import httpx2
+
         self.url = address(url)
-        parts = urlsplit(self.url)
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
-        self._path = parts.path.removesuffix(COMPLETIONS)
         self._timeout = timeout
         self._open: set[socket] = set()
-        self._headers = {"User-Agent": "stacksl"}
+        headers = {"User-Agent": "stacksl", "Accept-Encoding": "identity"}
         if key:
             if not re.fullmatch(r"[!-~]+", key):
                 raise SettingsError(
                     f"the key in {KEY} should be printable ASCII without spaces, got other"
                     " characters: set it again"
                 )
-            self._headers["Authorization"] = f"Bearer {key}"
+            headers["Authorization"] = f"Bearer {key}"
+        # A kept connection may have been closed by the server, which would look like a lost answer.
+        self._client = httpx2.Client(
+            headers=headers,
+            timeout=timeout,
+            trust_env=False,
+            verify=ssl.create_default_context(),  # with the certificates of the machine
+            limits=httpx2.Limits(max_keepalive_connections=0),
+        )
 
     def send(self, call: str, body: bytes, kind: str = JSON, largest: int = LARGEST) -> HttpReply:
         """Send a `call`, such as `GET /files` below the base, with a `body` of a `kind`.
@@ -73,41 +83,46 @@ class Endpoint:
             NotSent: there was no connection.
             Lost: the connection broke, or the answer is not whole, in time, or small enough.
         """
+        import httpx2
+
         method, path = call.split(" ", 1)
-        connection_type = HTTPSConnection if self._secure else HTTPConnection
-        connection = connection_type(self._host or "", self._port, timeout=self._timeout)
-        try:
-            connection.connect()
-        except (OSError, HTTPException, ValueError) as fault:
-            connection.close()
-            raise NotSent(f"no connection ({_word(fault)})") from None
-        wire = connection.sock
-        self._open.add(wire)
-        # A time-out of the socket is one for each read: slow bytes would keep it open for ever.
-        timer = threading.Timer(self._timeout, _shut, (wire,))
+        wires: list[socket] = []
+
+        def note(event: str, details: Mapping[str, Any]) -> None:
+            if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+                wires.append(details["return_value"].get_extra_info("socket"))
+                self._open.add(wires[-1])
+                if len(wires) == 1:
+                    timer.start()
+
+        # A time-out of the client is one for each read: slow bytes would keep it open for ever.
+        timer = threading.Timer(self._timeout, lambda: _shut(wires[-1]))
         timer.daemon = True
         start = time.monotonic()  # before the timer starts, so that its end is known from a break
-        timer.start()
+        url, headers = self.url.removesuffix(COMPLETIONS) + path, {"Content-Type": kind}
         try:
-            headers = self._headers | {"Content-Type": kind}
-            connection.request(method, self._path + path, body, headers)
-            with connection.getresponse() as response:
-                payload = response.read(largest + 1)
-                if len(payload) > largest:
-                    raise Lost(f"an answer of more than {largest} bytes")
-                if response.length:
-                    raise OSError(0, "a truncated answer")
+            with self._client.stream(
+                method, url, content=body, headers=headers, extensions={"trace": note}
+            ) as response:
+                payload = bytearray()
+                for chunk in response.iter_raw():
+                    payload += chunk
+                    if len(payload) > largest:
+                        raise Lost(f"an answer of more than {largest} bytes")
                 retry_after = _seconds(response.headers.get("Retry-After"))
-                return HttpReply(response.status, retry_after, payload)
-        except (OSError, HTTPException, ValueError) as fault:
+                return HttpReply(response.status_code, retry_after, bytes(payload))
+        except (httpx2.TransportError, httpx2.InvalidURL, UnicodeError) as fault:
+            if not wires or isinstance(fault, httpx2.ConnectError | httpx2.ConnectTimeout):
+                raise NotSent(f"no connection ({_word(fault)})") from None
             timed_out = time.monotonic() - start >= self._timeout
             limit = f"{self._timeout:g} s (server.timeout: a model that thinks before it answers"
             limit += f" may need {10 * self._timeout:g} s, set in a new run)"
-            raise Lost(f"no answer within {limit}" if timed_out else _word(fault)) from None
+            broken = isinstance(fault, httpx2.RemoteProtocolError)
+            why = "a broken answer" if broken else _word(fault)
+            raise Lost(f"no answer within {limit}" if timed_out else why) from None
         finally:
             timer.cancel()
-            self._open.discard(wire)
-            connection.close()
+            self._open.difference_update(wires)
 
     def abort(self) -> None:
         """End every request that is under way."""
@@ -161,6 +176,7 @@ def _seconds(text: str | None) -> float:
 
 
 def _word(fault: Exception) -> str:
-    """A fault in a word or two, without texts of the server."""
-    reason = getattr(fault, "strerror", None)
-    return reason if isinstance(reason, str) and reason else type(fault).__name__
+    """A fault in a word or two, without texts of the server: the system's own, if it has one."""
+    system = getattr(fault.__cause__, "args", ())  # what httpcore2 raises has it as its argument
+    reasons = (getattr(each, "strerror", None) for each in (fault, *system))
+    return next((reason for reason in reasons if reason), type(fault).__name__)
