@@ -193,6 +193,7 @@ def test_the_back_button_a_skip_and_a_revoked_session(visit: Callable[..., Any],
     assert page.input_value("#note") == "", "a note is of one question"
     page.keyboard.press("Backspace")
     assert page.inner_text(PROMPT) == second, "a skip can be undone"
+    assert page.input_value("#note") == "half a note", "what was typed comes back with it"
     page.keyboard.press("-")
     page.keyboard.press("2")
     page.keyboard.press("b")

@@ -177,10 +177,11 @@ function skip(why) {
 }
 
 function undo() {
-  const key = load().held?.key;
+  const { key, note, text } = load().held ?? {};
   if (!key) return;
   clearTimeout(timer);
-  change((kept) => { kept.held = null; kept.later = kept.later.filter((each) => each !== key); });
+  const draft = { key, note: note ?? "", right: text ?? "" };  // typed once, and not to be typed again
+  change((kept) => { kept.held = null; kept.draft = draft; kept.later = kept.later.filter((each) => each !== key); });
   const row = $$("#rows article").find((each) => each.dataset.key === key);
   if (current) current.hidden = true;
   current = row ?? null;
