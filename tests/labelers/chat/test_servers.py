@@ -89,6 +89,20 @@ def test_a_server_whose_context_is_too_short_for_all_is_left_alone(tmp_path: Pat
     assert expect_books(run)["broken"] == UNNAMED
 
 
+def test_a_server_that_fails_at_a_schema_is_asked_without_one(tmp_path: Path) -> None:
+    def without_schema(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if "response_format" in body:
+            handler.send(500, b'{"error": {"message": "failed to parse grammar"}}')
+        else:
+            right(handler, body, number)
+
+    with serving(without_schema) as server:
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        schema = ["response_format" in body for body in server.bodies]
+    assert schema == [True] + [False] * 6
+    assert expect_books(run) == {"label": 6}
+
+
 def test_a_refused_item_does_not_take_a_way_from_the_others(tmp_path: Path) -> None:
     def picky(handler: Handler, body: dict[str, Any], number: int) -> None:
         if number in (2, 3):  # the second item, by the schema and without

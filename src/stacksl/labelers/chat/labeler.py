@@ -229,6 +229,8 @@ class ChatLabeler:
                 reply = self._endpoint.send(f"POST {COMPLETIONS}", encoded(question.body))
                 status, payload = reply.status, reply.payload
                 if status >= 500 and status not in (*LIMITED, *UNSUPPORTED):
+                    if way == "schema" and not self._calls.ways:
+                        refused.add(way)  # so some servers fail where they know no schema
                     raise Lost(f"HTTP {status}")
                 if status == 200:
                     tokens = tokens_of(completion(payload))
@@ -248,6 +250,7 @@ class ChatLabeler:
                 tries += 1
             elif status == 200:
                 self._in_a_row = 0
+                self._unsupported |= refused - self._calls.ways
                 cost = max_cost if tokens is None else self._questions.rates.cost(*tokens)
                 self._calls.record_end(call, cost, None, payload)
                 if tokens is None and max_cost and UNCOUNTED not in self.warnings:
