@@ -150,14 +150,16 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
         assert 0 < row["low"] < row["accuracy"] < row["high"] < 1
 
 
-def test_labels_held_before_the_run_take_no_item_from_the_forecast(tmp_path: Path) -> None:
+def test_labels_held_before_the_run_count_in_the_forecast_and_take_no_item(tmp_path: Path) -> None:
     owned = tmp_path / "owned.csv"
     rows = (f"held {n},{ITEMS[0].candidates[n % 2]}" for n in range(20))
     owned.write_text("\n".join(["text,label", *rows]))
     answers = {item.id: ANSWERS[item.id] for item in ITEMS[:110]}
     plan = prepare(ITEMS[:110], answers, settings={"budget": 50, "owned": str(owned)})
     assert plan.spec.sources.available == 110
-    assert [row["labels"] for row in forecast_of_data(plan.spec)["expected"]] == [100]
+    told = forecast_of_data(plan.spec)
+    assert [(row["labels"], row["more"]) for row in told["expected"]] == [(100, 80)]
+    assert (told["labels"], told["now"]) == (0, None), "none is learned yet"
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,9 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     if growth is None or len(items) <= LABELS[0]:
         too_few = f"a forecast begins at {LABELS[0]} labels, got {plural(len(items), 'item')}"
         return _forecast(0, options, available, None, None, UNKNOWN if growth is None else too_few)
-    price = None if spec.budget.money is None else spec.budget.price
-    forecast = _forecast(0, options, available, price, growth.first)
+    price, held = None if spec.budget.money is None else spec.budget.price, len(spec.sources.owned)
+    forecast = _forecast(held, options, available + held, price, growth.first, at=LABELS[0])
+    forecast |= {"labels": 0, "now": None}  # none is learned yet
     basis = f"runs on {growth.sources} public sets, measured beforehand; no label of yours"
     forecast["rests_on"] = basis if spec.settings.promised_share is None else basis + ALONE
     return forecast
@@ -75,18 +76,19 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
 
 
 def _forecast(
-    labels: int, options: int, most: int, price: int | None, level: Normal | None, reason: str = ""
-) -> dict[str, Any]:
-    """The forecast from a level at `labels`; before the first, the level is that at 100.
+    labels: int, options: int, most: int, price: int | None, level: Normal | None,
+    reason: str = "", *, at: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The forecast where `labels` are learned, from a level `at` a number of them (as many).
 
-    The level is the logit of the accuracy, None for a `reason`; `most` items can be bought.
+    The level is the logit of the accuracy, None for a `reason`; `most` labels can be learned.
     """
     from stacksl.models.forecast import GROWTH, accuracy_at
 
     def estimated(count: int) -> dict[str, Any] | None:
         if level is None:
             return None
-        estimate = accuracy_at(GROWTH, level, labels or LABELS[0], count, options)
+        estimate = accuracy_at(GROWTH, level, at or labels, count, options)
         return {"accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
 
     rows = []
