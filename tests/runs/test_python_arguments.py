@@ -310,6 +310,28 @@ def test_a_name_that_is_neither_a_file_nor_the_column_of_labels_owns_nothing() -
         stacksl.run(frame, labeler=right, owned="label", classes=sorted({*LABELS}), out="a")
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "xlsx", "frame", "csv", "text"])
+def test_ids_come_back_as_numbers_where_the_data_has_numbers(kind: str) -> None:
+    frame = pandas.DataFrame({"ticket_id": range(1000, 1090), "text": TEXTS, "label": LABELS})
+    if kind == "text":
+        frame.ticket_id = frame.ticket_id.astype(str)
+    frame.to_json("table.jsonl", orient="records", lines=True)
+    frame.to_parquet("table.parquet")
+    frame.to_excel("table.xlsx", index=False)
+    frame.to_csv("table.csv", index=False)
+    data = frame if kind == "frame" else f"table.{kind.replace('text', 'jsonl')}"
+    run(data)
+    opened = stacksl.Run.open("run")
+    wanted = str if kind in ("csv", "text") else int
+    bought = pandas.DataFrame(opened.labels().rows)
+    assert {type(id) for id in bought.item.tolist()} == {wanted}
+    if kind != "csv":
+        assert len(bought.merge(frame, left_on="item", right_on="ticket_id")) == len(bought)
+        assert opened.labels(frame).bought_label.notna().sum() == len(bought)
+    if kind != "frame":
+        assert [row["id"] for row in opened.predict(data)] == [*map(wanted, range(1000, 1090))]
+
+
 def test_more_items_are_files_and_no_frame() -> None:
     with pytest.raises(SettingsError, match="a path or a list .* got a DataFrame"):
         run(TEXTS, LABELS).change(items=pandas.DataFrame({"text": TEXTS}))  # type: ignore[arg-type]

@@ -201,7 +201,7 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
         item, index, person = items.get(row["item"]), row["answer"], row["labeler"]
         time = datetime.fromtimestamp(times[row["item"], row["slot"]], UTC)
         cells = {
-            "item": row["item"],
+            "item": spec.dataset.own_id(row["item"]),
             "key": keys.get((row["item"], row["slot"], person)),
             "text": None if item is None else item.prompt,
             "label": None if item is None or index is None else item.candidates[index],
@@ -243,7 +243,8 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
             names, rows = rows_of(path, replace(part.data, layout=layout))
         else:
             names = ("id", "prompt")
-            rows = [({"id": item.id, "prompt": item.prompt}, item) for item in part.data.items]
+            own_id, items = part.data.own_id, part.data.items
+            rows = [({"id": own_id(item.id), "prompt": item.prompt}, item) for item in items]
         columns |= dict.fromkeys(names)
         sourced += [row for row in rows if row[1] is None or row[1].id in usable]
     return tuple(columns), sourced

@@ -182,7 +182,7 @@ class Run:
         rows = predictions if threshold is None else left_to_people(predictions, threshold)
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
         if not hasattr(frame, "assign"):
-            return rows
+            return ({**row, "id": dataset.own_id(row["id"])} for row in rows)
         return joined(frame, dataset, {row["id"]: answer_cells(row) for row in rows}, PREFIX)
 
     def read(
@@ -252,7 +252,7 @@ class Run:
             return table
         fields = COLUMNS[COLUMNS.index("label") :]
         first = reversed(table.rows)  # of several answers to an item the first one stays
-        answers = {row["item"]: {name: row[name] for name in fields} for row in first}
+        answers = {str(row["item"]): {name: row[name] for name in fields} for row in first}
         return own_rows(spec, frame, answers, "bought_")
 
     def table(self, frame: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:

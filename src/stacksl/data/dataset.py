@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -67,6 +68,7 @@ class Dataset:
             `read` was given classes and is lenient).
         layout: where the rows are in the file.
         other_labels: of the first rows, in a column named as the label of which none is a class.
+        numeric_ids: whether every id is a whole number in the file, and no text of digits.
     """
 
     name: str
@@ -81,6 +83,11 @@ class Dataset:
     unknown: Mapping[str, str] = field(default_factory=dict)
     layout: Layout = AS_USUAL
     other_labels: Mapping[str, str] = field(default_factory=dict)
+    numeric_ids: bool = False
+
+    def own_id(self, id: str) -> str | int:
+        """The `id` of an item as the file has it, for what is joined with the file."""
+        return int(id) if self.numeric_ids and re.fullmatch(r"-?\d+", id) else id
 
     @property
     def total(self) -> int:

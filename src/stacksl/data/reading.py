@@ -104,6 +104,7 @@ def read(
         unknown=reader.unknown,
         layout=layout,
         other_labels=other_labels(table, shape),
+        numeric_ids=reader.numeric_ids,
     )
     if not lenient or not dataset.items:
         subject = "the data" if isinstance(path, Table) else f"'{path}'"
@@ -232,6 +233,7 @@ class _Items:
 
     Attributes:
         without_id: the rows without an id of their own, where each needs one.
+        numeric_ids: whether all ids so far are whole numbers.
     """
 
     shape: Shape
@@ -242,6 +244,7 @@ class _Items:
     answers: dict[str, int] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     without_id: list[int] = field(default_factory=list)
+    numeric_ids: bool = True
     unknown: dict[str, str] = field(default_factory=dict)
     classes: tuple[str, ...] | None = None
     _checked: tuple[str, ...] | None = None
@@ -274,7 +277,9 @@ class _Items:
             try:
                 if row.fault is not None:
                     raise RowFault(row.fault)
-                id = (text(row.values.get(column), "the id") if column else "") or None
+                cell = row.values.get(column) if column else None
+                self.numeric_ids &= type(getattr(cell, "value", cell)) is int
+                id = text(cell, "the id") or None
                 name = id or f"row-{row.number:06d}"
                 draft = self.shape.draft(row.values, name)
                 self._check(draft)

@@ -81,6 +81,7 @@ class RunSpec:
         """All that the run is made with: settings, data, budget, columns, versions."""
         facts: dict[str, Any] = {"data": self.data or None, "test": self.test_source}
         facts |= {"data_name": self.dataset.name, "data_format": self.dataset.format}
+        facts |= {"numeric_ids": self.dataset.numeric_ids}
         facts["test_name"] = None if self.test is None else self.test.name
         files = (self.data, self.test_source, self.settings.owned)
         paths = [file for file in files if file]

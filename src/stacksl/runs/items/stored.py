@@ -108,6 +108,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
             columns=dict(table["columns"]),
             rejected=tuple(Rejected(*row[1:]) for row in rejected if row[0] == number),
             unknown=unknown,
+            numeric_ids=bool(table.get("numeric_ids")),
         )
         parts.append(Part(kind, data, path))
     test_set, class_count = None, table.get("classes_began")
