@@ -150,9 +150,12 @@ def test_the_only_sheet_of_a_workbook_has_the_classes(tmp_path, head) -> None:
     book["Sheet2"].append(("of", "others"))
     book.save(path)
     with pytest.raises(
-        DataError, match="a sheet 'Topics', or in its only .* but has 'Sheet', 'Sheet2': "
+        DataError, match="a sheet 'Topics' or 'Classes', or in .* but has 'Sheet', 'Sheet2': "
     ):
         read_classes(path)
+    book["Sheet"].title = "Classes"
+    book.save(path)
+    assert read_classes(path) == Classes(("a", "b"), ("of a", ""))
 
 
 def test_a_class_that_a_formula_names_needs_its_value(tmp_path) -> None:

@@ -15,7 +15,8 @@ from openpyxl import Workbook, load_workbook
 from stacksl.api import run
 from stacksl.data import Layout, read, rows_of, write_table
 from stacksl.data.workbooks import table_of_sheet
-from stacksl.errors import DataError, HeaderInDoubt
+from stacksl.errors import DataError, HeaderInDoubt, SettingsError
+from stacksl.runs.spec import RunSpec
 
 ROWS = [
     ("ticket_id", "message", "topic"),
@@ -216,7 +217,7 @@ def test_a_workbook_goes_in_and_a_workbook_comes_out(tmp_path: Path) -> None:
     )
     assert done.status()["asked"] == 10
     new = workbook(tmp_path / "new.xlsx", codes, ("Tickets", data[:5]))
-    assert [row["id"] for row in done.predict(new)] == ["0", "1", "2", "3"]
+    assert [row["id"] for row in done.predict(new)] == [0, 1, 2, 3]
     more = [data[0], *((100 + n, f"{text} again") for n, text in texts[:3])]
     workbook(tmp_path / "more.xlsx", codes, ("Sheet1", more))
     with pytest.raises(DataError, match="none called 'Tickets': keep the rows of one sheet only"):
@@ -387,13 +388,31 @@ def test_a_class_that_is_none_of_the_data_is_named_with_its_row(tmp_path: Path) 
 
 
 def test_owned_labels_have_the_columns_of_the_data(tmp_path: Path) -> None:
-    said = "the file has mail, topic; name its columns as those of the data"
+    said = "the file has mail, topic; name its columns as those of the data .*--owned-columns"
     data, owned = tmp_path / "data.csv", tmp_path / "owned.csv"
     data.write_text("message,label\n" + "play it,song\nstop it,end\n" * 20)
     owned.write_text("mail,topic\na,song\n")
     with pytest.raises(DataError, match=said) as told:
         run(data, budget=4, audit=0, owned=str(owned), out=tmp_path / "run", features="hashing")
-    assert "--" not in str(told.value), "an option would be of the data's own columns"
+    assert "--prompt-column" not in str(told.value), "that option is of the data's own columns"
+    settings = {"owned": str(owned), "features": "hashing", "budget": 4, "audit": 0}
+    for number, named in enumerate(["text=mail,label=topic", {"text": "mail", "label": "topic"}]):
+        made = run(data, out=tmp_path / f"run{number}", owned_columns=named, **settings)
+        assert RunSpec.open(made.folder).sources.owned == {"owned/row-000001": 1}
+    for wrong, why in (("mail", "as in text=message,label=topic"), ("to=mail", "column role 'to'")):
+        with pytest.raises(SettingsError, match=why):
+            run(data, out=tmp_path / "other", owned_columns=wrong, **settings)
+    with pytest.raises(SettingsError, match="owned_columns belongs to a file of owned labels"):
+        run(data, out=tmp_path / "other", owned_columns="text=mail", **settings | {"owned": None})
+
+
+def test_a_test_file_may_have_columns_of_its_own(tmp_path: Path) -> None:
+    data, test = tmp_path / "data.csv", tmp_path / "test.csv"
+    data.write_text("message,label\n" + "play it,song\nstop it,end\n" * 20)
+    test.write_text("mail,topic\nplay it now,song\n")
+    settings = {"test": str(test), "features": "hashing", "budget": 4, "audit": 0}
+    made = run(data, out=tmp_path / "run", test_columns="text=mail,label=topic", **settings)
+    assert RunSpec.open(made.folder).test.answers == {"row-000001": 1}
 
 
 def test_damaged_utf_16_is_one_sentence(tmp_path: Path) -> None:

@@ -75,6 +75,8 @@ FLAGS: Mapping[str, Flag] = {
     "columns.prompt": Flag("prompt-column", "NAME", DATA, True),
     "columns.label": Flag("label-column", "NAME", DATA, True),
     "columns.id": Flag("id-column", "NAME", DATA),
+    "owned_columns": Flag("owned-columns", "ROLE=NAME", DATA),
+    "test_columns": Flag("test-columns", "ROLE=NAME", DATA),
     "read.format": Flag("format", "NAME", DATA),
     "read.worksheet": Flag("worksheet", "NAME", DATA),
     "read.header": Flag("header", None, DATA),

@@ -129,11 +129,15 @@ def _lines_of_workbook(path: Path) -> Iterable[_Line]:
     with reading_workbook(path):
         book = load_workbook(path, keep_links=False)
     titles = [sheet.title for sheet in book.worksheets if sheet.max_row > 1]
-    title = TOPICS if TOPICS in book.sheetnames else "".join(titles)
+    of_classes = [
+        title for title in book.sheetnames if title.casefold() in (TOPICS.casefold(), "classes")
+    ]
+    title = of_classes[0] if of_classes else "".join(titles)
     if title not in book.sheetnames:
         raise DataError(
-            f"{path} should have the classes in a sheet '{TOPICS}', or in its only one with rows,"
-            f" but has {', '.join(map(repr, titles)) or 'no rows'}: rename the sheet of the classes"
+            f"{path} should have the classes in a sheet '{TOPICS}' or 'Classes', or in its only"
+            f" one with rows, but has {', '.join(map(repr, titles)) or 'no rows'}: rename the sheet"
+            " of the classes"
         )
     (_, header), *rows = table_of_sheet(path, title) or [(0, [])]
     head = [" ".join(cell.split()).casefold() for cell in header]

@@ -54,6 +54,21 @@ def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
     return dict(columns or {})
 
 
+def roles_of(text: str) -> dict[str, str]:
+    """The columns that a text such as `text=message,label=topic` names, by their roles.
+
+    Raises:
+        SettingsError: it has another form, or a role that is none.
+
+    >>> roles_of("text=message,label=topic")
+    {'prompt': 'message', 'label': 'topic'}
+    """
+    pairs = [[side.strip() for side in part.split("=", 1)] for part in text.split(",")]
+    if not all(len(pair) == 2 and all(pair) for pair in pairs):
+        raise SettingsError(f"columns are named as in text=message,label=topic, got '{text}'")
+    return check_roles({"prompt" if role == "text" else role: name for role, name in pairs})
+
+
 def usual_columns(usual: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
     """The `usual` columns by role, without an id, a label or options that the file does not have.
 

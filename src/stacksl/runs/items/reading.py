@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stacksl.data import Classes, Dataset, Layout, expect_classes, read, read_classes, strange
+from stacksl.data.columns import roles_of
 from stacksl.errors import DataError, SettingsError
 from stacksl.report.wording import plural
 from stacksl.runs.settings.fields import Settings
@@ -53,7 +54,7 @@ def read_first(source: str, settings: Settings, classes: Classes | None) -> Data
 
 def load_test(source: str, train: Dataset, settings: Settings) -> Dataset:
     """The test file, read as the training file was; see `answered`."""
-    return answered(read_like(source, train, settings, "test file"))
+    return answered(read_like(source, train, settings, "test file", "test_columns"))
 
 
 def answered(test: Dataset) -> Dataset:
@@ -84,7 +85,7 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
         return None
     if settings.owned_column is None:
         description = f"the file of owned labels {Path(source).name}"
-        owned = read_like(source, train, settings, "file of owned labels")
+        owned = read_like(source, train, settings, "file of owned labels", "owned_columns")
     elif train.columns.get("label") == source:
         description, owned = f"the column of owned labels '{source}'", train
     else:
@@ -124,13 +125,22 @@ def given_classes(settings: Settings) -> Classes | None:
     return classes
 
 
-def read_like(path: str, train: Dataset, settings: Settings, description: str) -> Dataset:
-    """A file read as `train` was, with its `description` for messages."""
+def read_like(
+    path: str, train: Dataset, settings: Settings, description: str, own: str | None = None
+) -> Dataset:
+    """A file read as `train` was, with its `description` for messages.
+
+    The setting `own` names its columns, where it has others.
+    """
+    named = getattr(settings, own) if own else None
     options: dict[str, Any] = {"usual": train.columns, "classes": train.classes, "lenient": True}
+    options["columns"] = None if named is None else roles_of(named)
     try:
         return _read(path, settings, format=settings.read.format, **options)
     except DataError as fault:
         advice = f"name its columns as those of the data ({', '.join(train.columns.values())})"
+        if own is not None:
+            advice += f", or say which they are with --{own.replace('_', '-')} text=NAME,label=NAME"
         text = re.sub("say which with --worksheet.*", "keep the rows of one sheet only", str(fault))
         text = re.sub("say which with --.*|put a header on top.*", advice, text)
         raise DataError(f"in the {description} {Path(path).name}: {text}") from None

@@ -74,6 +74,7 @@ def _without_owner(settings: Settings, explicit: set[str], people: bool) -> Iter
     owners = {
         **dict.fromkeys(("annotators", "second_look", "sheets"), by_file),
         "server": (kind == OPENAI, "a model on a server that answers", "--labeler openai:MODEL"),
+        "owned_columns": (settings.owned is not None, "a file of owned labels", "--owned FILE"),
         "lm": (settings.adapts, "a language model", "--model NAME_OR_DIR"),
         "update": (updates, "the scorer 'sgd' (or to a language model)", "--scorer sgd"),
     }

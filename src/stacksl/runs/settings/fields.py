@@ -72,7 +72,17 @@ def _paired(arguments: object) -> object:
         raise ValueError("lm.chat_arguments should have values that JSON has") from fault
 
 
+def _by_role(columns: object) -> object:
+    """ROLE=COLUMN with commas between, of a dict."""
+    if not isinstance(columns, Mapping):
+        return columns
+    return ",".join(f"{role}={name}" for role, name in columns.items())
+
+
 Names: TypeAlias = Annotated[str, BeforeValidator(_joined)]
+ByRole: TypeAlias = Annotated[
+    str, BeforeValidator(_by_role), _checked("stacksl.data.columns", "roles_of")
+]
 
 
 class Group(BaseModel):
@@ -408,6 +418,11 @@ class Settings(Group):
     classes: str | None = None
     """The classes, one per line, with examples; or a run."""
     columns: Columns = Field(default_factory=Columns.model_construct)
+    owned_columns: ByRole | None = None
+    """The columns of the file of owned labels where the data has others, such as
+    text=message,label=topic."""
+    test_columns: ByRole | None = None
+    """The columns of the test file where the data has others, such as text=message,label=topic."""
     read: Read = Field(default_factory=Read.model_construct)
 
     # what is learned

@@ -131,7 +131,7 @@ def flattened(layer: Mapping[str, Any]) -> dict[str, Any]:
     expect(isinstance(layer, Mapping), "settings should be a dict", layer)
     for name, value in layer.items():
         expect(isinstance(name, str), "the name of a setting should be text", name)
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and name not in Settings.model_fields.keys() - GROUPS.keys():
             settings |= {f"{name}.{key}": inner for key, inner in value.items()}
         elif name in GROUPS:
             settings[f"{name}.{next(iter(GROUPS[name].model_fields))}"] = value
