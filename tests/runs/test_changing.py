@@ -179,6 +179,7 @@ def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: P
     done.change(items=write_pool(tmp_path, 5, seed=8, first=600), later=True)
     status = done.status()["audit"]
     assert (status["rows"], status["rows_after"], status["classes_after"]) == (135, 25, 1)
+    assert "25 of 135 rows and 1 of 4 classes added after it was drawn." in status["sentence"]
     offered = re.search(r"stacksl change \S+/run --budget (\d+)", page)
     assert offered
     done.change(budget=offered[1], later=True)

@@ -69,7 +69,9 @@ def test_a_run_stops_by_itself_and_says_why(mode: str, tmp_path: Path) -> None:
     sentence = f"Buying stopped after {learned} training labels by stop_when gain=0.5/100"
     assert stopped.folder.read_state()["stopped"].startswith(sentence)
     for page in ("report.html", "README.md"):
-        assert sentence in (stopped.path / page).read_text()
+        text = (stopped.path / page).read_text()
+        assert sentence in text
+        assert "This rests on how many of these the model had right before each was bought" in text
 
 
 @pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])

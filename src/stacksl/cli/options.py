@@ -100,6 +100,7 @@ FLAGS: Mapping[str, Flag] = {
     "lm.objective": Flag("objective", "NAME", MODEL),
     "lm.refit_at": Flag("refit-at", "SHARES", MODEL),
     "lm.epochs": Flag("epochs", "N", MODEL),
+    "lm.batch_tokens": Flag("batch-tokens", "N", MODEL),
 }
 
 Verb = TypeVar("Verb", bound=Callable[..., None])

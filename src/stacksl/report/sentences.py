@@ -220,8 +220,11 @@ def in_table(facts: Facts) -> tuple[str, str]:
     ), of_left.lstrip()
 
 
-def outside(facts: Facts) -> str:
-    """What was added after the audit was drawn, of which it says nothing; empty without any."""
+def outside(facts: Facts, *, ended: bool = True) -> str:
+    """What was added after the audit was drawn, of which it says nothing; empty without any.
+
+    A run that goes on, not `ended`, may have another audit under way, and none is offered.
+    """
     audit = facts.audit
     if audit is None or not (audit.rows_after or audit.classes_after):
         return ""
@@ -231,7 +234,8 @@ def outside(facts: Facts) -> str:
     if extra := audit.classes_after:
         added.append(f"{count(extra)} of {plural(facts.data.classes or extra, 'class', 'classes')}")
     sentence = f"The audit says nothing about {' and '.join(added)} added after it was drawn"
-    if _free(facts) >= NEW_AUDIT and facts.column is None and not promises(facts):
+    offered = ended and facts.column is None and not promises(facts)
+    if offered and _free(facts) >= NEW_AUDIT:
         sentence += f"; a budget of {NEW_AUDIT} labels more has an audit of all rows that are left"
     return f"{sentence}."
 

@@ -181,7 +181,9 @@ class Forecaster:
             self.stopped = (
                 f"Buying stopped after {learned:,} training labels by stop_when"
                 f" {settings.stop_when}: the next {labels:,} were estimated to gain {points[0]}"
-                f" points of accuracy (90% interval {points[1]} to {points[2]})."
+                f" points of accuracy (90% interval {points[1]} to {points[2]}). This rests on how"
+                " many of these the model had right before each was bought, and on the gain of"
+                f" labels as it was measured on {growth.sources} public sets."
             )
         return bool(self.stopped)
 

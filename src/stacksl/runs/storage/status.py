@@ -79,7 +79,9 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             added = {name: getattr(audit, name) + added_since for name, added_since in counts}
             facts = replace(facts, audit=(audit := replace(audit, **added)))
             audit_sentence = audited(audit, run, judged=facts.column is None)
-            audit_sentence = f"{audit_sentence} {sentences.outside(facts)}".rstrip()
+            audit_sentence = (
+                f"{audit_sentence} {sentences.outside(facts, ended=final is not None)}".rstrip()
+            )
     judged_run = evaluated(folder.path, table)
     column_audit = final.column.audit if final and final.column else None
     last_report = None  # what was shown before the run went on
