@@ -1,4 +1,4 @@
-"""Accuracy of `stacksl` and of the loops that one would otherwise write, on three public sets.
+"""Accuracy of `stacksl` and of the loops that one would otherwise write, on four public sets.
 
 Sets, variants and pools are those of `floors.py`: a fifth of the rows is tested on, each seed draws
 a pool of the others, and wrong answers are among those that can be bought, never in the test part.
@@ -51,7 +51,7 @@ CASES = [
     Case(source, DEFAULT, variant)
     for source in ("banking77", "stackoverflow_titles", "snips")
     for variant in ("plain", "rare", "5% wrong")
-]
+] + [Case("medical_abstracts", DEFAULT, "plain")]
 SHOWN = {
     "stacksl": "`stacksl`",
     "random, stacksl": "random, same model",
