@@ -241,17 +241,6 @@ def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, 
         assert len(rows) == 61, "its own items, none of the file as it is now"
 
 
-def test_another_file_with_the_settings_of_a_run_is_judged_by_its_test_file(
-    stacksl, folder
-) -> None:
-    data, test = write(folder / "once.csv", 30), write(folder / "judge.csv", 20, start=900)
-    words = ("--budget", "9", "--test", test, "--out", "runs/tested", "--quiet")
-    assert stacksl("run", data, *words).code == 0
-    other = write(folder / "other.csv", 30, start=500)
-    stacksl.done("run", other, "--config", "runs/tested", "--out", "runs/beside", "--quiet")
-    assert stacksl.told("status", "runs/beside")["test"]["n"] == 20
-
-
 def test_a_model_is_handed_over(stacksl, folder, monkeypatch) -> None:
     said = stacksl.refused("export", "runs/first", "--model", "handed")
     assert "but this run has classes, a refit and 'hashing'" in said
@@ -299,3 +288,14 @@ def test_what_a_run_is_made_with_is_shown_with_where_it_came_from(stacksl, folde
     assert len(lines) >= 1 + len(told)
     said = stacksl.refused("status", "runs/first", "--toml")
     assert "--toml is the form of --settings: give both" in said
+
+
+def test_another_file_with_the_settings_of_a_run_is_judged_by_its_test_file(
+    stacksl, folder
+) -> None:
+    data, test = write(folder / "once.csv", 30), write(folder / "judge.csv", 20, start=900)
+    words = ("--budget", "9", "--test", test, "--out", "runs/tested", "--quiet")
+    assert stacksl("run", data, *words).code == 0
+    other = write(folder / "other.csv", 30, start=500)
+    stacksl.done("run", other, "--config", "runs/tested", "--out", "runs/beside", "--quiet")
+    assert stacksl.told("status", "runs/beside")["test"]["n"] == 20

@@ -39,16 +39,6 @@ def test_a_mistake_of_the_user_is_one_sentence_and_code_2(stacksl, fails) -> Non
     assert said.err.endswith(sentence)
 
 
-def test_a_fault_of_ours_asks_to_be_reported(stacksl, fails) -> None:
-    fails(ZeroDivisionError("division of a private text"))
-    said = stacksl(*RUN, "--quiet")
-    assert said.code == 1
-    assert "Traceback" not in said.err
-    assert "unexpected ZeroDivisionError in mock.py, line " in said.err
-    assert "private text" not in said.err
-    assert "--debug" in said.err
-
-
 def test_what_the_system_refuses_is_no_fault_of_ours(stacksl, fails) -> None:
     fails(PermissionError(13, "Permission denied", "/somewhere"))
     assert "/somewhere" in stacksl.refused(*RUN, "--quiet")

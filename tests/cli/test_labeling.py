@@ -292,3 +292,7 @@ def test_the_file_that_was_read_is_not_replaced(stacksl, new, folder) -> None:
         before = (folder / words[-1]).read_bytes()
         assert "expected a new file for the labels" in stacksl.refused(*words)
         assert (folder / words[-1]).read_bytes() == before
+
+
+def test_nothing_to_write_is_one_sentence(stacksl, folder) -> None:
+    assert "give --table FILE" in stacksl.refused("export", "runs/first")

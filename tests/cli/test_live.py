@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from stacksl.cli import live as drawing
-from stacksl.cli.live import describe, live
+from stacksl.cli.live import live
 
 
 def step(done: int, phase: str = "rounds", **facts: object) -> SimpleNamespace:
@@ -19,12 +19,6 @@ def step(done: int, phase: str = "rounds", **facts: object) -> SimpleNamespace:
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-def test_the_facts_of_a_round() -> None:
-    assert describe(step(50, accuracy=0.612)) == "4 of 10 labels · accuracy so far 0.612"
-    assert describe(step(50)) == "4 of 10 labels"
-    assert describe(step(50, phase="features")) == ""
 
 
 def test_plain_lines_come_now_and_then_at_the_start_and_at_the_end(
@@ -63,11 +57,3 @@ def test_a_terminal_has_one_living_line_which_goes_away(monkeypatch: pytest.Monk
     assert "rounds" in text
     assert "4 of 10 labels · accuracy so far 0.500" in text
     assert text.rstrip("\r\n").endswith("\x1b[2K") or "\x1b[2K" in text
-
-
-def test_quiet_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    out = Terminal()
-    monkeypatch.setattr("sys.stderr", out)
-    with live(quiet=True) as show:
-        assert show is None
-    assert out.getvalue() == ""

@@ -111,26 +111,6 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     assert json.loads(refit.out)["trained_on_audit"] == 4
 
 
-def test_accepted_answers_are_counted_in_the_same_order_each_day(
-    waiting: Run, stacksl: Shell
-) -> None:
-    sheet = fill(sheets(waiting)[0])
-    first, *rows = read_rows(sheet)
-    write_rows(sheet, [{**first, "answer": "none"}, *rows])
-    said = stacksl.done("answer", "run", sheet, "--quiet").out
-    assert "2 with an option, 1 none of these" in said
-
-
-def test_a_model_that_cannot_be_handed_over_is_refused_before_a_table_is_written(
-    waiting: Run, stacksl: Shell
-) -> None:
-    while waiting.status()["state"] == "waiting":
-        waiting.answer(*map(fill, sheets(waiting)))
-    said = stacksl.refused("export", "run", "--table", "t.csv", "--model", "model")
-    assert "--model expects" in said
-    assert not Path("t.csv").exists()
-
-
 def test_a_run_of_other_rows_has_the_classes_that_its_config_has_now(
     waiting: Run, stacksl: Shell, tmp_path: Path
 ) -> None:
@@ -239,13 +219,6 @@ def test_people_are_listed(waiting: Run, stacksl: Shell) -> None:
     assert "away" not in stacksl("status", "run").out
 
 
-def test_who_gets_rows_from_now_on_is_told(waiting: Run, stacksl: Shell) -> None:
-    stacksl.done("change", "run", "--away", "ben", "--quiet")
-    said = stacksl.done("change", "run", "--add-annotator", "carl", "--quiet").out
-    assert said.startswith("rows that are handed out from now on go to carl as well\n")
-    assert "ben" not in said, "who is away"
-
-
 def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: Path) -> None:
     more = write_pool(tmp_path, 10, seed=2, first=500)
     with more.open("a", encoding="utf-8") as file:
@@ -331,17 +304,6 @@ def test_corrections_are_listed_and_wait_for_consent(waiting: Run, stacksl: Shel
     assert (told["corrected"], told["corrected_after_shown"]) == (0, 0)
 
 
-def test_somebody_is_set_aside_and_kept(waiting: Run, stacksl: Shell) -> None:
-    assert stacksl("answer", "run", *map(fill, sheets(waiting)), "--quiet").code == 0
-    stacksl.done("change", "run", "--set-aside", "anna", "--quiet")
-    told = stacksl.told("status", "run")
-    assert [each["standing"] for each in told["people"]["annotators"]] == ["set_aside", ""]
-    before = waiting.status()["spent"]
-    stacksl.done("change", "run", "--keep", "anna", "--quiet")
-    assert waiting.status()["spent"] >= before
-    assert "kept" in stacksl("status", "run").out
-
-
 def test_who_differs_from_the_others_is_named_with_what_to_do(
     waiting: Run, stacksl: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,3 +314,13 @@ def test_who_differs_from_the_others_is_named_with_what_to_do(
         assert "1 of 20 answers as predicted, while others have 9.5" in said
         assert "--set-aside anna or --keep anna" in said
     assert stacksl.told("status", "run")["differing"] == [asdict(found)]
+
+
+def test_a_model_that_cannot_be_handed_over_is_refused_before_a_table_is_written(
+    waiting: Run, stacksl: Shell
+) -> None:
+    while waiting.status()["state"] == "waiting":
+        waiting.answer(*map(fill, sheets(waiting)))
+    said = stacksl.refused("export", "run", "--table", "t.csv", "--model", "model")
+    assert "--model expects" in said
+    assert not Path("t.csv").exists()

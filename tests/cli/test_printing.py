@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stacksl.cli.printing import as_json, gate, spent
-from stacksl.cli.verbs import ls, run
+from stacksl.cli.printing import as_json, gate
+from stacksl.cli.verbs import ls
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.runs.finish.forecasting import EVERY
 
@@ -20,14 +20,6 @@ def test_the_gate_is_told_with_the_labels_that_it_does_not_choose() -> None:
     assert gate(plain | of_model) == "margin, after up to 25 labels drawn at random"
     assert gate(plain | of_model | {"lm.normalization": "sum"}) == "margin"
     assert gate(plain | {"model_labels": "topic"}) is None
-
-
-def test_a_run_is_listed_with_all_its_labels() -> None:
-    counts = {"rounds": 7, "asked": 7, "spent": 9, "budget": 12}
-    row = {"run": "r", "state": "waiting", "audit": None, "test": None, **counts}
-    assert ls._row(row) == ("r", "waiting", 7, 9, 12, None), "with those that only measure"
-    known = {"accuracy": 0.9, "interval": [0.8, 0.95]}
-    assert ls._row({**row, "test": known})[-1] == "90.0% (80.0% to 95.0%)"
 
 
 def test_json_has_no_word_that_is_not_json() -> None:
@@ -52,34 +44,11 @@ def test_json_has_no_word_that_is_not_json() -> None:
     assert "Grüße" in as_json(value)
 
 
-def test_the_labels_of_a_finished_run_are_those_bought_and_those_that_measure() -> None:
-    result = {"state": "finished", "resume": None, "spent": 160, "budget": 160, "rounds": 2000}
-    told = run._labels({**result, "mode": "pool", "measuring": 50})
-    assert told == "160 of 160 bought, 50 of them only to measure"
-    stream = {**result, "mode": "stream", "measuring": 0}
-    assert run._labels(stream) == "160 of 160 bought in 2,000 rounds"
-
-
-def test_what_a_finished_run_spent_was_paid() -> None:
-    """Its labels that measure are not among those that `answered` counts."""
-    status = {"money": {"spent": 60.0, "budget": 80.0}, "spent": 30, "answered": 20}
-    assert spent({**status, "state": "finished"}) == "$60.00 of $80.00"
-    assert spent({**status, "state": "waiting"}) == "$60.00 of $80.00, paid or reserved"
-
-
 def test_the_forecast_of_a_run_that_goes_on_says_why_its_labels_move_in_steps() -> None:
     found = {"expected": [], "now": None, "labels": 25, "rests_on": "", "reason": ""}
     why = f"It moves in steps of {EVERY}, because smaller steps would reveal an audit's answers."
     assert f"Labels learned  25 so far. {why}" in shown_forecast(found, ls.STEPS)
     assert "steps" not in shown_forecast(found)
-
-
-def test_the_forecast_of_a_run_that_a_model_labels_is_of_agreement() -> None:
-    row = {"accuracy": 0.929, "low": 0.9, "high": 0.95}
-    found = {"expected": [], "now": row, "labels": 25, "rests_on": "", "reason": ""}
-    shown = shown_forecast(found, measure="Agreement with the model")
-    assert "Agreement with the model now  0.929" in shown
-    assert "Accuracy" not in shown
 
 
 def test_a_narrow_interval_has_its_estimate_in_it() -> None:

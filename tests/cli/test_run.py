@@ -102,12 +102,6 @@ def test_nobody_is_asked_with_yes_or_without_a_price(stacksl, toy, terminal, wor
     assert terminal == ["y"], "nobody asked"
 
 
-def test_nobody_is_asked_where_there_is_no_terminal(stacksl, toy) -> None:
-    said = stacksl.done(*PRICED)
-    assert "$12.50" in said.err
-    assert "labels asked for" not in said.err, "quiet is quiet"
-
-
 def test_results_go_to_stdout_and_the_rest_to_stderr(stacksl, toy) -> None:
     said = stacksl("run", "toy.csv", "--budget", "5", "--out", toy, "--json")
     assert json.loads(said.out)["report"] == str(toy / "report.html")

@@ -76,13 +76,6 @@ def test_topics_are_written_edited_and_begin_a_run(stacksl, file) -> None:
     assert "12 at most, of 66 rows, without 24 rows with the text of an example of a class" in told
 
 
-def test_topics_of_standard_input_have_every_line(stacksl, file, monkeypatch) -> None:
-    texts = [f"{line.split(',')[1]}\n" for line in file.read_text().splitlines()[1:]]
-    stdin = io.BytesIO("".join(texts).encode())
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stdin))
-    assert stacksl.told("topics", "-", "--about", "3", *WAY)["rows"] == 90
-
-
 @pytest.mark.parametrize("kind", ["txt", "csv"])
 def test_the_command_after_standard_input_names_a_file_to_save(
     kind: str, stacksl, file, monkeypatch

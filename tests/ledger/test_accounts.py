@@ -31,13 +31,6 @@ def accounts() -> Accounts:
     return accounts
 
 
-def test_a_reservation_has_a_price() -> None:
-    accounts = Accounts(budget=5, money=100, price=10)
-    with pytest.raises(LedgerCorrupt, match="its price is -1, not 0 micro-units or more"):
-        accounts.apply(entry("reserved", price=-1))
-    assert (accounts.spent, accounts.spent_money) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("price", "payload", "words"),
     [

@@ -152,12 +152,6 @@ def test_two_ledgers_of_the_same_items_share_no_name_or_hash(tmp_path, decision,
     assert rows[0].surrogate != rows[1].surrogate
 
 
-def test_an_id_that_comes_twice_is_refused(path, records):
-    with pytest.raises(LedgerError, match="UNIQUE constraint failed: items.id"):
-        Ledger.create(path, run="r", budget=1, items=[*records, records[3]])
-    assert not path.exists()
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -43,17 +43,6 @@ def test_an_audit_is_charged_and_never_asked_or_learned(book, decision, path):
         again.verify({"a file": again.head})
 
 
-@pytest.mark.parametrize(("budget", "money"), [(2, None), (9, 29)])
-def test_an_audit_fits_in_whole_or_not_at_all(book, budget, money):
-    ledger = book(budget=budget, money=money, price=10)
-    with pytest.raises(LedgerError, match="the budget is spent"):
-        ledger.reserve(["q1", "q2", "q3"])
-    assert (ledger.accounts.spent, ledger.open_purchases(), events(ledger)) == (0, [], [])
-    assert len(ledger.reserve(["q1", "q2"])) == 2
-    with pytest.raises(LedgerError, match="the budget is spent"):
-        ledger.reserve(["q3"])
-
-
 def test_an_audited_item_is_not_bought_and_a_bought_one_not_audited(book, decision):
     ledger = book(budget=9)
     ledger.post([decision(1)])
@@ -63,18 +52,6 @@ def test_an_audited_item_is_not_bought_and_a_bought_one_not_audited(book, decisi
     ledger.reserve(["q5"])
     with pytest.raises(LedgerError, match="its purchase is open"):
         ledger.post([decision(6)])
-
-
-def test_a_lease_of_an_audit_is_given_up_and_taken_again(book):
-    ledger = book()
-    (lease,) = ledger.reserve(["q5"])
-    assert ledger.release(lease, "refused")
-    assert (ledger.accounts.spent, ledger.accounts.left) == (0, 3)
-    again = ledger.lease("q5")
-    assert (again.purpose, again.round, again.token) == ("audit", 0, 2)
-    ledger.take([Answer("q5", 0, 1, 2, "me")])
-    assert ledger.audited()["q5"] == 2
-    assert sums(ledger, "spent", "asked", "learned") == (1, 0, 0)
 
 
 def test_owned_labels_cost_nothing_and_are_learned(book, decision, path):
@@ -144,25 +121,3 @@ def test_of_two_slots_each_is_charged_and_the_first_label_learned(book, decision
     ledger.correct("q0", 3, "anna")
     assert ledger.agreement()[0][0].index == 1  # as it came
     ledger.verify({"a file": ledger.head})
-
-
-def test_second_slots_never_take_a_label_from_another_item(book, decision):
-    ledger = book(budget=4)
-    posted = ledger.post([decision(1), decision(2), decision(3)], {"q0": 3, "q1": 2, "q9": 2})
-    assert [d.status for d in posted] == ["reserved"] * 3
-    assert [(p.item, p.slot) for p in ledger.open_purchases()][3:] == [("q0", 1)]
-    assert (ledger.accounts.left, ledger.accounts.doubled) == (0, 1)
-
-
-def test_an_item_nobody_could_answer_is_offered_again_as_a_further_slot(book, decision):
-    ledger = book(budget=2)
-    posted = ledger.post([decision(1)])
-    with pytest.raises(LedgerError, match="'q5' was not"):
-        ledger.reserve(["q5"], "train")
-    ledger.take([Answer("q0", 0, 1, None, "me", kind="none")])
-    (again,) = ledger.reserve(["q0"], "train")
-    assert (again.slot, again.round, again.purpose) == (1, 1, "train")
-    assert (ledger.accounts.asked, ledger.accounts.spent) == (2, 2)
-    with pytest.raises(LedgerError, match="the budget is spent"):
-        ledger.reserve(["q0"], "train")
-    assert lessons(ledger.take([Answer("q0", 1, 1, 3, "me")])) == [(posted[0], Label(3))]

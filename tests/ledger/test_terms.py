@@ -34,21 +34,6 @@ def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
         again.verify({"a file": again.head})
 
 
-def test_a_budget_is_never_below_what_is_spent(book, decision):
-    ledger = book(budget=5, money=100, price=10)
-    ledger.post([decision(1), decision(2)])
-    ledger.take([Answer("q0", 0, 1, 1, "me", 3)])
-    ledger.reserve(["q9"])
-    for labels, money in ((2, None), (3, 22), (-1, None)):
-        with pytest.raises(LedgerError, match="it is below what is spent"):
-            ledger.set_budget(labels, money, {})
-    with pytest.raises(LedgerError, match="its budget is 3.5, not a whole number"):
-        ledger.set_budget(3.5, None, {})  # type: ignore[arg-type]
-    assert (ledger.accounts.budget, ledger.accounts.money) == (5, 100)
-    ledger.set_budget(3, 23, {})
-    assert (ledger.accounts.left, ledger.post([decision(3)])[0].status) == (0, "refused")
-
-
 def test_an_overspending_budget_row_is_found(book, decision, path):
     ledger = book()
     ledger.post([decision(1), decision(2)])
