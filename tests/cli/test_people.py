@@ -324,3 +324,14 @@ def test_a_model_that_cannot_be_handed_over_is_refused_before_a_table_is_written
     said = stacksl.refused("export", "run", "--table", "t.csv", "--model", "model")
     assert "--model expects" in said
     assert not Path("t.csv").exists()
+
+
+def test_somebody_is_set_aside_and_kept(waiting: Run, stacksl: Shell) -> None:
+    assert stacksl("answer", "run", *map(fill, sheets(waiting)), "--quiet").code == 0
+    stacksl.done("change", "run", "--set-aside", "anna", "--quiet")
+    told = stacksl.told("status", "run")
+    assert [each["standing"] for each in told["people"]["annotators"]] == ["set_aside", ""]
+    before = waiting.status()["spent"]
+    stacksl.done("change", "run", "--keep", "anna", "--quiet")
+    assert waiting.status()["spent"] >= before
+    assert "kept" in stacksl("status", "run").out

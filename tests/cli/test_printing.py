@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stacksl.cli.printing import as_json, gate
+from stacksl.cli.printing import as_json, gate, spent
 from stacksl.cli.verbs import ls
 from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.runs.finish.forecasting import EVERY
@@ -56,3 +56,18 @@ def test_a_narrow_interval_has_its_estimate_in_it() -> None:
     told = {"expected": [], "now": now, "labels": 30, "rests_on": "", "reason": ""}
     assert "0.999 (0.997 to 0.999)" in shown_forecast(told)
     assert "0.999 (0.91 to 1.00)" in shown_forecast({**told, "now": {**now, "low": 0.91}})
+
+
+def test_a_run_is_listed_with_all_its_labels() -> None:
+    counts = {"rounds": 7, "asked": 7, "spent": 9, "budget": 12}
+    row = {"run": "r", "state": "waiting", "audit": None, "test": None, **counts}
+    assert ls._row(row) == ("r", "waiting", 7, 9, 12, None), "with those that only measure"
+    known = {"accuracy": 0.9, "interval": [0.8, 0.95]}
+    assert ls._row({**row, "test": known})[-1] == "90.0% (80.0% to 95.0%)"
+
+
+def test_what_a_finished_run_spent_was_paid() -> None:
+    """Its labels that measure are not among those that `answered` counts."""
+    status = {"money": {"spent": 60.0, "budget": 80.0}, "spent": 30, "answered": 20}
+    assert spent({**status, "state": "finished"}) == "$60.00 of $80.00"
+    assert spent({**status, "state": "waiting"}) == "$60.00 of $80.00, paid or reserved"

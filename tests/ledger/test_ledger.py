@@ -228,3 +228,16 @@ def test_export_gives_one_row_a_purchase(book, decision, clock):
         | {"learned_at": 2000.0, "labeler": "me"},
         {**nothing, "item": "q2", "state": "released", "price": 0},
     ]
+
+
+def test_a_lease_again_needs_budget_and_a_released_purchase(book, decision):
+    ledger = book(budget=2)
+    ledger.post([decision(1)])
+    with pytest.raises(LedgerError, match="its purchase is open"):
+        ledger.lease("q0")
+    ledger.reserve(["q5"])
+    first = ledger.open_purchases()[0]
+    ledger.release(first, "refused")
+    ledger.post([decision(2)])
+    assert ledger.lease("q0") is None
+    assert not ledger.release(first, "refused")

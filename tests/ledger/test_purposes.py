@@ -121,3 +121,26 @@ def test_of_two_slots_each_is_charged_and_the_first_label_learned(book, decision
     ledger.correct("q0", 3, "anna")
     assert ledger.agreement()[0][0].index == 1  # as it came
     ledger.verify({"a file": ledger.head})
+
+
+@pytest.mark.parametrize(("budget", "money"), [(2, None), (9, 29)])
+def test_an_audit_fits_in_whole_or_not_at_all(book, budget, money):
+    ledger = book(budget=budget, money=money, price=10)
+    with pytest.raises(LedgerError, match="the budget is spent"):
+        ledger.reserve(["q1", "q2", "q3"])
+    assert (ledger.accounts.spent, ledger.open_purchases(), events(ledger)) == (0, [], [])
+    assert len(ledger.reserve(["q1", "q2"])) == 2
+    with pytest.raises(LedgerError, match="the budget is spent"):
+        ledger.reserve(["q3"])
+
+
+def test_a_lease_of_an_audit_is_given_up_and_taken_again(book):
+    ledger = book()
+    (lease,) = ledger.reserve(["q5"])
+    assert ledger.release(lease, "refused")
+    assert (ledger.accounts.spent, ledger.accounts.left) == (0, 3)
+    again = ledger.lease("q5")
+    assert (again.purpose, again.round, again.token) == ("audit", 0, 2)
+    ledger.take([Answer("q5", 0, 1, 2, "me")])
+    assert ledger.audited()["q5"] == 2
+    assert sums(ledger, "spent", "asked", "learned") == (1, 0, 0)

@@ -10,8 +10,8 @@ from stacksl.report.facts import Facts
 
 from .adapted_cases import adapted, adapted_badly
 from .audited_cases import audited, audited_and_tested, audited_in_vain
-from .edge_cases import bare, hostile, many_classes, one_pair, untested
-from .usual_cases import pooled, usual
+from .edge_cases import bare, hostile, untested
+from .usual_cases import usual
 
 CASES: dict[str, Callable[[], Facts]] = {
     "adapted": adapted,
@@ -22,9 +22,6 @@ CASES: dict[str, Callable[[], Facts]] = {
     "usual": usual,
     "bare": bare,
     "hostile": hostile,
-    "many_classes": many_classes,
-    "one_pair": one_pair,
-    "pooled": pooled,
     "untested": untested,
 }
 

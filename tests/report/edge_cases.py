@@ -8,18 +8,15 @@ from typing import Any
 from stacksl.report.facts import Budget, DataCard, Facts, Method, Refit, SettingRow
 from stacksl.report.quality import (
     Asking,
-    Calibration,
     ClassRow,
     ClassTotal,
     Confusion,
-    CurvePoint,
     LabeledShare,
     Named,
     OwnItems,
-    TestResult,
 )
 
-from .usual_cases import class_rows, usual, wilson
+from .usual_cases import usual, wilson
 
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
 
@@ -68,25 +65,6 @@ def hostile() -> Facts:
         settings=(SettingRow("features", long, "flag"), SettingRow("out", SCRIPT, "config")),
         warnings=(SCRIPT, long),
         versions=(Named(SCRIPT, long),),
-    )
-
-
-def many_classes() -> Facts:
-    facts = usual()
-    return replace(facts, data=replace(facts.data, classes=151), classes=class_rows(151))
-
-
-def one_pair() -> Facts:
-    """Two classes, one label, one round, and a test file of one row."""
-    low, high = wilson(1, 1)
-    return replace(
-        bare(labels=1, asked=1, answered=1, left=0, rounds=1),
-        data=DataCard("coins", "csv", 1, 2, 2, 2),
-        test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0),
-        curve=(CurvePoint(1, 1.0, low, high),),
-        classes=(ClassRow("heads", 1, 1, 1.0, 1.0), ClassRow("tails", 0, 0, None, None)),
-        calibration=Calibration(0.5, 0.5, 1.0, 1),
-        refit=Refit("No refit: the labels bought are of one class only.", False),
     )
 
 

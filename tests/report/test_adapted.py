@@ -23,29 +23,6 @@ def words_of(facts, id):
     return read(found.group()).text
 
 
-def test_the_page_says_what_the_model_is(facts):
-    text = words_of(facts, "language-model")
-    for words in (
-        "The license of the base model tiny-base is mit",
-        "/models/tiny-base",
-        "4,218,880",
-        "{prompt} Answer:",
-        "LoRA rank 16",
-    ):
-        assert words in text, words
-
-
-def test_the_head_that_steered_is_told_apart_from_the_model(facts):
-    for shown in (words_of(facts, "settings"), card(facts)):
-        assert "it steered the purchases and is not part of the model" in shown
-
-
-def test_the_refits_are_listed_with_what_they_cost(facts):
-    text = words_of(facts, "language-model")
-    for words in ("1 100 55.0%", "1.31", "0.021", "3.1%", "2 min 0 s"):
-        assert words in text, words
-
-
 def test_the_curve_begins_with_the_base_at_no_label(facts):
     drawn = figures.accuracy_curve(facts.curve)
     assert "38.0% with 0 labels, 62.0% with 200" in drawn

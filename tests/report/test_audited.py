@@ -6,9 +6,9 @@ import pytest
 
 from stacksl.report import card, render
 from stacksl.report.answers import audited, notes
-from stacksl.report.facts import Refit, SettingRow
-from stacksl.report.quality import Gain, SecondLook
-from stacksl.report.sentences import bought, commands, mixed, outcome, uses
+from stacksl.report.facts import SettingRow
+from stacksl.report.quality import SecondLook
+from stacksl.report.sentences import bought, commands, outcome, uses
 
 from .test_html import read
 
@@ -31,14 +31,6 @@ def test_the_audited_accuracy_is_the_headline(made):
     assert said in model_card
     assert "Audited accuracy 84.2%" in page
     assert "Test accuracy" not in page
-
-
-@pytest.mark.parametrize(("rows", "counted"), [(1, "1 audited row"), (2, "2 audited rows")])
-def test_rows_that_a_new_class_may_answer_are_counted(made, rows: int, counted: str):
-    facts = made["audited"]()
-    said = outcome(replace(facts, audit=replace(facts.audit, none_before=rows)))
-    before = f"{counted} answered with none of these before a class was added"
-    assert f"{before} {'counts' if rows == 1 else 'count'} as wrong: `stacksl change" in said
 
 
 def test_an_audit_that_is_clear_has_no_worst_case(made):
@@ -71,13 +63,6 @@ def test_where_there_is_neither_it_is_said_everywhere(made):
     )
     refused = replace(promise, stopped="That 98.0% of the 800 rows are right cannot be promised.")
     assert outcome(refused) == refused.stopped, "the promise speaks of the table"
-
-
-def test_calibration_says_that_it_leaves_out_open_rows(made):
-    assert (
-        "over 95 audited items, without open and unclear ones, is" in words_of(made["audited"]())[0]
-    )
-    assert "without open and unclear ones" not in words_of(made["usual"]())[0]
 
 
 def test_an_audit_without_a_clear_answer_tells_nothing(made):
@@ -133,14 +118,6 @@ def test_rates_agreement_costs_and_changes_are_told(made):
         assert part in page, part
 
 
-def test_labels_of_the_audit_count_as_bought_and_not_as_learned(made):
-    said = bought(made["audited"]())
-    assert said == (
-        "1,000 labels of 10,003 items were bought for $2,500.00: 880 to learn from; 20 for second"
-        " answers; 100 for the audit, random items that only measure and are not learned."
-    )
-
-
 def test_classes_never_seen_are_named(made):
     facts = made["audited"]()
     missing = facts.classes[0].name
@@ -149,26 +126,6 @@ def test_classes_never_seen_are_named(made):
     assert "1 of them got no label to learn from." in page
     assert f"1 class got no label to learn from: {missing}." in model_card
     assert missing in card(facts, {}), "as it is handed over"
-
-
-def test_recall_is_told_with_its_interval_and_where_it_was_measured(made):
-    page, _ = words_of(made["audited"]())
-    row = next(row for row in made["audited"]().classes if row.test_n == 20)
-    assert f"{100 * row.low:.1f}% to {100 * row.high:.1f}%" in page
-    assert "Precision and recall are those on the audit" in page
-    assert "95 audited items" in page
-
-
-def test_the_mixture_of_the_model_is_told_with_its_weights(made):
-    for words in words_of(made["audited"]()):
-        assert "It is a mixture of 3 models" in words
-        assert "of labels alone: weight 8.0%, held-out log-loss 1.10" in words
-        assert "the unlabeled rest of the pool: weight 62.0%, held-out log-loss 0.71" in words
-        assert "new items may be easier or harder than the bought ones" in words  # by any gate
-    assert mixed(Refit("A sentence.", True)) == ""
-    assert mixed(Refit("A sentence.", True, mixture=(("names", 1.0, None),))) == (
-        "It is made of labels and class names."
-    )
 
 
 def test_what_the_model_can_label_is_a_share_or_the_number_that_would_tell(made):
@@ -180,13 +137,6 @@ def test_what_the_model_can_label_is_a_share_or_the_number_that_would_tell(made)
     assert "cannot be estimated from 50 audited items; needs at least 59" in words_of(few)[0]
     none = replace(facts, own=replace(facts.own, source="", measured=0))
     assert words_of(none)[0].count("it is estimated on an audit or a test file") == 1
-
-
-def test_growth_is_a_number_with_its_interval_or_the_reason(made):
-    facts = made["audited"]()
-    assert "would add some 2.1 points of accuracy (90% interval 0.4 to 5.2)" in words_of(facts)[0]
-    untold = replace(facts, more=Gain(100, reason="a forecast needs 20 labels"))
-    assert "would add cannot be estimated: a forecast needs 20 labels." in words_of(untold)[0]
 
 
 def test_the_uses_of_labels_are_defined_and_add_up(made):
@@ -236,3 +186,11 @@ def test_the_commands_are_those_of_the_command_line(made):
         assert command.split()[:1] == ["stacksl"]
         assert command.split()[1] in names
         assert command.split()[2] == facts.run
+
+
+def test_labels_of_the_audit_count_as_bought_and_not_as_learned(made):
+    said = bought(made["audited"]())
+    assert said == (
+        "1,000 labels of 10,003 items were bought for $2,500.00: 880 to learn from; 20 for second"
+        " answers; 100 for the audit, random items that only measure and are not learned."
+    )

@@ -1,7 +1,7 @@
 import re
 from dataclasses import replace
 
-from stacksl.report import card, render
+from stacksl.report import card
 from stacksl.report.wording import plain
 
 
@@ -20,13 +20,6 @@ def test_the_card_starts_with_front_matter_and_holds_every_part(made):
     ]
     for words in ("$2,500.00", "87.7% of 3,080 test items", "86.5% to 88.8%", "C = 20"):
         assert words in body, words
-
-
-def test_macro_f1_is_named_for_what_it_is_of(made):
-    facts = made["usual"]()
-    own = replace(facts, data=replace(facts.data, classes=None), classes=(), confusions=())
-    assert "<dt>Macro F1</dt>" in render(facts)
-    assert "<dt>Macro F1 of the right option’s position</dt>" in render(own)
 
 
 def test_marks_are_escaped_once():

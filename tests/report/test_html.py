@@ -154,11 +154,6 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
         assert words in text, words
 
 
-def test_the_page_of_a_pool_names_no_round(made):
-    facts = made["pooled"]()
-    assert "round " not in read(render(facts)).text
-
-
 def test_importing_the_package_loads_no_jinja():
     program = "import sys, stacksl.report; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

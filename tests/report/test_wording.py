@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from stacksl.report import figures, sentences, wording
 from stacksl.report.quality import Calibration
 
-from .edge_cases import bare
-
 
 @pytest.mark.parametrize("module", [wording, figures])
 def test_examples_in_the_docstrings(module):
@@ -41,11 +39,6 @@ def test_an_excerpt_is_one_short_line_of_characters_that_can_be_written(text, le
 
 def test_a_huge_prompt_is_cut_without_being_walked_through():
     assert wording.excerpt("word " * 4_000_000, 40).endswith("…")
-
-
-def test_one_label_that_is_left_is_one_label():
-    words = "No label was bought: 7 items passed, and 1 label can still be bought."
-    assert sentences.bought(bare(labels=1, left=1)) == words
 
 
 @pytest.mark.parametrize(

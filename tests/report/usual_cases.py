@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -125,15 +124,4 @@ def usual() -> Facts:
         ),
         warnings=("12 prompts are in the training and the test file.",),
         interruptions=("Interrupted in round 4,211 and resumed at 12:03:30 UTC.",),
-    )
-
-
-def pooled() -> Facts:
-    """The same run as a pool, which has no rounds but its questions."""
-    facts = usual()
-    return replace(
-        facts,
-        budget=replace(facts.budget, rounds=facts.budget.asked),
-        method=replace(facts.method, mode="pool"),
-        interruptions=(),
     )
