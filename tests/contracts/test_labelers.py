@@ -29,11 +29,6 @@ def labeler(request: pytest.FixtureRequest) -> Labeler:
     return LABELERS[request.param](None, GOLD, SIZES, 3)
 
 
-def test_it_is_a_labeler(labeler):
-    assert isinstance(labeler, Labeler)
-    assert labeler.name
-
-
 def test_it_keeps_the_contract(labeler):
     """Its requests are purchases alone: it reads no prompt."""
     asked = [purchase("q4"), purchase("q2"), purchase("q9", slot=1, token=3)]

@@ -11,7 +11,7 @@ import pytest
 
 from stacksl.core import Bounds, Margin
 from stacksl.core.blocks import PairFeatures, SharedFeatures
-from stacksl.core.gates.registry import LLF, Always, First, make_gate
+from stacksl.core.gates.registry import LLF, First, make_gate
 from stacksl.core.gates.rules import Clock
 from stacksl.core.learner import Learner, presented
 from stacksl.core.rng import uniforms
@@ -98,12 +98,6 @@ def test_an_item_of_a_pool_is_ranked_by_the_probabilities_that_are_given() -> No
     assert (ranked.round, ranked.choice, ranked.score, ranked.probability) == (1, 2, 0.7, 0.7)
 
 
-def test_choice_and_probability_are_within_what_was_presented() -> None:
-    [d] = decide(Learner(Noting(), Always(), budget=1, horizon=1), shown=(0, 2))
-    assert d.choice == 2
-    assert d.probability == pytest.approx(1 / (1 + math.exp(-1)))
-
-
 def test_reasons_and_the_two_rules_above_every_gate() -> None:
     closed = LLF(1e9)
     assert [d.reason for d in decide(Learner(Noting(), closed, budget=3, horizon=3), 3)] == [
@@ -180,18 +174,6 @@ def test_in_the_literal_reading_the_kl_step_goes_with_the_purchase() -> None:
     assert scorer.diary == [("skip", ALL, 1)]
 
 
-def test_a_label_is_learned_over_all_candidates() -> None:
-    scorer = Noting()
-    learner = StackSL(scorer, horizon=4, top_k=1)
-    [d] = decide(learner, shown=(1, 2))
-    learner.learn(d, THREE, Label(2))
-    learner.learn(d, THREE, Label(0))
-    assert scorer.diary == [
-        ("step", ALL, 1, Label(2)),
-        ("step", ALL, 1, Label(0)),
-    ]
-
-
 @pytest.mark.parametrize("scorer", ["newton", "ridge", "sgd"])
 @pytest.mark.parametrize("classes", [None, 6])
 def test_what_a_follower_hides_does_not_change_what_a_label_teaches(scorer, classes) -> None:
@@ -210,21 +192,6 @@ def test_what_a_follower_hides_does_not_change_what_a_label_teaches(scorer, clas
             learner.learn(d, inputs, Label(int(rng.integers(6))))
         thetas.append(one.state()["theta"])
     np.testing.assert_array_equal(*thetas)
-
-
-def test_a_late_answer_is_learned_at_the_current_theta() -> None:
-    """In two orders the same answers give the same ridge estimate, whichever was late."""
-    rng = np.random.default_rng(0)
-    rows = [PairFeatures(phi / 3) for phi in rng.normal(size=(3, 3, 4))]
-    thetas = []
-    for order in ([0, 1, 2], [2, 0, 1]):
-        learner = StackSL(make_scorer("ridge", dim=4, classes=None), horizon=3)
-        posted = [d.reserved() for d in learner.decide("abc", rows, [ALL] * 3, asked=0)]
-        learner.adopt(posted, rows)
-        for t in order:
-            learner.learn(posted[t], rows[t], Label(t))
-        thetas.append(learner.scorer.state()["theta"])
-    assert thetas[0] == pytest.approx(thetas[1], abs=1e-12)
 
 
 def test_a_gate_without_the_widths_it_needs_is_refused() -> None:
@@ -290,3 +257,19 @@ def test_a_refused_want_inside_a_block_is_a_skip_too() -> None:
     assert learner.gate_state[0] == want.skip_state[0]
     assert learner.gate_state != after.state
     assert learner.round == 2
+
+
+def test_a_late_answer_is_learned_at_the_current_theta() -> None:
+    """In two orders the same answers give the same ridge estimate, whichever was late."""
+    rng = np.random.default_rng(0)
+    rows = [PairFeatures(phi / 3) for phi in rng.normal(size=(3, 3, 4))]
+    thetas = []
+    for order in ([0, 1, 2], [2, 0, 1]):
+        learner = StackSL(make_scorer("ridge", dim=4, classes=None), horizon=3)
+        posted = [d.reserved() for d in learner.decide("abc", rows, [ALL] * 3, asked=0)]
+        learner.adopt(posted, rows)
+        for t in order:
+            learner.learn(posted[t], rows[t], Label(t))
+        assert learner.scorer.learned == 3
+        thetas.append(learner.scorer.state()["theta"])
+    assert thetas[0] == pytest.approx(thetas[1], abs=1e-12)

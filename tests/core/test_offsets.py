@@ -11,14 +11,11 @@ from scipy.optimize import minimize
 from stacksl.core import PairBlock
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.heads.linear import refit
-from stacksl.core.learner import Learner, presented
 from stacksl.core.scorers import make_scorer
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.types import Label
-from stacksl_lab.baselines.registry import make_gate
 
 ALL = (0, 1, 2, 3)
-GATED = ["margin", "contested", "adpo"]
 
 
 def items(count: int, seed: int = 0, dim: int = 5) -> list[PairFeatures]:
@@ -91,31 +88,6 @@ def test_an_offset_of_zero_equals_none_bit_for_bit(track: str) -> None:
     for name in ("scores", "probabilities", "widths", "pair_widths"):
         assert getattr(view, name).tobytes() == getattr(other, name).tobytes()
     assert view.information == other.information
-
-
-@pytest.mark.parametrize("gate", GATED)
-@pytest.mark.parametrize("top_k", [None, 2])
-def test_moving_an_items_offsets_by_one_number_changes_nothing(gate: str, top_k) -> None:
-    stream = items(60, seed=3)
-    shifts = np.random.default_rng(4).normal(size=60) * 20.0
-    moved = [PairFeatures(x.phi, x.offset + s) for x, s in zip(stream, shifts, strict=True)]
-    played = []
-    for rows in (stream, moved):
-        learner = Learner(newton(), make_gate(gate), budget=20, horizon=60, seed=1, top_k=top_k)
-        bought = []
-        for number, inputs in enumerate(rows):
-            shown = presented([inputs], learner.scorer, top_k)
-            (d,) = learner.decide([str(number)], [inputs], shown, asked=len(bought))
-            d = d.reserved() if d.status == "wanted" else d
-            learner.adopt([d], [inputs])
-            if d.asked:
-                bought.append((number, d.choice, d.presented))
-                learner.learn(d, inputs, Label(number % 4))
-        played.append((bought, learner.scorer.state()))
-    (one, state), (other, again) = played
-    assert one == other
-    for name, array in state.items():
-        np.testing.assert_allclose(again[name], array, atol=1e-12, err_msg=name)
 
 
 def block_of(count: int, seed: int = 0, scale: float = 2.0) -> tuple[PairBlock, np.ndarray]:

@@ -338,27 +338,3 @@ def test_a_ridge_below_the_floor_is_refused_in_a_run() -> None:
         SettingsError, match=r"scorer.ridge must be greater than or equal to 0\.000001"
     ):
         resolve({"scorer.ridge": below})
-
-
-@pytest.mark.parametrize("name", ["ridge", "newton"])
-@pytest.mark.parametrize("classes", [None, 4])
-def test_settings_of_the_gradient_step_do_not_reach_the_others(
-    name: str, classes: int | None
-) -> None:
-    rng = np.random.default_rng(20)
-    plain = fresh(name, classes=classes)
-    other = fresh(
-        name,
-        classes=classes,
-        kl_weight=9.0,
-        learning_rate=7.0,
-        clip="literal",
-        clip_level=0.1,
-        reference="previous",
-    )
-    for _ in range(5):
-        inputs = pair_inputs(rng) if classes is None else shared_inputs(rng)
-        for scorer in (plain, other):
-            scorer.step(inputs, ALL, 0, Label(1))
-            scorer.step(inputs, ALL, 0, None)
-    np.testing.assert_array_equal(plain.theta, other.theta)

@@ -253,18 +253,6 @@ def test_items_nobody_was_asked_about_have_their_own_options(tmp_path: Path) -> 
     assert left[0] in found
 
 
-def test_annotators_never_see_it_and_the_owner_not_before_the_end(opened: Opened) -> None:
-    page = opened(budget=12, open_questions=6, audit=4)
-    owner, anna = page.browser(OWNER), page.browser("anna")
-    assert owner.http.get("/asked").status_code == 404
-    assert "/asked" not in owner.http.get("/").text
-    assert anna.http.get("/asked").status_code == 403
-    assert page.browser("x", entered=False).http.get("/asked").status_code == 401
-    play([anna, page.browser("ben")], page)
-    assert anna.http.get("/asked").status_code == 403
-    assert owner.http.get("/asked").status_code == 200
-
-
 def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
     page = opened(budget=8, open_questions=4, audit=0)
     people = [page.browser("anna"), page.browser("ben")]

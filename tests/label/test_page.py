@@ -310,6 +310,8 @@ def test_the_owner_ends_sessions_and_sees_no_audit(opened: Opened) -> None:
     assert "of 24" in told
     shown = owner.http.get("/").text
     assert "audit" not in told + shown
+    assert "/asked" not in shown
+    assert owner.http.get("/asked").status_code == 404, "nor the rows before the end"
     assert "stacksl change RUN --free NAME" in shown
     assert anna.act(act="revoke", name="ben").status_code == 403
     key, prompt = next(iter(anna.rows().items()))

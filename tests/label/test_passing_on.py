@@ -12,7 +12,6 @@ from stacksl.errors import RunError
 from stacksl.label import owner
 from stacksl.label.open_run import OpenRun
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.changes.people import free_rows
 from stacksl.runs.finish.forecasting import look_due
 from stacksl.runs.loop.linear_trainer import STAGES
 
@@ -135,21 +134,6 @@ def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
     page.run.replay()
 
 
-def test_who_is_back_at_an_open_page_gets_rows_again(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page, now = clocked(opened, monkeypatch, budget=12, open_questions=6, audit=2)
-    anna, ben = page.browser("anna"), page.browser("ben")
-    now[0] += 31
-    ben.http.get("/")
-    wait_for(lambda: not anna.rows())
-    assert not anna.rows(), "the page asks for rows by itself, whoever sits there"
-    anna.http.get("/rows?here=1")  # she has moved the pointer
-    for key, prompt in list(ben.rows().items())[:4]:  # so that rows are bought for both
-        ben.answer(key, prompt)
-    wait_for(lambda: bool(anna.rows()))
-
-
 def test_who_waits_for_rows_is_not_idle(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     page, now = clocked(opened, monkeypatch, budget=6, open_questions=6, audit=0)
     anna, ben = page.browser("anna"), page.browser("ben")
@@ -264,18 +248,6 @@ class Busy:
     def end(self) -> None:
         self._gate.set()
         assert self._done.result(120)
-
-
-def test_what_nobody_waits_for_is_not_carried_out_and_the_page_goes_on(opened: Opened) -> None:
-    page = opened(budget=12, open_questions=6)
-    anna, busy = page.browser("anna"), Busy(page)
-    rows = anna.rows()
-    given_up = page.player.do(lambda: free_rows(page.run.folder, away=["anna"]), closes=True)
-    assert given_up.cancel()
-    busy.end()
-    Busy(page).end()
-    assert not page.player.over.is_set()
-    assert anna.rows() == rows
 
 
 def test_what_the_owner_is_told_was_not_done_is_not_done_later(opened: Opened, monkeypatch) -> None:

@@ -485,7 +485,12 @@ class Recorded:
             RunError: it is another one.
         """
         row = next(self.upcoming())
-        if self._differ(entry, row):
+        if self.comparable or entry.event not in _COMPUTED:
+            differ = values_of(entry)[1:] != values_of(row)[1:]  # all but the time
+        else:
+            made = (entry.event, entry.round, entry.surrogate)
+            differ = made != (row.event, row.round, row.surrogate)
+        if differ:
             place = f"round {row.round}" if row.event == "round" else f"row {row.seq} of the ledger"
             replayed = f"the event '{entry.event}' with {entry.text}"
             if entry.event == row.event and entry.surrogate != row.surrogate:
@@ -497,8 +502,3 @@ class Recorded:
             )
         self._blurred |= self.changed and bool(row.payload.get("tune"))
         return self._rows.popleft()
-
-    def _differ(self, entry: Entry, row: Row) -> bool:
-        if self.comparable or entry.event not in _COMPUTED:
-            return values_of(entry)[1:] != values_of(row)[1:]  # all but the time
-        return (entry.event, entry.round, entry.surrogate) != (row.event, row.round, row.surrogate)

@@ -124,8 +124,6 @@ def evaluate(
 
 def judge(policies: list[Array], dataset: Dataset) -> Evaluation:
     """The `Evaluation` of `policies`, a (K,) array for each of the data set's items."""
-    if not dataset.total:
-        raise DataError(f"{dataset.name} has no row to evaluate on")
     golden = [dataset.answers.get(item.id, UNKNOWN) for item in dataset.items]
     gold = np.array(golden, dtype=np.int64)
     predicted = np.array([int(np.argmax(policy)) for policy in policies], dtype=np.int64)

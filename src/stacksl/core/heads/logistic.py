@@ -351,11 +351,6 @@ class Soft:
     targets: NDArray[Any]
     weight: NDArray[Any]
 
-    @property
-    def classes(self) -> int:
-        """K, the columns of the targets."""
-        return int(self.targets.shape[1])
-
     def named(self) -> NDArray[np.int64]:
         """The classes with a positive target, in ascending order."""
         return np.flatnonzero((self.targets * self.weight[:, None]).sum(axis=0) > 0)
