@@ -104,20 +104,9 @@ def test_the_command_line_imports_the_modules_of_a_run(
     gate, encoder = write(modules, "A gate"), write(modules, "An encoder")
     rows = (f"{item.prompt},{item.candidates[ANSWERS[item.id]]}\n" for item in ITEMS)
     Path("data.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
-    words = [
-        "run",
-        "data.csv",
-        "--budget",
-        "8",
-        "--out",
-        "run",
-        "--gate",
-        "unsure",
-        "--features",
-        "letters",
-        "--quiet",
-    ]
-    assert call([*words, "--set", "gate.level=0.4", "--set", f"plugins={gate},{encoder}"]) == 0
+    words = ["run", "data.csv", "--budget", "8", "--out", "run", "--quiet"]
+    words += ["--gate", "unsure", "--set", "gate.level=0.4", "--features", "letters"]
+    assert call([*words, "--set", f"plugins={gate},{encoder}"]) == 0
     words = [sys.executable, "-m", "stacksl", "predict", "run", "data.csv"]
     fresh = subprocess.run(words, capture_output=True)
     assert fresh.returncode == 0, fresh.stderr
