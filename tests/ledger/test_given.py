@@ -78,11 +78,6 @@ def given_in(path: Path) -> list[object]:
 WHOLE = [RECORDS, GIVEN["test"], GIVEN["rejected"]]
 
 
-def test_what_was_given_is_read_again_in_order(ledger, path) -> None:
-    assert given_in(path) == WHOLE
-    ledger.verify()
-
-
 @pytest.mark.parametrize(("column", "value"), EDITS)
 @pytest.mark.parametrize("table", LAST)
 def test_an_edit_of_any_column_is_told(ledger, path, table, column, value) -> None:

@@ -152,17 +152,6 @@ def test_a_change_that_fails_changes_nothing(ledger, path, decision) -> None:
     ledger.verify()
 
 
-def test_a_change_is_one_transaction_with_all_else(ledger, path, decision) -> None:
-    with ledger.together():
-        ledger.change_settings({"seed": Setting(9)})
-        ledger.write_state("stopped", {})
-        ledger.post([decision(1)])
-        assert tables_of(path)[0] == GIVEN, "another process sees nothing of it yet"
-    assert tables_of(path)[0] == GIVEN | {"seed": Setting(9)}
-    assert [row.event for row in ledger.rows()] == ["settings", "round", "reserved"]
-    ledger.verify({"a file": ledger.head})
-
-
 def test_a_reader_never_sees_half_a_change(ledger, path) -> None:
     """The digest is of the same moment as what it is of, while another process changes it."""
     with opened(path, readonly=True) as store, store.reading():
