@@ -31,7 +31,7 @@ from selections import margin
 from stacksl.core.losses import softmax
 from stacksl.core.rng import generator
 from stacksl.lm.scoring.normalize import prior_temperature
-from stacksl.runs.loop.near_duplicates import NearDuplicates
+from stacksl.runs.loop.batch_selection import NearDuplicates
 from stacksl.types import Item
 from stacksl.version import __version__
 

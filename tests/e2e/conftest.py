@@ -26,7 +26,7 @@ from stacksl.runs.storage.folder import RunFolder, expect_all_derived
 from ..tables import write_table
 
 WORKER = Path(__file__).with_name("worker.py")
-TIMES = ("created", "finished", "interruptions", "sha256")  # and a digest of them
+TIMES = ("created", "finished", "sha256")  # and a digest of them
 
 
 @dataclass
@@ -255,8 +255,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory, worker: Worker) -> dict[str,
 def chain(path: Path) -> list[dict[str, Any]]:
     """The ledger's rows without clock times, salted hashes and random surrogates.
 
-    Of files that were made only what they are is told: a report that names an interruption is
-    another one, and has a further row. Where arrays were saved is left out: a run that was killed
+    Of files that were made only what they are is told: a report that was made twice has other
+    times, and a further row. Where arrays were saved is left out: a run that was killed
     saves them at other moments, too.
     """
     salted = ("item", "digest", "stored")
@@ -301,7 +301,7 @@ def expect_sound(path: Path, budget: int) -> None:
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """The facts of the report, without clock times and the note of an interruption."""
+    """The facts of the report, without clock times."""
     found = dict(json.loads((path / "facts.json").read_text()))
     for name in TIMES:
         found.pop(name)

@@ -459,9 +459,6 @@ def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(
     assert json.loads(said)["asked"] == 12
     assert entry.call([*words, str(long.reference)]) == 0
     expect_same(out, long)
-    noted = json.loads((out / "facts.json").read_text())["interruptions"]
-    assert len(noted) == 1
-    assert "stopped" in noted[0]
 
 
 def test_kill_9_is_shown_as_interrupted_with_the_command_that_resumes(

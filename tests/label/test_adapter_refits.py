@@ -12,8 +12,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.lm.model import LanguageModel
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.loop.adapters import Adapters
-from stacksl.runs.loop.language_trainer import LanguageTrainer
+from stacksl.runs.loop.language_trainer import Adapters, LanguageTrainer
 from stacksl.runs.settings.budget import due_at
 
 from ..ledgers import items_bought, rows_of

@@ -130,7 +130,6 @@ def test_every_number_of_the_run_stands_on_the_page(made):
         "4.3%",
         "C = 20 by shuffled 3-fold log-loss",
         "12 prompts are in the training and the test file.",
-        "Interrupted in round 4,211",
         *(row.name for row in facts.classes),
         *(row.name for row in facts.settings),
         *(row.value for row in facts.versions),

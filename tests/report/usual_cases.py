@@ -123,5 +123,4 @@ def usual() -> Facts:
             Named("ledger", "9f" * 32),
         ),
         warnings=("12 prompts are in the training and the test file.",),
-        interruptions=("Interrupted in round 4,211 and resumed at 12:03:30 UTC.",),
     )

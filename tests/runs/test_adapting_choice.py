@@ -18,7 +18,7 @@ from stacksl.ledger.events import Row
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalize import NORMALIZATIONS, calibrated_loss, fitted_temperature
 from stacksl.lm.settings import Lesson, ModelChoices
-from stacksl.runs.loop.adapters import way_chosen
+from stacksl.runs.loop.language_trainer import way_chosen
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.spec import RunSpec
 
@@ -205,7 +205,7 @@ MOMENTS = {
     "when it was made": ("lm.model.LanguageModel.choose_among", 1, True),
     "between its features and its row": ("ledger.ledger.Ledger.note_refreshed", 1, False),
     "when its row is on disk": ("ledger.ledger.Ledger.note_refreshed", 1, True),
-    "before the refit that is due with it": ("runs.loop.adapters.Adapters.refit", 1, False),
+    "before the refit that is due with it": ("runs.loop.language_trainer.Adapters.refit", 1, False),
     "when the next batch is on disk": ("ledger.ledger.Ledger.post", 3, True),
 }
 

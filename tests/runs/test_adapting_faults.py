@@ -14,7 +14,7 @@ from stacksl.api import Run, run
 from stacksl.cli.entry import call
 from stacksl.errors import DataError, RunError, SettingsError, StackslError
 from stacksl.lm.training.adapters import WEIGHTS
-from stacksl.runs.loop.adapters import expect_adapters
+from stacksl.runs.loop.language_trainer import expect_adapters
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 

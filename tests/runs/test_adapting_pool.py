@@ -12,7 +12,7 @@ import pytest
 from stacksl.api import Run, prepare, run
 from stacksl.core.losses import softmax
 from stacksl.report.wording import interval
-from stacksl.runs.loop.near_duplicates import NearDuplicates
+from stacksl.runs.loop.batch_selection import NearDuplicates
 from stacksl.types import Item
 
 from ..ledgers import rows_of

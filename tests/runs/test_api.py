@@ -22,7 +22,6 @@ from stacksl.runs.spec import RunSpec
 from ..ledgers import rows_of
 from ..saved_arrays import set_of
 from .conftest import CLASSES, class_items, pair_items
-from .people_cases import facts_of
 
 REALLY_INSTALLED = not weights.minilm_lacks()
 
@@ -38,7 +37,7 @@ def test_a_crash_is_recorded_and_resumed(tmp_path, monkeypatch) -> None:
     assert status["state"] == "failed"
     assert status["sentence"].startswith("unexpected ValueError in mock.py, line ")
     assert status["resume"] == f"stacksl resume '{out}'"
-    assert "failed" in facts_of(Run.open(out).resume()).interruptions[0]
+    assert Run.open(out).resume().status()["state"] == "finished"
 
 
 @pytest.mark.parametrize(

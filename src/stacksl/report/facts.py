@@ -196,7 +196,6 @@ class Facts:
         title: what the page is called, normally the data set's name.
         run: the name of the run's folder; its path in a report with text.
         created, finished: times as they are to be shown (UTC).
-        interruptions: one sentence for each time the run was stopped and taken up again.
         test, audit: of the final model.
         table: the labels in the exported table; None where a promise tells, or nothing does.
         column: labels that the data had, which the audit judges as it judges the model.
@@ -222,7 +221,6 @@ class Facts:
     data: DataCard
     budget: Budget
     method: Method
-    interruptions: tuple[str, ...] = ()
     test: TestResult | None = None
     audit: AuditResult | None = None
     table: TableRight | None = None

@@ -55,7 +55,7 @@ def verify(
     """
     from stacksl.cli.heads import check_head
     from stacksl.errors import LedgerCorrupt
-    from stacksl.runs.loop.adapters import expect_adapters
+    from stacksl.runs.loop.language_trainer import expect_adapters
     from stacksl.runs.storage.folder import anchors, expect_all_derived
 
     opened = options.open_run(run)

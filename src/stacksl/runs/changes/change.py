@@ -14,7 +14,7 @@ from typing import Any
 from stacksl.core.rng import generator
 from stacksl.data import overlap
 from stacksl.data.files import absolute_path
-from stacksl.data.values import normal, one_line
+from stacksl.data.values import normal
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.sheets.cells import expect_unlike_answers
 from stacksl.ledger.ledger import Ledger
@@ -291,11 +291,6 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
         return spec
     _expect_classes(spec)
     names = list(spec.dataset.classes or ())
-    if any("\t" in name or name != one_line(name).strip() for name in names):
-        raise RunError(
-            "a class of this run has tabs or line breaks in its name, which a list of classes"
-            " cannot hold: write each name on one line in the data, and start a new run"
-        )
     for name in added:
         if not (normal_name := normal(name)) or "\0" in name:
             raise SettingsError(

@@ -20,9 +20,8 @@ from stacksl.report import facts as f
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import count
-from stacksl.runs.loop.adapters import refits_of
 from stacksl.runs.loop.game import Game, Progress, Report
-from stacksl.runs.loop.language_trainer import LanguageTrainer
+from stacksl.runs.loop.language_trainer import LanguageTrainer, refits_of
 from stacksl.runs.spec import RunSpec
 from stacksl.types import copied
 

@@ -6,7 +6,7 @@ classes, covers the items in doubt (`core.heads.coverage`), from the first one o
 pool is ranked by its statistic alone, never by its threshold: of the head refitted on the labels so
 far, with widths from the online state, or of a language model's own scores; labels that choose how
 these are made are drawn before. Such a batch is spread over the pool (`batch_selection`; under a
-language model, `near_duplicates`), and the first batch of a linear model follows the order of the
+language model, by their texts), and the first batch of a linear model follows the order of the
 items, unless class names give a head before the first label. A pool posts purchases alone: the
 ledger has no row of an item that was not asked. Audited rows that would have been chosen are noted
 (`models.audit.WouldBuy`): only the others are like the rows that a run leaves.

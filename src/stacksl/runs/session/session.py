@@ -538,7 +538,7 @@ def train_on_audit(spec: RunSpec) -> int:
             requirement = "an audit with labels to train on" if facts.refit.done else "a final head"
             raise RunError(f"expected a run with {requirement}, got none in {folder.path}")
         del stored_state["state"]
-        stored_state |= {"shown": {**stored_state["shown"], "trained_on": 1}, "reopened": True}
+        stored_state["shown"] = {**stored_state["shown"], "trained_on": 1}
         folder.write_state("stopped", **stored_state)  # what a kill leaves is finished by a resume
         oracle.name = stored_state.get("labeler", oracle.name)
         with Session.open(spec, labeler=oracle if "labeler" in stored_state else None) as session:

@@ -355,7 +355,7 @@ def reopen(folder: RunFolder, ledger: Ledger, *, other_labeler: bool = False, **
         facts.pop("labeler", None)
     if state == "finished":
         sentence = f"the run was changed: `stacksl resume {folder.path}` continues it"
-        ledger.write_state("stopped", {**facts, "sentence": sentence, "reopened": True})
+        ledger.write_state("stopped", {**facts, "sentence": sentence})
     elif {"state": state, **facts} != earlier:
         ledger.write_state(state, facts)
 
@@ -382,7 +382,7 @@ class Record:
             answerer = earlier.get("labeler")
         else:
             answerer = expect_labeler(spec.folder, labeler)
-        facts: dict[str, Any] = {"created": now(), "interruptions": [], "warnings": []}
+        facts: dict[str, Any] = {"created": now(), "warnings": []}
         kept_names = [*facts, "over_names", "shown", "judged", SHORT]
         if earlier["state"] == "finished":  # it is made again as it was
             kept_names.append("finished")
@@ -390,11 +390,6 @@ class Record:
         if answerer is not None:
             facts["labeler"] = answerer
         record = cls(spec.folder, facts, earlier)
-        cut = earlier["state"] in ("running", "stopped", "failed")
-        if "created" in earlier and cut and not earlier.get("reopened"):
-            was = "interrupted" if earlier["state"] == "running" else earlier["state"]
-            interruption = f"resumed {now()} after it was {was}"
-            facts["interruptions"] = [*facts["interruptions"], interruption]
         current = versions(spec.settings.plugins)
         names = {name: name.removeprefix("version_") for name in current}
         record.warn(spec.changed(current, names))
