@@ -37,7 +37,7 @@ def made_of(path: Path, **given: Any) -> RunFolder:
 def test_a_folder_that_was_half_written_goes_too(tmp_path: Path) -> None:
     """An adapter is drafted as a whole folder, which a kill leaves behind."""
     made = RunFolder.create(tmp_path / "run")
-    half = made.adapters / ".tmp-1-c0ffee-01"
+    half = made.path / "adapters" / ".tmp-1-c0ffee-01"
     half.mkdir(parents=True)
     (half / "adapter_model.safetensors").write_bytes(b"half")
     with made.locked():

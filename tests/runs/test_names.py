@@ -20,7 +20,6 @@ from stacksl.runs.loop.head_fitting import (
     KINDS,
     Component,
     Source,
-    fitted_mixture,
     held_out_answers,
     lower_loss,
     make_final,
@@ -109,16 +108,6 @@ def test_labels_are_found_to_improve_on_names_or_not() -> None:
     assert mean > 5 * error > 0, "the names are wrong, and labels say so"
     mean, error = lower_loss(_source(h, names), rows, rng.integers(4, size=120))
     assert mean < error, "the labels say nothing"
-
-
-def test_a_mixture_has_tried_what_the_labels_improve() -> None:
-    h, labels, names = _topics()
-    rows, source = np.arange(120), _source(h, names)
-    before = lower_loss(source, rows, labels[rows])
-    fitted_mixture(source, rows, labels[rows])
-    assert lower_loss(source, rows, labels[rows]) == before
-    fewer = lower_loss(source, rows[:100], labels[:100])
-    assert fewer == lower_loss(_source(h, names), rows[:100], labels[:100]) != before
 
 
 def test_a_mixture_has_the_probabilities_of_its_parts() -> None:

@@ -104,12 +104,10 @@ def _summary(run: Run, received: Received) -> str:
         return f"{count(n)}{note}" if n else None
 
     late = ", kept but not paid: somebody else answered the row, or the row is no longer asked"
-    after_shown = some(received.corrected_after_shown, ", its accuracy keeps the earlier answers")
     lines = facts(
         [
             ("Accepted", ", ".join(accepted) or "none that is new"),
             ("Corrected", some(received.corrected)),
-            ("Audit corrected after it was shown", after_shown),
             ("Repeated", some(received.repeated)),
             ("Contradict", some(received.disputed, ", kept but not paid (--correct replaces)")),
             ("Late", some(received.late, late)),

@@ -237,8 +237,6 @@ class Received:
         empty: rows still without an answer.
         faults: a line for each cell that could not be read.
         corrected: accepted answers that were replaced.
-        corrected_after_shown: answers of an audit, in all, that were corrected after it was shown;
-            its accuracy is by the answers before.
         status: of the run after them; see `status_of`.
     """
 
@@ -249,7 +247,6 @@ class Received:
     empty: int = 0
     faults: tuple[str, ...] = ()
     corrected: int = 0
-    corrected_after_shown: int = 0
     status: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -274,7 +271,6 @@ def received(
     folder: RunFolder, ledger: Ledger, sheets: SheetAnswers, receipts: Sequence[Receipt]
 ) -> Received:
     """The result of sheets that were read and entered."""
-    as_shown, latest = ledger.audited(), ledger.audited(now=True)
     outcomes = Counter(receipt.outcome for receipt in receipts)
     return Received(
         accepted=dict(Counter(r.answer.kind for r in receipts if r.outcome == "accepted")),
@@ -283,7 +279,6 @@ def received(
         late=outcomes["late"],
         empty=sheets.empty,
         faults=sheets.faults,
-        corrected_after_shown=sum(latest.get(item) != answer for item, answer in as_shown.items()),
         status=status_of(folder, ledger),
     )
 

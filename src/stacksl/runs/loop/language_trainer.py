@@ -44,6 +44,7 @@ from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Label
 
 KEY = "adaptation"  # of the saved array
+ADAPTERS = "adapters"  # in the run's folder: one for each refit
 
 
 class LanguageTrainer:
@@ -421,7 +422,7 @@ class Adapters:
     """
 
     def __init__(self, run: RunFolder, model: LanguageModel | None, ledger: LedgerReader) -> None:
-        self.folder = run.adapters
+        self.folder = run.path / ADAPTERS
         self._run, self._model, self._ledger = run, model, ledger
         self._current = 0  # the initial adapter
         self._made: dict[int, str] = {}  # the weights that were trained now
@@ -499,7 +500,7 @@ def expect_adapters(run: RunFolder, ledger: LedgerReader) -> None:
         RunError: one cannot be read, or has other weights.
     """
     for refit in refits_of(ledger):
-        path = _place(run.adapters, int(refit["adapter"]))
+        path = _place(run.path / ADAPTERS, int(refit["adapter"]))
         if path.is_dir() and fingerprint_of(path) != refit["weights"]:
             raise _other(path)
 

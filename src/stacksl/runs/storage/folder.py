@@ -79,11 +79,6 @@ class RunFolder:
         return self.path / "features"
 
     @property
-    def adapters(self) -> Path:
-        """The folder of adapters, one for each refit of a language model."""
-        return self.path / "adapters"
-
-    @property
     def model(self) -> Path:
         """What `predict` and `evaluate` load."""
         return self.path / "model"
