@@ -62,8 +62,10 @@ POOL = {  # the default of a file: three batches of two, one refit of six steps
     "when the ledger has the refit": (f"{LABELS}.ledger:Ledger.note_refit", 1, "after"),
 }
 CHOICE = {  # of a normalization, by the labels that a pool bought first
+    "while it is made": (f"{LM}.model:LanguageModel.choose_among", 1, "before"),
     "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
     "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "after"),
+    "when the next batch is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
 }
 MOMENTS = ROUNDS | REFIT | EPOCH | END
 

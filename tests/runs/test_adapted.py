@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from stacksl.models.metrics import macro_f1, wilson
 from stacksl.report import Facts
 
 from ..ledgers import bought
-from ..report.test_html import read
 from ..saved_arrays import set_of
 from .changing_cases import audits
 from .lm_cases import QUICK, Corpus, Refusing, questions, tiny_model, told_labels
@@ -86,17 +84,6 @@ def test_the_audit_is_of_what_the_model_predicts(place: Path, facts: Facts) -> N
     assert len(learned) == 6
     assert not learned & kept
     assert "10 audited items" in (made.path / "README.md").read_text()
-
-
-def test_page_and_card_are_whole_and_written_again_alike(place: Path) -> None:
-    made, names = Run.open(place / "run"), ("report.html", "README.md")
-    page, card = (path.read_text("utf-8") for path in (made.path / name for name in names))
-    assert "The license of the base model base is apache-2.0" in read(page).text
-    assert "The license of the base model base is apache-2.0" in card
-    assert 'license: "apache-2.0"' in card
-    assert not re.search(r"\b(nan|inf)\b", read(page).text + card, re.IGNORECASE)
-    made.report()
-    assert [(made.path / name).read_text("utf-8") for name in names] == [page, card]
 
 
 def test_predictions_have_a_choice_and_its_probability(place: Path, corpus: Corpus) -> None:

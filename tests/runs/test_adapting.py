@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl import Item
 from stacksl.api import Run
 from stacksl.api.forecasting import UNKNOWN
 from stacksl.errors import RunError
@@ -60,38 +59,6 @@ class Late:
 
 
 # --- before anything is learned ---------------------------------------------------------------
-
-
-def base_choices(model: Path, items: list[Item]) -> dict[str, int]:
-    """The base model's choices by mean log-likelihood a token, with transformers alone."""
-    import torch
-    import transformers as tf
-
-    tokenizer = tf.AutoTokenizer.from_pretrained(model)
-    network = tf.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
-    found = {}
-    for item in items:
-        prompt = tokenizer(f"{item.prompt}\nAnswer:")["input_ids"]
-        means = []
-        for option in item.candidates:
-            tail = tokenizer(f" {option}")["input_ids"]
-            with torch.no_grad():
-                logits = network(torch.tensor([prompt + tail])).logits[0, len(prompt) - 1 : -1]
-            steps = logits.log_softmax(-1)[torch.arange(len(tail)), torch.tensor(tail)]
-            means.append(float(steps.mean()))
-        found[item.id] = int(np.argmax(means))
-    return found
-
-
-def test_with_no_label_every_choice_is_the_base_models(
-    model: Path, corpus: Corpus, tmp_path: Path
-) -> None:
-    made = adapt(model, corpus, tmp_path / "run", Late(corpus, delay=10**6))
-    assert made.status()["state"] == "waiting"
-    assert (made.status()["asked"], made.status()["answered"]) == (BUDGET, 0)
-    chosen = {row.decision().item: row.decision().choice for row in rows_of(made, "round")}
-    assert chosen == base_choices(model, corpus[0])
-    assert len({*chosen.values()}) > 1, "the choices differ, so that a constant would not do"
 
 
 # --- the head --------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from stacksl.api import Run, prepare, run
 from stacksl.errors import DataError, LabelerError, SettingsError
 from stacksl.features.store import load_block
 from stacksl.labelers.registry import OracleLabeler
-from stacksl.ledger.events import Row
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalize import NORMALIZATIONS, calibrated_loss, fitted_temperature
 from stacksl.lm.settings import Lesson, ModelChoices
@@ -23,13 +22,11 @@ from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import rows_of
-from ..saved_arrays import drop
 from .lm_cases import (
     QUICK,
     Corpus,
     Refusing,
     blocks,
-    last_weights,
     questions,
     tiny_model,
     told_labels,
@@ -91,30 +88,6 @@ def losses_by(model: Path, corpus: Corpus) -> dict[tuple[str, str], float]:
         for kind in NORMALIZATIONS:
             found[kind, premise] = calibrated_loss(base.scores(items, kind), gold)
     return found
-
-
-def content_of(row: Row) -> dict[str, Any]:
-    """The content of a row without times and salted hashes: of its item, and of the settings."""
-    row.payload.get("trained", {}).pop("seconds", None)
-    return {name: each for name, each in row.payload.items() if name not in ("item", "digest")}
-
-
-def expect_same(one: Run, other: Run) -> None:
-    """Both end with the same rows, features and weights.
-
-    How often arrays were saved, and the salted digests of that, are not compared.
-    """
-    found = [
-        [(r.event, r.item, r.round, content_of(r)) for r in rows_of(each) if r.event != "stored"]
-        for each in (one, other)
-    ]
-    assert found[0] == found[1]
-    assert last_weights(one) == last_weights(other)
-    for mine, others in zip(blocks(one, CORPUS), blocks(other, CORPUS), strict=True):
-        assert np.array_equal(mine.phi, others.phi)
-        assert np.array_equal(mine.base, others.base)
-    model = "model/adapter_model.safetensors"
-    assert (one.path / model).read_bytes() == (other.path / model).read_bytes()
 
 
 def test_without_a_token_to_begin_with_the_empty_premise_is_not_tried(tmp_path: Path) -> None:
@@ -198,56 +171,6 @@ def test_labels_drawn_first_choose_before_anything_else(model: Path, tmp_path, m
     assert (shown["Normalization"], shown["Premise of pmi"]) == (kind, premise)
     assert made.evaluate(tmp_path / "test.jsonl")["accuracy"] == facts.curve[-1].accuracy
     assert made.replay()["labels"] == 10
-
-
-MOMENTS = {
-    "while it is made": ("lm.model.LanguageModel.choose_among", 1, False),
-    "when it was made": ("lm.model.LanguageModel.choose_among", 1, True),
-    "between its features and its row": ("ledger.ledger.Ledger.note_refreshed", 1, False),
-    "when its row is on disk": ("ledger.ledger.Ledger.note_refreshed", 1, True),
-    "before the refit that is due with it": ("runs.loop.language_trainer.Adapters.refit", 1, False),
-    "when the next batch is on disk": ("ledger.ledger.Ledger.post", 3, True),
-}
-
-
-@pytest.fixture(scope="module")
-def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory, _few: None) -> Run:
-    return begin_choice(model, tmp_path_factory.mktemp("undisturbed"), lm={"refit_at": "0.3,1"})
-
-
-@pytest.mark.parametrize(
-    "moment",
-    [
-        pytest.param(each, marks=pytest.mark.slow if number not in (1, 3) else ())
-        for number, each in enumerate(MOMENTS)
-    ],
-)
-def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
-    model: Path, undisturbed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    (path, wanted, after), calls = MOMENTS[moment], []
-    module, owner, name = path.rsplit(".", 2)
-    place = f"stacksl.{module}.{owner}.{name}"
-    kind = getattr(__import__(f"stacksl.{module}", fromlist=[owner]), owner)
-    original = getattr(kind, name)
-
-    def cut(self: Any, *words: Any, **named: Any) -> Any:
-        calls.append(1)
-        if len(calls) == wanted and not after:
-            raise KeyboardInterrupt
-        found = original(self, *words, **named)
-        if len(calls) == wanted:
-            raise KeyboardInterrupt
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(place, cut)
-        with pytest.raises(KeyboardInterrupt):
-            begin_choice(model, tmp_path, lm={"refit_at": "0.3,1"})
-    made = Run.open(tmp_path / "run")
-    drop(made.path)
-    made.resume()
-    expect_same(made, undisturbed)
 
 
 def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Path) -> None:
