@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import re
-import sys
 import warnings
 from decimal import Decimal
 from html import unescape
@@ -80,10 +79,6 @@ def test_a_data_frame_is_read_by_its_columns(kind: str) -> None:
     with pytest.warns(UserWarning, match="no column 'sentence' .* so 'text' is read as the text"):
         labeled = played.predict(again)
     assert len(labeled if kind == "pandas" else [*labeled]) == 90
-    Path("new.txt").write_text("sand wave\ncloud rain\n", encoding="utf-8")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # lines have no columns
-        assert len([*played.predict("new.txt")]) == 2
     played.resume()  # finished: from the copy in its folder
     assert played.replay()["labels"] == 20
 
@@ -100,10 +95,6 @@ def test_a_frame_of_pandas_keeps_its_index() -> None:
         known = labeled[labeled.bought_label.notna()]
         assert len(known) == 20
         assert [*known.bought_label] == [*known.label]
-        assert {*known.bought_purpose} == {"train"}
-        assert {*known.bought_kind} == {"label"}
-    rows = stacksl.Run.open("run").labels().rows
-    assert [row["kind"] for row in rows] == ["label"] * 20
     new = frame[frame.n % 2 == 0].iloc[::-1].drop(columns="label")
     said = played.predict(new)
     assert said.index.equals(new.index)
@@ -113,9 +104,6 @@ def test_a_frame_of_pandas_keeps_its_index() -> None:
     rows = {row["id"]: row["choice"] for row in played.predict(TEXTS)}
     assert said.label[said.n < 90].tolist() == [rows[f"row-{n + 1:06d}"] for n in said.n if n < 90]
     assert [*played.predict(frame).columns][-2:] == ["predicted_confidence", "predicted_source"]
-    series = played.predict(new.message)
-    assert series.message.equals(new.message)
-    assert series.label.tolist() == said.label.tolist()
 
 
 def test_labels_are_joined_only_with_the_rows_that_they_are_of() -> None:
@@ -129,7 +117,6 @@ def test_labels_are_joined_only_with_the_rows_that_they_are_of() -> None:
             opened.labels(other)
     with pytest.raises(DataError, match="none of the 90 rows is an item of the run, whose ids are"):
         opened.labels(frame.set_index(frame.index.map("m{}".format)))
-    assert "rows" not in repr(opened.labels())
     assert opened.table(frame.text).label.tolist() == opened.table(frame).predicted_label.tolist()
     for call_of in (opened.labels, opened.table):
         with pytest.raises(DataError, match="data frame of pandas that .* got a list: leave it"):
@@ -149,10 +136,7 @@ def test_the_delivered_table_is_the_frame_with_peoples_answers() -> None:
         assert table.label[bought.index].equals(bought)
     with pytest.raises(DataError, match="another text"):
         played.table(frame.iloc[::-1].set_index(frame.index))
-    plain = stacksl.Run.open("run").table()
-    assert plain.columns[:2] == ("id", "prompt")
-    assert pandas.DataFrame(plain.rows).source.value_counts()["human: none"] == 1
-    assert plain.blank == {"human: none": 1}
+    assert stacksl.Run.open("run").table().blank == {"human: none": 1}
 
 
 def test_a_frame_may_have_other_names_of_columns_later() -> None:
@@ -215,19 +199,11 @@ def test_labels_are_numbers_if_the_column_has_numbers(kind: str) -> None:
     assert (of_frame.labels().label == frame.stars).sum() == 20
     gaps = frame.assign(stars=frame.stars.where(frame.index > 5))
     assert (of_frame.predict(gaps).label == gaps.stars).sum() > 76
-    truth = stacksl.run(frame.assign(stars=frame.stars == 1), out="truth", **settings).table()
-    assert {*truth.label} == {False, True}
-
-
-@pytest.mark.parametrize(
-    "labels", [[float(n % 3) for n in range(90)], [n % 3 > 0 for n in range(90)]]
-)
-def test_a_frames_column_of_labels_is_known_by_its_name_again(labels: list[float]) -> None:
-    """A number and a truth value are compared with the classes as texts."""
-    frame = pandas.DataFrame({"text": TEXTS, "label": labels})
-    of_frame = stacksl.run(frame, out="frame", budget=20, audit=0)
-    assert {*of_frame.table().predicted_label} == {*labels}
     assert of_frame.evaluate(frame)["accuracy"] > 0.5
+    truth = frame.assign(stars=frame.stars == 1)
+    of_truth = stacksl.run(truth, out="truth", **settings)
+    assert {*of_truth.table().label} == {False, True}
+    assert of_truth.evaluate(truth)["accuracy"] > 0.5
 
 
 def test_a_function_that_returns_a_number_means_one_candidate() -> None:
@@ -260,7 +236,7 @@ def test_a_run_shows_its_state_and_what_it_waits_for() -> None:
     assert repr(stacksl.Run("nowhere")) == "Run('nowhere', unreadable)"
 
 
-def test_what_is_odd_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_odd_is_warned_of_once() -> None:
     frame = pandas.DataFrame({"text": [*TEXTS, None], "label": [*LABELS, "sky"]})
     with pytest.warns(RunWarning) as before:
         stacksl.run(frame, budget=20, audit=0, out="frame", features="hashing")
@@ -276,18 +252,6 @@ def test_what_is_odd_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made.change(budget=20, labeler=lambda request: None)
-    Path("names.txt").write_text("\n".join(WORDS))
-    Path("rows.csv").write_text("\n".join(["text", *TEXTS]))
-    Path("none.py").write_text(
-        "from stacksl.labelers.registry import LABELERS, FunctionLabeler\n"
-        "LABELERS['none'] = lambda *given: FunctionLabeler(lambda request: None)\n"
-    )
-    sys.path.insert(0, ".")
-    words = ["run", "rows.csv", "--classes", "names.txt", "--labeler", "none", "--out", "typed"]
-    given = ["--budget", "20", "--set", "plugins=none", "--features", "hashing", "--quiet"]
-    assert call([*words, *given]) == 0
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.match(f"warning: {told}", line)
 
 
 def test_a_model_is_shown_without_its_arrays() -> None:
@@ -416,7 +380,7 @@ def test_a_function_abstains_for_nothing_and_says_what_an_answer_cost() -> None:
         calls.append(request.item)
         if len(calls) == 3:
             return stacksl.ABSTAIN
-        return (None, 0) if len(calls) == 4 else (right(request), 0.25)
+        return (None, 0) if len(calls) == 4 else (right(request), Decimal("0.25"))
 
     settings = {"classes": list(WORDS), "price": "1", "open_questions": 5}
     played = run(TEXTS, labeler=colleague, **settings)
@@ -431,12 +395,6 @@ def test_a_function_abstains_for_nothing_and_says_what_an_answer_cost() -> None:
     assert played.status()["money"]["spent"] == 19 * 0.25, "an abstention is free"
     with played.ledger as ledger:
         assert ledger.counts_by_kind() == {"label": 19, "none": 1, "ambiguous": 0, "broken": 0}
-
-
-def test_an_answer_may_cost_a_decimal_number() -> None:
-    cost = {"price": "1", "labeler": lambda request: (right(request), Decimal("0.10"))}
-    played = run(TEXTS, classes=list(WORDS), **cost)
-    assert played.status()["money"]["spent"] == 2
 
 
 @pytest.mark.parametrize("price", [-0.1, 1.5, "much"])
@@ -465,16 +423,6 @@ def test_another_labeler_takes_the_open_questions() -> None:
     assert played.replay()["labels"] == 20
 
 
-def test_people_take_the_place_of_a_labeler_that_never_answers() -> None:
-    played = run(TEXTS, LABELS, labeler=silent, open_questions=4)
-    played.change(labeler="file")
-    told = played.status()
-    assert (told["state"], told["labeler"]) == ("waiting", "file")
-    assert [sheet["open"] for sheet in told["sheets"]] == [4]
-    assert played.people(free=True) == 4
-    assert played.status()["state"] == "waiting"
-
-
 @pytest.mark.parametrize("drop", [False, True])
 def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
     played = run(TEXTS, LABELS, labeler=silent, open_questions=4)
@@ -496,12 +444,6 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         played.people(free="anna")
     with pytest.raises(SettingsError, match="belongs to people who answer by file: give --labeler"):
         played.change(annotators="anna", labeler=right)
-
-
-def test_a_key_that_is_no_text_frees_no_row() -> None:
-    waiting = run(TEXTS, classes=list(WORDS), labeler="file")
-    with pytest.raises(SettingsError, match="got an int"):
-        waiting.people(keys=[7])  # type: ignore[list-item]
 
 
 def test_an_empty_text_is_refused_by_predict_as_by_run() -> None:
@@ -571,37 +513,26 @@ def test_answers_to_items_that_bring_their_own_are_refused() -> None:
 def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
     frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
     played, upper = run(TEXTS, LABELS), frame.assign(label=frame.label.str.upper())
-    frame.to_csv("data.csv", index=False)
     upper.to_csv("upper.csv", index=False)
-    Path("classes.txt").write_text("Beaches\nsea\n", encoding="utf-8")
     near = r"'BEACH' in row 1( of 'label')?, did you mean 'beach'\?"
-    none = r"has labels, but none of them is one of the {} classes \({}"
+    none = f"has labels, but none of them is one of the 3 classes \\({near}"
     for items in (upper, "upper.csv"):
-        with pytest.raises(DataError, match=none.format(3, near) + ".*or leave out all labels"):
+        with pytest.raises(DataError, match=none + ".*or leave out all labels"):
             played.evaluate(items)
-        with pytest.raises(DataError, match="the test set .* " + none.format(3, "'BEACH' in row")):
+        with pytest.raises(DataError, match="the test set .* " + none):
             stacksl.run(frame, test=items, out="other")
-    with pytest.raises(
-        DataError, match=f"a label should be the name of one of the 3 .*one .{near}"
-    ):
+    with pytest.raises(DataError, match=f"a label should be .* one of the 3 .*one .{near}"):
         played.evaluate(TEXTS, [label.upper() for label in LABELS])
-    for items, given in ((frame, ["Beaches", "sea"]), ("data.csv", "classes.txt")):
-        with pytest.raises(
-            DataError, match=none.format(2, "'beach' in row 1 of 'label', did you mean 'Beaches'")
-        ):
-            stacksl.run(items, classes=given, out="other")
+    with pytest.raises(DataError, match="'beach' in row 1 of 'label', did you mean 'Beaches'"):
+        stacksl.run(frame, classes=["Beaches", "sea"], out="other")
     upper.rename(columns={"label": "topic"}).to_csv("owned.csv", index=False)
     with pytest.raises(DataError, match="the file of owned labels owned.csv has labels, but none"):
         stacksl.run(TEXTS, LABELS, owned="owned.csv", out="other")
     assert not Path("other").exists()
-    blank = frame.assign(label="", text=[f"{text} again" for text in TEXTS])
-    assert "told_after" in played.evaluate(blank)
-    other = blank.assign(label="VIP")  # a column of that name which says something else
-    assert "told_after" in played.evaluate(other)
-    people = stacksl.run(upper, classes=[*WORDS], labeler="file", annotators="ann", out="other")
-    assert people.status()["state"] == "waiting"
-    listed = stacksl.run(upper, classes=[*WORDS], labeler="file", annotators=["ann", "ben"])
-    assert [person.name for person in listed.annotators()] == ["ann", "ben"]
+    other = frame.assign(label="VIP")  # a column of that name which says something else
+    assert "told_after" in played.evaluate(other.assign(text=[f"{text} again" for text in TEXTS]))
+    people = stacksl.run(upper, classes=[*WORDS], labeler="file", annotators=["ann", "ben"])
+    assert [person.name for person in people.annotators()] == ["ann", "ben"]
 
 
 def test_the_name_of_a_labeler_is_for_change() -> None:
