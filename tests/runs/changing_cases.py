@@ -48,3 +48,9 @@ def unnamed(row: Row) -> str:
     """What a colleague says who misses a class and does not name it."""
     topic = gold(row["prompt"])
     return topic if topic in row["options"] else "none"
+
+
+def two_of(folder: Path) -> str:
+    """A file of two of the three topics of the pool."""
+    (folder / "two.txt").write_text("bread\nsea\n", encoding="utf-8")
+    return str(folder / "two.txt")

@@ -186,13 +186,6 @@ def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str
     expect_sound(done)
 
 
-def test_rows_that_are_withdrawn_for_later_wait_in_no_sheet(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, audit=6, open_questions=12)
-    waiting.change(budget=20, drop=True, later=True)
-    told = waiting.status()
-    assert (told["sheets"], told["resume"]) == (None, f"stacksl resume {waiting.path}")
-
-
 def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknown(tmp_path) -> None:
     waiting = begin(tmp_path, audit=6, open_questions=12)
     measured = {str(row["item"]) for row in bought(waiting, purpose="audit")}
