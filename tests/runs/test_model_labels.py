@@ -18,8 +18,6 @@ from stacksl.errors import DataError, LedgerCorrupt, SettingsError
 from stacksl.models.confusion import confusion_of
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.choosers import DRAWN_FIRST
-from stacksl.runs.session.model_labels import load_model_labels
-from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import accounts_of, rows_of
@@ -162,16 +160,6 @@ def test_an_edited_label_of_the_model_is_found(helped: stacksl.Run, tmp_path: Pa
         database.execute("UPDATE items SET model = 1 - model WHERE place = 4")
     with pytest.raises(LedgerCorrupt, match="row 5 of the table 'items'"):
         run.replay()
-
-
-def test_a_row_without_a_label_does_not_hide_the_label_of_the_same_text(
-    files: dict[str, str],
-) -> None:
-    train, path = read(files["data"]), Path(files["right"])
-    path.write_text(f"{path.read_text()}{train.items[0].prompt},\n")
-    labels, warnings = load_model_labels(files["right"], train, resolve().settings, train.items)
-    assert labels == tuple(train.answers[item.id] for item in train.items)
-    assert not warnings
 
 
 def test_labels_of_a_models_file_that_are_no_class_are_told(

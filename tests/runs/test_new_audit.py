@@ -8,7 +8,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,7 +22,6 @@ from stacksl.models.watching import fall_found, fall_p
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult, SecondLook
 from stacksl.report.sentences import settled_by
-from stacksl.runs.finish import finish
 from stacksl.runs.storage import status
 
 from ..ledgers import items_bought
@@ -33,7 +31,6 @@ from .people_cases import (
     begin,
     erring,
     facts_of,
-    gold,
     play,
     read_rows,
     truth,
@@ -248,20 +245,6 @@ def test_open_rows_favor_neither_side(monkeypatch: pytest.MonkeyPatch) -> None:
         assert between(monkeypatch, before, still)["fell"] is fell
 
 
-def test_the_output_says_what_settles_open_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, now = audit_of(60, 50, 2, 3), audit_of(60, 40, 4, 8)
-    now = replace(now, n=62, unknown=2, second=replace(now.second, askable=6))
-    told = between(monkeypatch, before, now)["sentence"].partition("). ")[2]
-    assert told.partition(" With 60 audited")[0] == (
-        "44 of 60 new rows are right, besides 2 without a clear answer, with 8 open. No two"
-        " people agree there, and 12 more labels for $18.00 may settle 6 of them: `stacksl change"
-        " runs/now --budget 112`. 52 of 60 rows of the audit of"
-        " runs/first are right, with 3 open. No two people agree there, and nobody else is left"
-        " to ask unless you add an annotator, at most four answers a row. This may change when"
-        " open rows are settled."
-    )
-
-
 def test_first_answers_are_compared_where_one_audit_has_no_second_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -315,14 +298,6 @@ def test_the_table_comes_back_as_it_was_with_the_models_labels(
     assert f"{sources['model']} by the model) an estimated" in new.status()["table"]["sentence"]
 
 
-def test_evaluate_says_whose_audit_it_compares_with(looked: tuple[Run, Run, Path]) -> None:
-    """Over a column the audit judged the column, too, and its number is another one."""
-    texts = [row["text"] for row in read_rows(looked[2])]
-    for made, what in zip(looked, ("rows of", "answers of the final model to"), strict=False):
-        told = made.evaluate(texts, [gold(text) for text in texts])["stated"]["sentence"]
-        assert f"{what} the audit of {made.path} are right" in told
-
-
 def test_a_sheet_that_is_named_comes_back_too(first: Run, march: Path, tmp_path: Path) -> None:
     from openpyxl import Workbook
 
@@ -342,7 +317,7 @@ def test_a_sheet_that_is_named_comes_back_too(first: Run, march: Path, tmp_path:
 def test_the_report_begins_with_the_answer_and_counts_each_row_once(
     looked: tuple[Run, Run, Path],
 ) -> None:
-    first, new, _ = looked
+    _, new, _ = looked
     stated, column = new.status()["stated"], facts_of(new).column
     right, known, still = column.audit.counted()
     assert still > 0
@@ -351,26 +326,3 @@ def test_the_report_begins_with_the_answer_and_counts_each_row_once(
     assert counts in new.status()["column"]["sentence"]
     assert sum(row.right for row in column.classes) == right
     assert sum(row.open for row in column.classes) == still
-    told = stated["sentence"].replace(str(first.path), "the run before")
-    for name in ("report.html", "README.md"):
-        words = unescape((new.path / name).read_text())
-        words = words.partition('<p class="lead">' if name == "report.html" else "# march\n\n")[2]
-        assert words.replace("\\", "").startswith(told[:60])
-        assert words.count(counts) == 1
-        assert "he final model answers" not in words
-        assert "he final model agrees" not in words
-
-
-def test_a_page_names_no_folder_of_the_run_before(
-    looked: tuple[Run, Run, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, new, _ = looked
-    call = f"`stacksl change {first.path} --budget 90`"
-    words = "are right, with 3 open. No two people agree there, and 6 more labels may settle 3"
-    words += " of them"
-    sentence = f"May be lower: 52 of 60 rows of the audit of {first.path} {words}: {call}."
-    told = {"run": str(first.path), "sentence": sentence}
-    monkeypatch.setattr(finish, "stated", lambda *_: told)
-    page = unescape(new.report().read_text(encoding="utf-8"))
-    assert f"May be lower: 52 of 60 rows of the audit of the run before {words}." in page
-    assert call not in page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -274,11 +274,3 @@ def test_nothing_is_said_where_nothing_measured_the_table(tmp_path: Path) -> Non
     (tmp_path / "all").mkdir()
     done = play(begin(tmp_path / "all", count=20, budget=20, audit=5))
     assert facts_of(done).table is None, "every label is people's"
-
-
-def test_a_look_at_the_audit_gives_a_lower_bound(tmp_path: Path) -> None:
-    facts = facts_of(finished(tmp_path, audit=6))
-    assert facts.audit is not None
-    table = TableRight(100, 300, 0.9, 0.84, 0.95, None)
-    facts = replace(facts, audit=replace(facts.audit, look=2), table=table)
-    assert "90.0% are right (at least 84.0% in 95 of 100 runs), counting" in in_table(facts)[0]
