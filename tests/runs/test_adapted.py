@@ -15,9 +15,7 @@ from stacksl.models.adapted import AdaptedModel
 from stacksl.models.metrics import macro_f1, wilson
 from stacksl.report import Facts
 
-from ..ledgers import bought
 from ..saved_arrays import set_of
-from .changing_cases import audits
 from .lm_cases import QUICK, Corpus, Refusing, questions, tiny_model, told_labels
 from .people_cases import copy_of, facts_of
 
@@ -72,18 +70,6 @@ def test_the_facts_are_those_of_the_run(facts: Facts) -> None:
     assert "refit 2, trained from the initial adapter on all 6" in facts.refit.sentence
     assert [point.labels for point in facts.curve] == [0, 3, 6], "the base, then each refit"
     assert facts.curve[-1].accuracy == facts.test.accuracy
-
-
-def test_the_audit_is_of_what_the_model_predicts(place: Path, facts: Facts) -> None:
-    made = Run.open(place / "run")
-    kept = set(audits(made))
-    assert len(kept) == facts.audit.n == 10
-    said = {row["id"]: row["index"] for row in made.predict([i for i in ITEMS if i.id in kept])}
-    assert facts.audit.correct == sum(said[item] == ANSWERS[item] for item in kept)
-    learned = {row["item"] for row in bought(made) if row["learned_at"] is not None}
-    assert len(learned) == 6
-    assert not learned & kept
-    assert "10 audited items" in (made.path / "README.md").read_text()
 
 
 def test_predictions_have_a_choice_and_its_probability(place: Path, corpus: Corpus) -> None:
@@ -148,13 +134,6 @@ def test_a_base_that_was_moved_or_changed_is_told(moved: Path, corpus: Corpus) -
     shutil.rmtree(moved / "base")
     shutil.copytree(moved / "elsewhere", moved / "base")
     assert len([*made.predict(corpus[0])]) == 12
-
-
-def test_a_damaged_adapter_is_one_sentence(place: Path, tmp_path: Path, corpus: Corpus) -> None:
-    shutil.copytree(place / "run", tmp_path / "copy")
-    (tmp_path / "copy" / "model" / "adapter_config.json").write_text("{}")
-    with pytest.raises(RunError, match=r"adapter_config\.json .* does not match its SHA-256"):
-        Run.open(tmp_path / "copy").predict(corpus[0])
 
 
 @pytest.fixture(scope="module")

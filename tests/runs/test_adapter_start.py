@@ -59,16 +59,6 @@ def test_a_run_starts_where_the_adapter_ended(place: Path) -> None:
     assert max(np.abs(a - b).max() for a, b in zip(said, left, strict=True)) > 0.01
 
 
-def test_the_card_and_the_report_name_it(place: Path) -> None:
-    card = (place / "run" / "model" / "README.md").read_text(encoding="utf-8")
-    assert "Starts from the adapter" in card
-    facts = json.loads((place / "run" / "facts.json").read_text())
-    named = [row["value"] for row in facts["language"]["training"] if "adapter" in row["name"]]
-    assert "adapter" in named
-    assert str(place / "adapter") not in card
-    assert digest_of(str(place / "adapter")) in (place / "run" / "facts.json").read_text()
-
-
 @pytest.mark.slow
 def test_an_interrupted_run_ends_with_the_same_weights(place: Path, tmp_path: Path) -> None:
     known = {**SHORT, "lm.adapter": str(place / "adapter"), "open_questions": 2}
@@ -102,13 +92,6 @@ def test_an_adapter_of_a_run_is_compared_with_the_weights_below_it(place, tmp_pa
     )
     same = run(*CORPUS, out=tmp_path / "same", **start, **{"lm.model": str(tmp_path / "moved")})
     assert same.status()["warnings"] == []
-
-
-def test_a_run_without_an_adapter_reads_none_where_it_is_started(place, monkeypatch) -> None:
-    monkeypatch.chdir(place / "run" / "model")
-    start = {**SHORT, "lm.model": str(tiny_model(place / "third", seed=9))}
-    made = run(*CORPUS, out=place / "elsewhere", labeler=Refusing(CORPUS, 100), **start)
-    assert not any("the adapter" in warning for warning in made.status()["warnings"])
 
 
 def test_an_adapter_of_another_base_is_refused_before_a_folder_is_made(place, tmp_path) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run
-from stacksl.api.forecasting import UNKNOWN
 from stacksl.errors import RunError
 from stacksl.features import store
 from stacksl.features.store import save_block
@@ -136,10 +135,6 @@ def test_refits_come_at_their_shares_and_begin_epochs(finished: Run, corpus: Cor
     assert len({row.payload["weights"] for row in rows_of(finished, "refit")}) == len(SHARES)
     folders = sorted(p.name for p in (finished.path / "adapters").iterdir() if p.is_dir())
     assert folders == ["01", "02", "03", "04", "05"], "and no half-trained one stays behind"
-
-
-def test_a_language_model_has_no_forecast(finished: Run) -> None:
-    assert finished.forecast()["reason"] == UNKNOWN
 
 
 def test_each_refit_has_a_temperature_of_the_labels_before_it(

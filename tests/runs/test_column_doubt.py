@@ -69,18 +69,6 @@ def test_rows_without_a_label_are_told_of_and_labeled_by_the_model(blank: stacks
     assert all(row["label"] == row["truth"] for row in filled)
 
 
-def test_the_tables_number_leaves_out_rows_without_a_label_that_the_model_labels(
-    blank: stacksl.Run,
-) -> None:
-    rows, table = label_own(blank, None).rows, blank.status()["table"]
-    counted = [row for row in rows if row["source"] != "model"]
-    assert (table["people"], table["model"]) == (50, len(counted) - 50)
-    assert len(counted) < COUNT
-    right = np.mean([row["label"] == row["truth"] for row in counted])
-    assert table["low"] <= right
-    assert "by the column, without the model's labels of rows that have none" in table["sentence"]
-
-
 def test_doubt_is_by_held_out_probability_confident_learning_and_twins() -> None:
     policies = np.array(
         [[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8], [0.25, 0.75]], dtype=np.float32

@@ -60,19 +60,6 @@ def rounds_of(game: Game) -> list[int]:
     return [row.round for row in game.ledger.rows() if row.event == "round" and row.round]
 
 
-def test_a_stream_sees_each_item_once_in_order(tmp_path) -> None:
-    corpus = class_items(40)
-    game = game_of(tmp_path, corpus, budget=9)
-    order = random.Random(1).sample(range(40), 40)
-    blocks = list(streamed(game, order))
-    assert [d.item for block in blocks for d in block] == [game.corpus.ids[r] for r in order]
-    assert rounds_of(game) == list(range(1, 41))
-    assert game.ledger.accounts.asked == len(game.examples.bought) == 9
-    assert {game.corpus.ids[r]: label for r, label, _ in game.examples.bought}.items() <= corpus[
-        1
-    ].items()
-
-
 class AtOnce:
     """Wants everything that it is given, in one batch."""
 
@@ -137,19 +124,6 @@ def test_a_pool_at_random_draws_by_the_seed_whatever_the_order(tmp_path) -> None
     assert found[0] == found[1]
     assert set(found[0]) != set(found[2])
     assert max(game.corpus.ids.index(item) for item in found[0]) >= 12, "not the first of the file"
-
-
-@pytest.mark.parametrize(
-    ("make", "gate"), [(class_items, "information"), (pair_items, "margin"), (pair_items, "random")]
-)
-def test_a_pool_runs_on_either_kind_of_item(tmp_path, gate, make) -> None:
-    items, answers = make(30)
-    done = run(
-        items, answers, mode="pool", gate=gate, budget=8, open_questions=2, out=tmp_path / "run"
-    )
-    status = done.status()
-    assert (status["state"], status["asked"], status["rounds"]) == ("finished", 8, 8)
-    assert done.replay()["labels"] == 8
 
 
 # Who answers ------------------------------------------------------------------------------------

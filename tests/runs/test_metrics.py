@@ -59,10 +59,6 @@ def test_calibration_error_against_scikit_learn() -> None:
     assert calibration_error(confidence[:0], correct[:0]) == 0.0
 
 
-def test_full_confidence_falls_into_the_last_bin() -> None:
-    assert calibration_error(np.array([1.0, 0.95]), np.array([True, False])) == 0.475
-
-
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), min_size=2))
 def test_kappa_is_scikit_learns(pairs: list[tuple[str, str]]) -> None:
     from sklearn.metrics import cohen_kappa_score

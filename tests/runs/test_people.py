@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.api import Run, run
+from stacksl.api import run
 from stacksl.errors import DataError
 from stacksl.types import Item
 
@@ -44,18 +44,6 @@ def test_a_batch_is_open_in_all_with_the_audit_in_it(tmp_path: Path, mode: str) 
     assert len(audit) == 6
     first = {row.item for row in handed_rows(waiting) if row.sheet == 1}
     assert 0 < len(first & audit) < 6  # the audit is not asked in one go, nor at the end alone
-    expect_sound(waiting)
-
-
-def test_a_waiting_run_that_is_resumed_waits_on(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, audit=4)
-    with waiting.ledger as ledger:
-        before, told = ledger.head, waiting.status()
-    for _ in range(2):
-        waiting.resume()
-    with waiting.ledger as ledger:
-        assert ledger.head == before
-    assert waiting.status() == told
     expect_sound(waiting)
 
 
@@ -145,13 +133,6 @@ def test_colleagues_read_sheets_where_they_were_put(tmp_path: Path) -> None:
     own = begin(tmp_path, out=tmp_path / "own")
     assert (own.path / "ask").stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in (own.path / "ask").iterdir()} == {0o600}
-
-
-def test_sheets_are_where_a_run_was_moved(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, out=tmp_path / "before")
-    moved = Run(waiting.path.rename(tmp_path / "after"))
-    assert all(path.is_file() for path in sheets(moved))
-    assert "before" not in str(moved.status())
 
 
 def test_a_folder_of_sheets_belongs_to_one_run_and_can_be_made(tmp_path: Path) -> None:

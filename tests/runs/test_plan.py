@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, prepare, run
-from stacksl.api.forecasting import forecast_of_data, forecast_of_run
+from stacksl.api.forecasting import forecast_of_data
 from stacksl.errors import SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.runs.session import session
 from stacksl.runs.settings.budget import stop_rule
 
-from .conftest import class_items, pair_items
-from .people_cases import Row, begin, facts_of, play, truth
+from .conftest import class_items
+from .people_cases import facts_of
 
 ITEMS, ANSWERS = class_items(300)
 BUDGET, AUDIT = 120, 30
@@ -124,16 +124,6 @@ def test_settings_that_a_run_cannot_have(settings: dict[str, Any], sentence: str
         prepare(ITEMS, ANSWERS, settings={**settings, "budget": "60"})
 
 
-def test_options_of_their_own_have_no_forecast(tmp_path: Path) -> None:
-    items, answers = pair_items(120)
-    found = run(items, answers, budget=60, out=tmp_path / "run")
-    told = found.forecast()
-    assert (told["now"], told["expected"]) == (None, [])
-    assert "there is no forecast" in told["reason"]
-    with pytest.raises(SettingsError, match="stop_when needs a forecast"):
-        run(items, answers, budget=60, stop_when="gain=0.1/9", out=tmp_path / "other")
-
-
 def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) -> None:
     file = tmp_path / "texts.csv"
     rows = (f"{item.prompt},{item.candidates[ANSWERS[item.id]]}" for item in ITEMS)
@@ -183,17 +173,3 @@ def test_a_share_without_its_sign_is_asked_for(text: str) -> None:
     with pytest.raises(SettingsError, match=rf"stop_when takes a share: say '{text}%'"):
         stop_rule(text)
     assert stop_rule("right=97%") == stop_rule("right=0.97") == ("right", 0.97, 0)
-
-
-@pytest.mark.parametrize("every", [4, 10**6])
-def test_a_forecast_says_that_rows_of_no_class_are_left_out(every: int, tmp_path: Path) -> None:
-    def says(row: Row) -> str:
-        return "[none]" if int(row["prompt"].split()[-1]) % every == 0 else truth(row)
-
-    made = play(begin(tmp_path, count=200, budget=100, open_questions=50), says)
-    rests_on, none = forecast_of_run(made.folder)["rests_on"], 0
-    with made.ledger as ledger:
-        none = ledger.counts_by_kind()["none"]
-    words = f"; {none} of 100 answers named none of the classes: such rows are left out"
-    assert (words in rests_on) == (none > 5)
-    assert (none > 5) == (every == 4)

@@ -26,22 +26,11 @@ def test_a_flag_is_over_the_config_over_the_preset_over_the_default() -> None:
     assert resolve().origin["scorer.ridge"] == "default"
 
 
-def test_a_config_may_name_the_preset_and_a_flag_names_another() -> None:
-    assert resolve(config={"preset": "paper"}).preset == "paper"
-    assert resolve(config={"preset": "paper"}, preset="paper-stacksl").preset == "paper-stacksl"
-
-
 @pytest.mark.parametrize("names", ["owner", "anna,Owner"])
 def test_nobody_is_called_as_the_page_calls_its_owner(names: str) -> None:
     found = mistake(flags={"labeler": "file", "annotators": names})
     assert found.startswith("the page calls you 'owner', so no annotator may be called that")
     resolve({"labeler": "file", "annotators": "anna,owner-2"})
-
-
-def test_a_name_that_is_there_twice_is_shown() -> None:
-    found = mistake(flags={"labeler": "file", "annotators": "anna,ben,Anna"})
-    assert found.startswith("annotators should be different names")
-    assert found.endswith("got anna,ben,Anna")
 
 
 def test_names_may_have_marks_between_their_letters() -> None:
@@ -50,18 +39,10 @@ def test_names_may_have_marks_between_their_letters() -> None:
     assert all(SHEET(f"0001-{name}.xlsx") for name in names.split(","))
 
 
-def test_an_absent_flag_is_no_flag() -> None:
-    resolved = resolve({"scorer.ridge": None, "gate": None}, {"scorer.ridge": 0.5})
-    assert (resolved.settings.scorer.ridge, resolved.origin["scorer.ridge"]) == (0.5, "config")
-
-
 @pytest.mark.parametrize(
     ("server", "told"),
     [
-        (
-            {"url": "ftp://x", "input_price": 1, "output_price": 1},
-            r"the url should be http://\S+ or",
-        ),
+        ({"url": "ftp://x", "input_price": 1, "output_price": 1}, "the url should be http://"),
         ({"url": "http://x/v1", "input_price": "dear"}, "a price must be a number such as 2.50"),
     ],
 )
@@ -106,11 +87,6 @@ def test_three_mistakes_are_named_at_once(config: dict, hints: list[str]) -> Non
     assert "\n" not in said
 
 
-def test_a_learning_rate_that_cannot_be_meant_is_refused() -> None:
-    said = mistake(flags={"update.learning_rate": 1e9, **SGD})
-    assert "learning_rate must be less than or equal to 100" in said
-
-
 def test_kl_and_clipping_belong_to_sgd() -> None:
     for name in ("reference", "kl_weight", "clip", "kl_on_skips"):
         given = {f"update.{name}": FIELDS[f"update.{name}"].default}
@@ -133,25 +109,14 @@ SGD = {"scorer": "sgd"}
     ("former", "now"),
     [
         ("lora_rank", "lm.lora_rank"),
-        ("kappa", "gate.kappa"),
         ("lm.kappa", "gate.kappa"),
         ("batch", "open_questions"),
-        ("until", "stop_when"),
-        ("names", "class_names"),
-        ("k", "top_k"),
-        ("track", "scorer.covariance_rows"),
-        ("protocol", "lm.answer_format"),
-        ("checkpointing", "lm.gradient_checkpointing"),
         ("ask_dir", "sheets.dir"),
         ("name", "gate.name or scorer.name"),
     ],
 )
 def test_a_former_name_is_answered_with_the_present_one(former: str, now: str) -> None:
     assert mistake(flags={former: 1}) == f"unknown setting '{former}': it is called {now}"
-
-
-def test_a_bank_that_is_gone_is_answered_with_what_to_do_instead() -> None:
-    assert mistake(flags={"bank": "b.csv"}).endswith("its candidates in the data file")
 
 
 def test_every_former_name_leads_to_a_setting() -> None:
