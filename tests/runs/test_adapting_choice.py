@@ -166,10 +166,8 @@ def test_labels_drawn_first_choose_before_anything_else(model: Path, tmp_path, m
 
     about = json.loads((made.path / "model" / "lm.json").read_text())
     assert (about["normalization"], about["pmi_context"]) == way_of(made)
-    facts = facts_of(made)
-    shown = {row.name: row.value for row in facts.language.about}
-    assert (shown["Normalization"], shown["Premise of pmi"]) == (kind, premise)
-    assert made.evaluate(tmp_path / "test.jsonl")["accuracy"] == facts.curve[-1].accuracy
+    test = facts_of(made).curve[-1].accuracy
+    assert made.evaluate(tmp_path / "test.jsonl")["accuracy"] == test
     assert made.replay()["labels"] == 10
 
 

@@ -24,12 +24,8 @@ def test_texts_on_standard_input(tmp_path, monkeypatch, mode: str | None) -> Non
     items, _ = class_items(40)
     lines = "".join(f"{item.prompt}, and so on\n\n" for item in items)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines.encode())))
-    settings: dict[str, Any] = {
-        "mode": mode,
-        "labeler": "file",
-        "classes": list(items[0].candidates),
-    }
-    made = run("-", budget=12, out=tmp_path / "run", **settings)
+    given: dict[str, Any] = {"mode": mode, "labeler": "file", "budget": 12}
+    made = run("-", out=tmp_path / "run", classes=list(items[0].candidates), **given)
     asked = {row.item for row in handed_rows(made)}
     assert asked
     spec = RunSpec.open(made.folder)
@@ -46,14 +42,8 @@ def test_a_run_whose_prompts_have_another_name_is_opened_again(
     rows = [{"id": i.id, column: i.prompt, "label": names[answers[i.id]]} for i in items]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines.encode())))
-    named: dict[str, Any] = {
-        "mode": "stream",
-        "budget": 12,
-        "audit": 0,
-        "classes": list(names),
-        **settings,
-    }
-    made = run("-", out=tmp_path / "run", **named)
+    given: dict[str, Any] = {"mode": "stream", "budget": 12, "audit": 0, **settings}
+    made = run("-", out=tmp_path / "run", classes=list(names), **given)
     assert made.replay()["rounds"] == 40
     more = tmp_path / "more.jsonl"
     more.write_text(lines.replace('"id": "', '"id": "more-'), encoding="utf-8")
