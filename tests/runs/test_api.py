@@ -18,6 +18,7 @@ from stacksl.api import Run, list_runs, prepare, run
 from stacksl.errors import DataError, LedgerError, RunError, SettingsError, StackslError
 from stacksl.features import weights
 from stacksl.labelers.registry import FunctionLabeler
+from stacksl.runs.spec import RunSpec
 
 from ..ledgers import rows_of
 from ..saved_arrays import set_of
@@ -312,3 +313,9 @@ def test_own_data_get_the_features_that_are_installed(tmp_path, monkeypatch) -> 
     assert prepare().spec.settings.features == "hashing", "the sample stays quick"
     monkeypatch.setenv("STACKSL_FEATURES", "hashing")
     assert planned(True) == ("hashing", "environment", False)
+
+
+def test_a_run_keeps_its_features_where_others_are_installed(classes, monkeypatch) -> None:
+    monkeypatch.setenv("STACKSL_FEATURES", "sentences:minilm")
+    spec = RunSpec.open(classes.run.folder)
+    assert (spec.settings.features, spec.resolved.origin["features"]) == ("hashing", "environment")

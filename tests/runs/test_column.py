@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from stacksl.api.labeling import label_own
 from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import shown_run
 from stacksl.label.pages import page_of
+from stacksl.report.sentences import outside
 from stacksl.runs.changes.people import own_label
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import read_facts
 
 from ..ledgers import items_bought, rows_of
 from .column_cases import COUNT, TOPICS, column_run, facts_of, tickets
@@ -188,3 +191,12 @@ def test_the_next_command_corrects_the_column_as_long_as_labels_are_doubtful(
     assert f"  {check}  # Let people check {column['flagged']} labels" in said
     assert call([*check.split()[1:], "--yes", "--quiet"]) == 0
     assert facts_of(run)["column"]["asked"] == column["flagged"]
+
+
+def test_no_new_audit_is_offered_for_rows_that_were_added(made: Any) -> None:
+    facts = read_facts(made[0].folder)
+    assert facts.audit is not None
+    added = replace(facts, audit=replace(facts.audit, rows=240, rows_after=80))
+    offer = "a budget of 80 labels more has an audit of all rows that are left"
+    assert offer not in outside(added)
+    assert offer in outside(replace(added, column=None))

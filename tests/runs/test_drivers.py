@@ -56,10 +56,6 @@ class Slow:
         return []
 
 
-def rounds_of(game: Game) -> list[int]:
-    return [row.round for row in game.ledger.rows() if row.event == "round" and row.round]
-
-
 class AtOnce:
     """Wants everything that it is given, in one batch."""
 

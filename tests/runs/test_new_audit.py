@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,6 +22,7 @@ from stacksl.models.watching import fall_found, fall_p
 from stacksl.report.facts import Facts
 from stacksl.report.quality import AuditResult, SecondLook
 from stacksl.report.sentences import settled_by
+from stacksl.runs.finish import finish
 from stacksl.runs.storage import status
 
 from ..ledgers import items_bought
@@ -319,3 +321,18 @@ def test_the_report_begins_with_the_answer_and_counts_each_row_once(
     assert counts in new.status()["column"]["sentence"]
     assert sum(row.right for row in column.classes) == right
     assert sum(row.open for row in column.classes) == still
+
+
+def test_a_page_names_no_folder_of_the_run_before(
+    looked: tuple[Run, Run, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, new, _ = looked
+    call = f"`stacksl change {first.path} --budget 90`"
+    words = "are right, with 3 open. No two people agree there, and 6 more labels may settle 3"
+    words += " of them"
+    sentence = f"May be lower: 52 of 60 rows of the audit of {first.path} {words}: {call}."
+    told = {"run": str(first.path), "sentence": sentence}
+    monkeypatch.setattr(finish, "stated", lambda *_: told)
+    page = unescape(new.report().read_text(encoding="utf-8"))
+    assert f"May be lower: 52 of 60 rows of the audit of the run before {words}." in page
+    assert call not in page

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.api import run
+from stacksl.api import Run, run
 from stacksl.errors import DataError
 from stacksl.types import Item
 
@@ -189,3 +189,10 @@ def test_a_sheet_that_was_deleted_is_written_again_with_its_keys(tmp_path: Path)
     waiting.resume()
     assert read_rows(path) == rows
     assert {row["key"] for row in rows} > set(keys[4:])
+
+
+def test_sheets_are_where_a_run_was_moved(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, out=tmp_path / "before")
+    moved = Run(waiting.path.rename(tmp_path / "after"))
+    assert all(path.is_file() for path in sheets(moved))
+    assert "before" not in str(moved.status())

@@ -539,3 +539,13 @@ def test_the_name_of_a_labeler_is_for_change() -> None:
     played = run(TEXTS, LABELS)
     with pytest.raises(SettingsError, match=r"got the name 'oracle': `change\(labeler='oracle'\)`"):
         played.resume(labeler="oracle")  # type: ignore[arg-type]
+
+
+def test_people_take_the_place_of_a_labeler_that_never_answers() -> None:
+    played = run(TEXTS, LABELS, labeler=silent, open_questions=4)
+    played.change(labeler="file")
+    told = played.status()
+    assert (told["state"], told["labeler"]) == ("waiting", "file")
+    assert [sheet["open"] for sheet in told["sheets"]] == [4]
+    assert played.people(free=True) == 4
+    assert played.status()["state"] == "waiting"
