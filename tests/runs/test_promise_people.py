@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from stacksl.api import Run
 from stacksl.api.labeling import export_rows, label_own
 from stacksl.cli.app import app
+from stacksl.cli.entry import call
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import RunError
 from stacksl.ledger.ledger import Ledger
@@ -22,6 +23,7 @@ from stacksl.runs.loop import linear_trainer
 from stacksl.runs.loop.game import Progress
 from stacksl.runs.loop.head_fitting import held_out_answers
 from stacksl.runs.loop.linear_trainer import doubled_of
+from stacksl.runs.storage.status import random_audit
 
 from ..ledgers import bought, handed_rows, rows_of
 from .people_cases import (
@@ -43,6 +45,7 @@ from .people_cases import (
     sheets,
     texts_of,
     truth,
+    write_pool,
     write_rows,
 )
 from .promise_cases import PEOPLE, THREE, looks
@@ -297,3 +300,14 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
     cut = played_in_pieces(copy_of(before, tmp_path), monkeypatch, name, when, erring(0.03))
     expect_sound(cut)
     assert ending_of(cut) == ending_of(undisturbed)
+
+
+def test_the_rows_of_a_look_are_not_compared_with_new_rows(
+    tmp_path: Path, alone: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    march = write_pool(tmp_path, 90, seed=5, first=500)
+    assert facts_of(alone).audit is not None
+    assert random_audit(alone.folder) is None
+    words = ["evaluate", str(alone.path), str(march), "--audit", "30", "--yes", "--dry-run"]
+    assert call(words) == 0
+    assert "has no audit of random rows" in capsys.readouterr().err
