@@ -17,7 +17,7 @@ from stacksl.labelers.protocol import Request
 from stacksl.runs.session import session
 from stacksl.runs.settings.budget import stop_rule
 
-from .conftest import class_items
+from .conftest import class_items, pair_items
 from .people_cases import facts_of
 
 ITEMS, ANSWERS = class_items(300)
@@ -173,3 +173,13 @@ def test_a_share_without_its_sign_is_asked_for(text: str) -> None:
     with pytest.raises(SettingsError, match=rf"stop_when takes a share: say '{text}%'"):
         stop_rule(text)
     assert stop_rule("right=97%") == stop_rule("right=0.97") == ("right", 0.97, 0)
+
+
+def test_options_of_their_own_have_no_forecast(tmp_path: Path) -> None:
+    items, answers = pair_items(120)
+    found = run(items, answers, budget=60, out=tmp_path / "run")
+    told = found.forecast()
+    assert (told["now"], told["expected"]) == (None, [])
+    assert "there is no forecast" in told["reason"]
+    with pytest.raises(SettingsError, match="stop_when needs a forecast"):
+        run(items, answers, budget=60, stop_when="gain=0.1/9", out=tmp_path / "other")
