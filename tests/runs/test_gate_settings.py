@@ -59,29 +59,19 @@ def test_a_gate_s_settings_are_its_fields_absent_and_explained(gate: str) -> Non
         (class_items, {"mode": "pool", "gate": "margin"}, "margin"),
         (class_items, {"mode": "pool", "top_k": 4}, "margin"),
         (class_items, {"mode": "stream", "class_names": False}, "margin"),
+        (class_items, {"mode": "stream", "refit": False}, "margin"),
         (class_items, {"gate": "information"}, "information"),
         (pair_items, {"mode": "pool"}, "margin"),
     ],
 )
 def test_what_selects_is_named(make, given: dict[str, Any], gate: str) -> None:
+    """And coverage is refused where it cannot be."""
     items, answers = make(20)
-    plan = prepare(items, answers, settings={**given, "budget": "5", "features": "hashing"})
-    assert plan.spec.settings.gate.name == gate
-
-
-@pytest.mark.parametrize(
-    ("make", "given"),
-    [
-        (pair_items, {"mode": "pool"}),
-        (class_items, {"mode": "pool", "top_k": 4}),
-        (class_items, {"mode": "stream", "class_names": False}),
-        (class_items, {"mode": "stream", "refit": False}),
-    ],
-)
-def test_coverage_is_refused_where_it_cannot_be(make, given: dict[str, Any]) -> None:
-    items, answers = make(20)
-    with pytest.raises(SettingsError, match="'coverage' needs items that share fixed classes"):
-        prepare(items, answers, settings={**given, "gate": "coverage", "budget": "5"})
+    given = {**given, "budget": "5", "features": "hashing"}
+    assert prepare(items, answers, settings=given).spec.settings.gate.name == gate
+    if gate == "margin" != given.get("gate"):
+        with pytest.raises(SettingsError, match="'coverage' needs items that share fixed classes"):
+            prepare(items, answers, settings={**given, "gate": "coverage"})
 
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])

@@ -88,10 +88,7 @@ def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(found: Run,
     assert not audit & set(learned_of(run))
     to_the_end(run)
     assert any("anna" in names for names in learned_of(run).values())
-    (said,) = run.status()["differing"]
-    told = f"{said['agreed']} of {said['rows']} answers as predicted"
-    assert "anna differs" in (report := (run.path / "report.html").read_text())
-    assert told in report
+    assert "anna differs" in (run.path / "report.html").read_text()
     expect_sound(run)
 
 
