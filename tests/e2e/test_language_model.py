@@ -37,7 +37,7 @@ CHOICE = {  # of a normalization, by the labels that a pool bought first
     "while it is made": (f"{LM}.model:LanguageModel.choose_among", 1, "before"),
     "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
     "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "after"),
-    "when the next batch is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
+    "when the next batch is on disk": (f"{LABELS}.ledger:Ledger.post", 2, "after"),
 }
 
 
