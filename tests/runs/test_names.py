@@ -20,10 +20,12 @@ from stacksl.runs.loop.head_fitting import (
     KINDS,
     Component,
     Source,
+    fitted_mixture,
     held_out_answers,
     lower_loss,
     make_final,
 )
+from stacksl.runs.loop.linear_trainer import LinearTrainer
 
 from .conftest import CLASSES, class_items, game_of, pooled
 from .people_cases import answer_all, begin
@@ -107,6 +109,16 @@ def test_labels_are_found_to_improve_on_names_or_not() -> None:
     assert mean > 5 * error > 0, "the names are wrong, and labels say so"
     mean, error = lower_loss(_source(h, names), rows, rng.integers(4, size=120))
     assert mean < error, "the labels say nothing"
+
+
+def test_a_mixture_has_tried_what_the_labels_improve() -> None:
+    h, labels, names = _topics()
+    rows, source = np.arange(120), _source(h, names)
+    before = lower_loss(source, rows, labels[rows])
+    fitted_mixture(source, rows, labels[rows])
+    assert lower_loss(source, rows, labels[rows]) == before
+    fewer = lower_loss(source, rows[:100], labels[:100])
+    assert fewer == lower_loss(_source(h, names), rows[:100], labels[:100]) != before
 
 
 def test_a_mixture_has_the_probabilities_of_its_parts() -> None:
@@ -306,6 +318,17 @@ def test_that_labels_do_not_improve_on_names_is_told_on_the_way_and_at_the_end(t
     answer_all(waiting, lambda row: rng.choice(CLASSES))
     assert sum(f"the first 130 {told}" in each for each in waiting.status()["warnings"]) == 1
     assert f"the first 130 {told}" in (waiting.path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("lower", "words"), [(-0.29, "0.29 higher"), (0.01, "0.01 lower")])
+def test_which_log_loss_is_higher_is_told_without_a_sign(
+    tmp_path, monkeypatch, lower, words
+) -> None:
+    monkeypatch.setattr(LinearTrainer, "over_names", lambda self, labels: (lower, 0.05))
+    items, answers = class_items(160)
+    done = run(items, answers, mode="pool", budget=100, audit=0, out=tmp_path / "run")
+    (told,) = (each for each in done.status()["warnings"] if "than the names alone" in each)
+    assert f"its log-loss is {words}, with a standard error of 0.05" in told
 
 
 def test_that_labels_improve_on_names_is_not_told(tmp_path) -> None:

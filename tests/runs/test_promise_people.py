@@ -271,6 +271,18 @@ def test_a_second_look_at_an_audit_tells_how_often_people_err(tmp_path: Path) ->
     expect_sound(made)
 
 
+def test_a_run_without_a_promise_says_when_one_answer_to_each_row_was_paid(tmp_path: Path) -> None:
+    """With the share that such a table has by people's rate of errors, which is no promise."""
+    given = {**THREE, "count": 100, "budget": 150, "stop_when": "right=95%", "sheets.overlap": 75}
+    made = play(begin(tmp_path, **given), erring(0.1))
+    said = made.status()["stopped"]
+    assert "150 labels were spent, and one answer to each row takes 100: people seem to err" in said
+    [rate, share] = re.findall(r"([\d.]+)% (?:of single answers|right\.)", said)
+    assert 4 < float(rate) < 16
+    assert float(rate) + float(share) == pytest.approx(100)
+    assert "people seem to err" in (made.path / "report.html").read_text("utf-8")
+
+
 @pytest.mark.parametrize(("annotators", "left_out"), [("anna", False), ("anna,ben,carl", True)])
 def test_folds_leave_out_the_rows_never_asked_where_people_err(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, annotators: str, left_out: bool

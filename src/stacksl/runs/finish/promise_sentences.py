@@ -146,7 +146,7 @@ def promise_of(spec: RunSpec, game: Game) -> Promise:
             f"All {plural(table.people, 'row')} are labeled by people: no row is the model's, and"
             " nothing is promised about people's labels."
         )
-        return Promise(None, sentence)
+        return Promise(None, sentence, _by_people(spec, game.ledger, table.rows).lstrip())
     if not game.ledger.accounts.reached:
         if unreachable(spec, game):
             return _beyond(spec, game, share, table)
@@ -215,7 +215,7 @@ def _refusal(spec: RunSpec, game: Game, share: float, table: Table) -> Promise:
     options = {"python": "labeler" in spec.folder.read_state()}
     if not past_looks:
         spent = "" if accounts.left else " before the budget was spent"
-        why = f"No look at the table was taken{spent}."
+        why = f"No look at the table was taken{spent}.{_by_people(spec, game.ledger, table.rows)}"
     elif learned := accounts.asked - past_looks[-1]["asked"]:
         why += f" It does not judge the present model, which has {plural(learned, 'more answer')}."
     elif rule := _shown_now(game.ledger):
@@ -336,6 +336,7 @@ def last_look(spec: RunSpec, ledger: LedgerReader) -> str:
         f" {plural(look['of'], 'row')} are right. {wrong_rows} turned out wrong or unclear. So at"
         f" most {plural(model_wrong, 'error')} of {labeler} and {count(people_wrong)} of people"
         f" (or unclear) may be left{_added(look)}.{now}"
+        f"{_by_people(spec, ledger, past_looks[-1]['of'])}"
     )
 
 
@@ -369,6 +370,21 @@ def _begun(spec: RunSpec, ledger: LedgerReader, labeler: str) -> str:
         answers += f", and at least {count(further)} more{spec.budget.cost_of(further)}"
         answers += " will be asked for after them"
     return f"{sentence}. Each row needs the same answer from two people: {answers}."
+
+
+def _by_people(spec: RunSpec, ledger: LedgerReader, rows: int) -> str:
+    """What one answer to each of the `rows` gives, once as much was spent; empty before."""
+    spent, doubled = ledger.accounts.spent, doubled_of(ledger)
+    if spent < rows or not spec.settings.several_people:
+        return ""
+    errors = "how often people err is not known, since no row has answers of two people"
+    if doubled.answers:
+        errors = f"people seem to err in about {percent(doubled.rate)} of single answers, so a"
+        errors += f" table with one answer in each row is about {percent(1 - doubled.rate)} right"
+    return (
+        f" {plural(spent, 'label')} were spent, and one answer to each row takes {count(rows)}:"
+        f" {errors}. That is no promise; `export --table` writes the present table without one."
+    )
 
 
 def _shown_now(ledger: LedgerReader) -> str:
