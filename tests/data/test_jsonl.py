@@ -64,6 +64,20 @@ def test_answers_and_ids_may_begin_late(make: Make) -> None:
     assert data.unlabeled == 1500
 
 
+@pytest.mark.parametrize("answer", [lambda n: f"b{n}", lambda n: 1, lambda n: "B"])
+def test_a_column_called_label_has_the_answer_if_it_names_options(
+    make: Make, answer: Callable[[int], Any]
+) -> None:
+    rows = [row | {"label": answer(n)} for n, row in enumerate(native(3))]
+    for row in rows:
+        del row["answer"]
+    data = read(make("x.jsonl", lines(rows)))
+    assert (data.columns["label"], data.answers) == ("label", {"i0": 1, "i1": 1, "i2": 1})
+    rows[2]["label"] = "easy"  # of the item, and of no option
+    other = read(make("x.jsonl", lines(rows)))
+    assert (other.columns.get("label"), other.answers, other.unused) == (None, {}, ("label",))
+
+
 def test_numbers_become_text_and_answers_as_text_are_compared_first(make: Make) -> None:
     rows = [
         {"id": 7, "prompt": 12, "candidates": [1, 2, 0], "answer": "0"},
