@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ CODED, THREE = "stackoverflow_titles, codes", "snips, three classes"
 SETS = ("banking77", "snips", "stackoverflow_titles", "medquad", CODED, THREE)
 LABELS = (12, 50, 150, 600)
 SIZES = (20, 50, 100, 200)
+BOUNDS = (0.0, 0.8, 0.95, 1.0)  # of the accuracies that the table has together
 POOL, KEPT, REFERENCE = 1_400, 3_000, 500
 REDRAWS, OF_PEER = 1_000, 200  # ppi-python takes longer
 
@@ -213,14 +215,15 @@ def run(data: Path) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """A line for each size of audit: means over models."""
+    """Lines for each size of audit: means over all models, and over those of similar accuracy."""
     lines = [
-        "| audited items | accuracies | Wilson covers | over | this covers | least | over | width"
-        " | PPI++ covers | width |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| audited items | accuracies | models | Wilson covers | over | this covers | least | over"
+        " | width | PPI++ covers | width |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for size in SIZES:
-        cells = [row for row in rows if row["audit"] == size]
+    bands = ((0.0, 1.0), *pairwise(BOUNDS))
+    for size, (low, high) in product(SIZES, bands):
+        cells = [r for r in rows if r["audit"] == size and low < r["accuracy"] <= high]
 
         def mean(name: str, cells: list[dict[str, Any]] = cells) -> float:
             return float(np.mean([cell.get(name, np.nan) for cell in cells]))
@@ -231,7 +234,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         shown += [min(cell["powered holds"] for cell in cells), mean("powered over"), widths[0]]
         shown += [mean("peer holds"), widths[1]]
         numbers = " | ".join(f"{each:.3f}" for each in shown)
-        lines.append(f"| {size} | {min(shares):.2f} to {max(shares):.2f} | {numbers} |")
+        between = f"{min(shares):.2f} to {max(shares):.2f} | {len(cells)}"
+        lines.append(f"| {size} | {between} | {numbers} |")
     return "\n".join(lines)
 
 
