@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stacksl.errors import MissingExtra, RunError, SettingsError
+from stacksl.errors import RunError, SettingsError
 from stacksl.files.atomic import whole_folder
-from stacksl.lm.loading import Base
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
 
 from .adapter_cases import SMALL, scores, train
 from .plain import by
-from .training_cases import same
+from .training_cases import attached, same
 
 torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")
 
 
-def attached_to(model: Any, **lora: Any) -> Adapter:
-    """An adapter on a model that has no folder."""
-    base = Base(model.config, None, "tiny", "tiny", None, 256, "cpu", "float32")
-    base.model = model
-    return Adapter(base, LoraSettings(rank=4, **lora), seed=1)
-
-
 def test_the_initial_weights_come_from_the_seed_alone(open_model: Any) -> None:
+    """Uniform on ±1/sqrt(in), whose variance is 1/(3 in), and zeros for B."""
     torch.manual_seed(5)
     one = Adapter(open_model(), SMALL, seed=1).state()
     torch.manual_seed(6)
@@ -46,24 +38,17 @@ def test_the_initial_weights_come_from_the_seed_alone(open_model: Any) -> None:
     few = Adapter(open_model(), fewer, seed=1).state()
     assert few
     assert all(torch.equal(few[name], one[name]) for name in few)
-
-
-def test_the_initial_weights_have_the_range_of_kaiming(open_model: Any) -> None:
-    state = Adapter(open_model(), LoraSettings(rank=64), seed=1).state()
-    for name, tensor in state.items():
-        if "lora_B" in name:
-            assert not tensor.any()
-        else:  # uniform on ±1/sqrt(in): its variance is 1/(3 in)
-            bound = tensor.shape[1] ** -0.5
-            assert tensor.abs().max() <= bound
-            assert float(tensor.var()) == pytest.approx(bound**2 / 3, rel=0.1)
+    for name, tensor in Adapter(open_model(), LoraSettings(rank=64), seed=1).state().items():
+        bound = 0.0 if "lora_B" in name else tensor.shape[1] ** -0.5
+        assert tensor.abs().max() <= bound
+        assert float(tensor.var()) == pytest.approx(bound**2 / 3, rel=0.1)
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("qwen3", 14), ("gpt2", 8), ("gpt_oss", 8)])
 def test_every_linear_layer_but_the_output_and_experts_is_adapted(
     make_model: Any, kind: str, layers: int
 ) -> None:
-    names = attached_to(make_model(kind)).state()
+    names = attached(make_model(kind)).state()
     assert len(names) == 2 * layers
     assert not any("lm_head" in name or ".experts." in name for name in names)
 
@@ -74,7 +59,7 @@ def test_of_a_model_that_sees_the_language_part_is_adapted(
 ) -> None:
     model = make_model("gemma3")
     assert any("vision" in name and name.endswith("q_proj") for name, _ in model.named_modules())
-    adapter = attached_to(model, targets=asked)
+    adapter = attached(model, targets=asked)
     names = [name for name in adapter.state() if "lora_A" in name]
     assert len(names) == count
     assert all("language_model" in name for name in names)
@@ -146,38 +131,9 @@ def test_what_is_wrong_is_said(open_model: Any, tmp_path: Path) -> None:
     adapter = Adapter(loaded, SMALL, seed=1)
     with pytest.raises(RunError, match="absent or damaged, so put back a copy"):
         adapter.load(tmp_path / "none")
-    state = adapter.state()
-    first, *_ = state
-    with pytest.raises(RunError, match="state to restore is not of this adapter's shape"):
-        adapter.restore({first: state[first]})
-    with pytest.raises(RunError, match="state to restore is not of this adapter's shape"):
-        adapter.restore(state | {first: state[first][:1]})
-
-
-def test_a_missing_peft_names_its_extra(open_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = open_model()
-    monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(MissingExtra, match="by LoRA needs the extra 'lm'"):
-        Adapter(loaded, SMALL, seed=1)
 
 
 # What moves can be saved and read again, by PEFT alone too, and from nothing else ----------------
-
-
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft's own
-def test_a_folder_loads_by_peft_alone(open_model: Any, items: list[TokenItem], tmp_path) -> None:
-    adapter = Adapter(open_model(), SMALL, seed=1)
-    train(adapter, items)
-    adapter.save(tmp_path / "saved")
-    assert {path.name for path in (tmp_path / "saved").iterdir()} == {
-        "adapter_config.json",
-        "adapter_model.safetensors",
-    }
-    alone = peft.AutoPeftModelForCausalLM.from_pretrained(tmp_path / "saved").eval()
-    for item in items:
-        row = torch.tensor([[*item.prompt, *item.options[0]]])
-        with torch.no_grad():
-            assert torch.equal(alone(row).logits, adapter.model(row).logits)
 
 
 def test_two_saves_are_the_same_bytes(open_model: Any, items: list[TokenItem], tmp_path) -> None:

@@ -18,12 +18,11 @@ from typing import Any
 import pytest
 
 from stacksl.errors import FeatureError
-from stacksl.lm.distributed import ALONE, Distributed, blocks, current_processes
+from stacksl.lm.distributed import Distributed, blocks, current_processes
 
 pytest.importorskip("torch")
 
 LIMIT = 600  # seconds; processes that hang are a failure
-PIECES = 5
 
 
 class Target:
@@ -210,24 +209,6 @@ def test_one_process_is_alone_and_loads_no_torch(given: dict[str, str]) -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], env=_environment() | given, check=True)
-
-
-def test_alone_shares_everything() -> None:
-    target = Target(ALONE)
-    found = ALONE.together(target, "squares", list(range(14)))
-    assert found == {"ranks": [0] * PIECES, "squares": [n * n for n in range(14)]}
-    assert ALONE.gather(["a"]) == ["a"]
-    with pytest.raises(FeatureError):
-        ALONE.together(target, "fail", 0)
-    ALONE.close()
-    assert list(ALONE.share(2)) == [0, 1]
-
-
-@pytest.mark.parametrize(("n", "size"), [(0, 3), (1, 3), (3, 3), (14, 3), (5, 1)])
-def test_blocks_cover_everything_once(n: int, size: int) -> None:
-    cut = blocks(n, size)
-    assert [i for block in cut for i in block] == list(range(n))
-    assert all(len(block) == size for block in cut[:-1])
 
 
 def _environment() -> dict[str, str]:

@@ -90,17 +90,3 @@ def test_a_path_stays_on_the_models_device(
                 if states:
                     assert (state.device, state.dtype) == (CUDA, torch.float32)
                     assert state.shape == (len(item.options), SHAPE["hidden_size"])
-
-
-def test_a_tensor_left_on_the_host_and_what_is_read_from_the_device_are_found(monkeypatch) -> None:
-    moved = paths.sent
-    with on_cuda("qwen3", torch.float32, "sdpa") as model:
-        monkeypatch.setattr(paths, "sent", lambda values, _: moved(values, "cpu"))
-        with pytest.raises(RuntimeError, match="different devices|on the same device"):
-            paths.packed(model, ITEMS)
-        monkeypatch.setattr(paths, "sent", moved)
-        [sums, _], _ = paths.packed(model, ITEMS)
-        with pytest.raises(RuntimeError):
-            float(sums[0])
-        with pytest.raises(AssertionError, match="copied to the host"):
-            sums.cpu()

@@ -99,15 +99,10 @@ def handed(stories: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return folder, about, sums_of(adapter.model, rows_of(adapter.base.tokenizer, about))
 
 
-def test_what_was_written_is_read_again(handed: tuple[Path, Provenance, Any]) -> None:
-    folder, about, _ = handed
-    assert read_provenance(folder) == about
-
-
 def test_peft_loads_it_and_scores_the_same(
     handed: tuple[Path, Provenance, Any], tmp_path: Path
 ) -> None:
-    """By plain passes of PEFT's model; that none of our code is needed: `test_adapters`."""
+    """By plain passes of PEFT's model, and of the model with the adapter merged into it."""
     import torch
     from peft import AutoPeftModelForCausalLM
     from transformers import AutoModelForCausalLM
@@ -115,6 +110,7 @@ def test_peft_loads_it_and_scores_the_same(
     from stacksl.lm.loading import open_base
 
     folder, about, ours = handed
+    assert read_provenance(folder) == about
     with warnings.catch_warnings():  # peft asks transformers by a name that is on its way out
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
@@ -210,13 +206,8 @@ def test_the_card_of_a_hub_model() -> None:
     assert "one \\*odd\\* thing" in card
     assert "model.merge_and_unload()" in card
     assert "absolute path" not in card, "that is for a base in a local folder"
-    assert card == card_text(TOY, FACTS)
-
-
-def test_the_card_names_a_revision_once() -> None:
-    card = card_text(replace(TOY, name="Org/Base-1B@0123abc"), FACTS)
-    assert card == card_text(TOY, FACTS)
     assert "`Org/Base-1B`, revision `0123abc`" in card
+    assert card == card_text(replace(TOY, name="Org/Base-1B@0123abc"), FACTS)
 
 
 def test_labels_of_an_audit_are_bought_labels() -> None:

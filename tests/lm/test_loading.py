@@ -24,23 +24,11 @@ torch = pytest.importorskip("torch")
 tf = pytest.importorskip("transformers")
 
 
-@pytest.fixture(scope="module")
-def original(make_model: Any, tokenizer: Any, tmp_path_factory) -> dict[str, Path]:
-    """Whole folders of models: Qwen3 with a tied head, Llama with its own."""
-    found = {}
-    for kind, tied in (("qwen3", True), ("llama", False)):
-        found[kind] = tmp_path_factory.mktemp("models") / kind
-        made = make_model(kind, vocab_size=400, tie_word_embeddings=tied)
-        made.save_pretrained(found[kind])
-        tokenizer.save_pretrained(found[kind])
-    return found
-
-
 @pytest.fixture
-def folder(original: dict[str, Path], tmp_path: Path) -> Path:
+def folder(model_folders: dict[str, Path], tmp_path: Path) -> Path:
     """A copy of the Llama folder that a test may harm."""
     copy = tmp_path / "model"
-    shutil.copytree(original["llama"], copy)
+    shutil.copytree(model_folders["llama"], copy)
     return copy
 
 
@@ -67,23 +55,23 @@ def configured(folder: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])
 def test_the_scores_are_those_of_the_model_that_was_saved(
-    original: dict[str, Path], make_model: Any, items: list[TokenItem], kind: str
+    model_folders: dict[str, Path], make_model: Any, items: list[TokenItem], kind: str
 ) -> None:
-    made = make_model(kind, vocab_size=400, tie_word_embeddings=kind == "qwen3")
-    found = opened(original[kind])
+    made = make_model(kind, vocab_size=400)
+    found = opened(model_folders[kind])
     with torch.no_grad():
         expected = by("padded", made, batch_tokens=1).sums(items)
         got = by("padded", found.model, batch_tokens=1).sums(items)
     assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
 
 
-def test_what_is_known_of_a_model(original: dict[str, Path], tokenizer: Any) -> None:
-    found = opened(original["qwen3"], dtype="bfloat16")
-    assert (found.name, found.source) == (str(original["qwen3"]), str(original["qwen3"]))
+def test_what_is_known_of_a_model(model_folders: dict[str, Path], tokenizer: Any) -> None:
+    found = opened(model_folders["qwen3"], dtype="bfloat16")
+    assert (found.name, found.source) == (str(model_folders["qwen3"]), str(model_folders["qwen3"]))
     assert (found.revision, found.license, found.positions) == (None, None, 256)
     assert (found.device, found.dtype) == ("cpu", "bfloat16")
     assert found.model.dtype is torch.bfloat16
-    assert opened(original["qwen3"]).model.dtype is torch.float32
+    assert opened(model_folders["qwen3"]).model.dtype is torch.float32
     assert not found.model.training
     assert not any(each.requires_grad for each in found.model.parameters())
     assert attention(found.model) == "sdpa"
@@ -92,19 +80,14 @@ def test_what_is_known_of_a_model(original: dict[str, Path], tokenizer: Any) -> 
     assert found.tokenizer.pad_token is None, "none is needed"
 
 
-def test_a_folder_is_made_absolute(folder: Path, monkeypatch, original: dict[str, Path]) -> None:
+def test_a_folder_is_made_absolute(
+    folder: Path, monkeypatch, model_folders: dict[str, Path]
+) -> None:
     monkeypatch.chdir(folder.parent)
     assert opened("model").source == str(folder)
     assert opened("./model").source == str(folder)
     monkeypatch.setenv("HOME", str(folder.parent))
     assert opened("~/model").source == str(folder)
-
-
-def test_rotary_frequencies_stay_float32_in_half_precision(original: dict[str, Path]) -> None:
-    buffers = dict(opened(original["qwen3"], dtype="bfloat16").model.named_buffers())
-    assert {tensor.dtype for name, tensor in buffers.items() if "inv_freq" in name} == {
-        torch.float32
-    }
 
 
 def test_the_fingerprint_is_that_of_the_files_not_of_the_place(folder: Path) -> None:
@@ -119,12 +102,12 @@ def test_the_fingerprint_is_that_of_the_files_not_of_the_place(folder: Path) -> 
     assert opened(moved).fingerprint not in (mark, other)
 
 
-def test_loading_leaves_no_trace(original: dict[str, Path], capfd) -> None:
+def test_loading_leaves_no_trace(model_folders: dict[str, Path], capfd) -> None:
     from transformers.utils import logging
 
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
     state = torch.random.get_rng_state()
-    opened(original["qwen3"])
+    opened(model_folders["qwen3"])
     assert torch.equal(torch.random.get_rng_state(), state)
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
     assert capfd.readouterr() == ("", "")
@@ -141,13 +124,11 @@ def test_loading_leaves_no_trace(original: dict[str, Path], capfd) -> None:
     ],
 )
 def test_the_license_is_what_the_card_says(folder: Path, card: str, license: str | None) -> None:
+    """Or the configuration, where the card says nothing."""
     (folder / "README.md").write_text(card)
-    assert opened(folder).license == license
-
-
-def test_the_license_may_stand_in_the_configuration(folder: Path) -> None:
+    assert open_base(str(folder)).license == license
     configured(folder, license="cc-by-4.0")
-    assert opened(folder).license == "cc-by-4.0"
+    assert open_base(str(folder)).license == (license or "cc-by-4.0")
 
 
 def test_tensors_that_nothing_uses_are_warned_of(folder: Path) -> None:
@@ -201,10 +182,6 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
         drop("tokenizer.json", "tokenizer_config.json"),
         "has no tokenizer that can be loaded: put its tokenizer.json",
     ),
-    "broken tokenizer": (
-        lambda folder: (folder / "tokenizer.json").write_text("{"),
-        "has no tokenizer that can be loaded: put its tokenizer.json",
-    ),
     "another model's tokenizer": (
         small_embeddings,
         "has 400 tokens and its weights 300: give the tokenizer that belongs to the weights",
@@ -217,19 +194,9 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
         ),
         r"has quantized weights that cannot be read \(.*\): install the library that reads them",
     ),
-    "weights of 4 bits": (
-        lambda folder: configured(
-            folder, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
-        ),
-        r"has quantized weights that cannot be read \(.*bitsandbytes.*\): install the library",
-    ),
-    "missing weights": (
-        lambda folder: rewritten(folder, lambda each: each.pop("model.norm.weight")),
-        r"lacks 1 of its weights \(model.norm.weight\), which would be random",
-    ),
     "missing head": (
         lambda folder: rewritten(folder, lambda each: each.pop("lm_head.weight")),
-        r"lacks 1 of its weights \(lm_head.weight\)",
+        r"lacks 1 of its weights \(lm_head.weight\), which would be random",
     ),
     "other shapes": (
         lambda folder: configured(folder, intermediate_size=40),
@@ -285,7 +252,6 @@ def test_other_kinds_of_models_are_refused(make_model: Any, tokenizer: Any, tmp_
     ("name", "words"),
     [
         ("./nowhere", "is not a folder that exists"),
-        ("/no/such/folder", "is not a folder that exists"),
         ("", "is not a folder that exists"),
         (__file__, "is a file: give the folder that holds it"),
         (
@@ -293,7 +259,6 @@ def test_other_kinds_of_models_are_refused(make_model: Any, tokenizer: Any, tmp_
             "is neither a folder nor in the cache .*, which cannot be reached: give a folder, "
             "set HF_HOME to a cache that holds it, or go online with HF_HUB_OFFLINE unset",
         ),
-        ("not a name!", "is neither a folder nor"),
     ],
 )
 def test_a_name_that_means_nothing(name: str, words: str) -> None:
@@ -339,19 +304,19 @@ def test_the_sample_itself() -> None:
     assert found.fingerprint == opened("sample", dtype="bfloat16").fingerprint
 
 
-def test_devices(original: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices(model_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="unknown device 'gpu'.*known: auto, cpu, cuda, cuda:0"):
-        opened(original["llama"], device="gpu")
+        opened(model_folders["llama"], device="gpu")
     for wrong in ("cuda:x", "auto:1", "cuda:"):
         with pytest.raises(SettingsError, match="unknown device"):
-            opened(original["llama"], device=wrong)
+            opened(model_folders["llama"], device=wrong)
     with pytest.raises(SettingsError, match="unknown dtype 'float31': did you mean 'float32'"):
-        opened(original["llama"], dtype="float31")
+        opened(model_folders["llama"], dtype="float31")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for asked in ("cuda", "cuda:1"):
         with pytest.raises(SettingsError, match="torch finds no CUDA here: take 'cpu' or 'auto'"):
-            opened(original["llama"], device=asked)
-    found = opened(original["llama"], device="auto")
+            opened(model_folders["llama"], device=asked)
+    found = opened(model_folders["llama"], device="auto")
     assert (found.device, found.dtype) == ("cpu", "float32")
 
 
@@ -378,10 +343,10 @@ def test_a_gpu_is_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
         assert module._dtype(torch, "cuda:0", "auto") == expected
 
 
-def test_a_missing_library_names_its_extra(original: dict[str, Path], monkeypatch) -> None:
+def test_a_missing_library_names_its_extra(model_folders: dict[str, Path], monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"loading a language model needs the extra 'lm'"):
-        opened(original["llama"])
+        opened(model_folders["llama"])
 
 
 def test_weights_are_hashed_again_only_where_their_stamp_differs(folder: Path, monkeypatch) -> None:
@@ -418,15 +383,3 @@ def test_another_tokenizer_is_another_model(folder: Path, name: str) -> None:
     file.write_text((file.read_text() if file.exists() else "") + "\n")
     other = open_base(str(folder), known=first).weights
     assert other.fingerprint != first.fingerprint
-
-
-def test_other_files_of_weights_have_a_stamp(folder: Path) -> None:
-    from stacksl.lm.loading import weight_files
-
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    (file,) = weight_files(folder)
-    first = open_base(str(folder)).weights
-    assert open_base(str(folder), known=first).weights is first
-    os.utime(file, ns=(0, 0))
-    again = open_base(str(folder), known=first).weights
-    assert (again.fingerprint, again.stamp != first.stamp) == (first.fingerprint, True)

@@ -100,21 +100,10 @@ def test_without_states_scores_are_the_same_and_none_is_read(folder: Path, monke
     block = bare.transform(ITEMS)
     assert np.allclose(block.base, expected.base, atol=1e-5)
     assert block.phi.shape == (len(expected.phi), 1)
-    other = opened(folder, state_dim=0)
-    other.restore(bare.state())
-    assert (other.fingerprint, other.dim) == (bare.fingerprint, 1)
-
-
-def test_what_was_fitted_comes_back(folder: Path) -> None:
-    one, other = opened(folder), opened(folder)
-    one.fit(ITEMS)
-    other.fit(ITEMS[:2])
-    assert other.fingerprint != one.fingerprint
-    other.restore(one.state())
-    assert other.fingerprint == one.fingerprint
-    mine, others = one.transform(ITEMS), other.transform(ITEMS)
-    assert np.array_equal(mine.phi, others.phi)
-    assert np.array_equal(mine.base, others.base)
+    for fitted, dim in ((bare, 0), (whole, 4)):
+        other = opened(folder, state_dim=dim)
+        other.restore(fitted.state())
+        assert (other.fingerprint, other.dim) == (fitted.fingerprint, dim or 1)
 
 
 def test_the_fingerprint_is_of_what_decides_the_features(folder: Path) -> None:
@@ -175,30 +164,6 @@ def test_cut_items_are_counted_once(folder: Path) -> None:
     model.transform(ITEMS)
     assert model.truncated == 3
     assert opened(folder).truncated == 0
-
-
-def test_facts_say_how_it_was_computed(folder: Path) -> None:
-    model = opened(folder)
-    model.fit(ITEMS)
-    facts = model.facts()
-    assert (facts["lm_path"], facts["lm_dtype"], facts["lm_device"]) == ("packed", "float32", "cpu")
-    assert facts["lm_processes"] == 1
-    assert facts["lm_template"] == "{prompt}\nAnswer:"
-    assert facts["lm_temperature"] == model.temperature
-
-
-def test_items_are_tokenized_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, seen = opened(folder, normalization="pmi"), []
-    whole = model._tokenizing.items
-    monkeypatch.setattr(
-        model._tokenizing, "items", lambda prompts: seen.extend(prompts) or whole(prompts)
-    )
-    model.fit(ITEMS)
-    first = model.transform(ITEMS)
-    model.scores([*ITEMS, ITEMS[0]], "pmi")
-    assert len(seen) == 2 * len(ITEMS), "each item and its premise"
-    again = model.transform(ITEMS)
-    assert np.array_equal(first.base, again.base)
 
 
 def test_runs_of_a_study_score_the_base_once(folder: Path, tmp_path, monkeypatch) -> None:

@@ -16,23 +16,15 @@ from stacksl.types import Item
 ITEM = Item("q1", "Which {vitamin} is it?", ("vitamin C", "{options}", "K"))
 
 
-def test_option_puts_each_candidate_after_one_space() -> None:
+def test_candidates_follow_one_space_and_letters_are_listed() -> None:
     prompt = PromptFormat().render(ITEM)
     assert prompt.text == "Which {vitamin} is it?\nAnswer:"
     assert prompt.continuations == (" vitamin C", " {options}", " K")
     assert prompt.lengths == (9, 9, 1)
-
-
-def test_letter_lists_the_candidates_and_asks_for_letters() -> None:
     prompt = PromptFormat(template(None, "letter"), "letter").render(ITEM)
-    assert prompt.text == (
-        "Question: Which {vitamin} is it?\nA. vitamin C\nB. {options}\nC. K\nAnswer:"
-    )
-    assert prompt.continuations == (" A", " B", " C")
-    assert prompt.lengths == (1, 1, 1)
-
-
-def test_more_candidates_than_letters_are_refused() -> None:
+    listed = "A. vitamin C\nB. {options}\nC. K"
+    assert prompt.text == f"Question: Which {{vitamin}} is it?\n{listed}\nAnswer:"
+    assert (prompt.continuations, prompt.lengths) == ((" A", " B", " C"), (1, 1, 1))
     many = Item("big", "?", tuple(str(number) for number in range(27)))
     with pytest.raises(DataError, match="'big' has 27 candidates: use answer format 'option'"):
         PromptFormat(TEMPLATES["letters"], "letter").render(many)
@@ -118,33 +110,34 @@ def test_a_chat_template_that_opens_a_thought_is_warned_of(recwarn) -> None:
         PromptFormat(chat=Thinking()).warn_of_thought()
 
 
-def test_a_chat_template_that_leaves_the_text_out_is_refused() -> None:
-    class Parts(Chat):  # as of some models that also see
-        def apply_chat_template(self, turns: Any, **settings: Any) -> str:
-            parts = [part for turn in turns for part in turn["content"] if isinstance(part, dict)]
-            return f"<user>{parts}<assistant>"
+class Parts(Chat):
+    """One that leaves the text of a turn out, as of some models that also see."""
 
-    with pytest.raises(SettingsError, match="leaves the text of a turn out.*: leave the chat form"):
-        PromptFormat(chat=Parts())
+    def apply_chat_template(self, turns: Any, **settings: Any) -> str:
+        return "<user>[]<assistant>"
 
 
-def test_a_chat_template_that_fails_is_refused_with_what_was_given() -> None:
-    class Failing(Chat):
-        def apply_chat_template(self, turns: Any, **settings: Any) -> str:
-            raise ValueError("no roles")
-
-    with pytest.raises(SettingsError, match=r"turns \(no roles\): leave the chat form out"):
-        PromptFormat(chat=Failing())
-    with pytest.raises(SettingsError, match="leave lm.system or lm.chat_arguments out"):
-        PromptFormat(chat=Failing(), system="Be brief.")
+class Failing(Chat):
+    def apply_chat_template(self, turns: Any, **settings: Any) -> str:
+        raise ValueError("no roles")
 
 
-def test_a_tokenizer_without_a_chat_template_is_refused() -> None:
-    class Plain:
-        chat_template = None
+class Plain:
+    chat_template = None
 
-    with pytest.raises(SettingsError, match="has none"):
-        PromptFormat(chat=Plain())
+
+@pytest.mark.parametrize(
+    ("chat", "given", "said"),
+    [
+        (Parts(), {}, "leaves the text of a turn out.*: leave the chat form"),
+        (Failing(), {}, r"turns \(no roles\): leave the chat form out"),
+        (Failing(), {"system": "Be brief."}, "leave lm.system or lm.chat_arguments out"),
+        (Plain(), {}, "has none"),
+    ],
+)
+def test_a_chat_template_that_cannot_be_used_is_refused(chat: Any, given: Any, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        PromptFormat(chat=chat, **given)
 
 
 def test_templates_come_by_name_or_file(tmp_path: Path) -> None:

@@ -138,32 +138,15 @@ def test_a_premise_is_as_long_as_its_text(folder: str, size: Size) -> None:
     assert sizes[0] < sizes[1] < sizes[2] <= 2 * sizes[0]
 
 
-def refused(folder: str, free: float, **changes: Any) -> str:
-    with pytest.raises(SettingsError) as caught:
-        expect_fit(choices(model=folder, **changes), questions(8)[0], int(free))
-    return str(caught.value)
-
-
-def test_a_run_that_fits_is_let_through(folder: str, size: Size) -> None:
-    items = questions(8)[0]
-    expect_fit(choices(model=folder), items, int(size.memory / 0.9) + 1)
-    assert "more than 90% of the" in refused(folder, size.memory / 0.9 - 1)
-
-
-def test_a_refusal_says_what_to_change(folder: str, size: Size) -> None:
-    assert refused(folder, 0.9 * size.memory).endswith(
-        "lower lm.batch_tokens from 1024 to 512 and turn lm.gradient_checkpointing on"
-    )
-    tight = {"batch_tokens": 512, "training": {"gradient_checkpointing": True}}
-    least = planned(choices(model=folder, **tight), questions(8)[0])[0].memory
-    said = refused(folder, 1.05 * least, **tight)
-    assert said.endswith("set lm.max_len_prompt, or take a smaller model")
-    said = refused(folder, 10_000)
-    assert "by themselves, so take dtype bfloat16 or a smaller model" in said
-    said = refused(folder, 10_000, dtype="bfloat16")
-    assert said.endswith("by themselves, so take a smaller model")
-    target = {"lora": LoraSettings(targets=("x",))}
-    assert "no linear layer" in refused(folder, 2**40, **target)
+def test_a_run_that_fits_is_let_through_and_a_refusal_says_what_to_change(folder, size) -> None:
+    items, fits = questions(8)[0], int(size.memory / 0.9)
+    expect_fit(choices(model=folder), items, fits + 1)
+    for free, lora, said in (
+        (fits - 1, {}, r"more than 90% of the .*: turn lm.gradient_checkpointing on, set a lower"),
+        (2**40, {"targets": ("x",)}, "no linear layer"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            expect_fit(choices(model=folder, lora=LoraSettings(**lora)), items, free)
 
 
 def test_memory_of_a_gpu_is_its_own(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,21 +64,6 @@ def test_recurrent_states_are_padded_and_a_decoder_of_its_own_is_read(
         assert_near(sums, naive(model, items), 5e-5)
 
 
-def test_an_adapter_moves_the_states_and_the_base_lies_beneath(
-    make_model: Any, with_lora: Any, items: list[TokenItem]
-) -> None:
-    base = make_model("llama")
-    before = Likelihood(base).sums_and_states(items)[1]
-    adapted = with_lora(base)
-    likelihood = Likelihood(adapted)
-    states = likelihood.sums_and_states(items)[1]
-    assert likelihood.used == {"states": "packed"}
-    assert_near(states, [by_hand(adapted, item) for item in items])
-    assert max(float((a - b).abs().max()) for a, b in zip(states, before, strict=True)) > 0.01
-    with adapted.disable_adapter():
-        assert_near(likelihood.sums_and_states(items)[1], before)
-
-
 def test_logits_are_made_only_where_a_token_is_predicted(
     make_model: Any, items: list[TokenItem]
 ) -> None:

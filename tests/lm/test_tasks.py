@@ -79,12 +79,6 @@ def test_tokens_are_those_of_the_option_with_its_delimiter(tmp_path: Path, token
     assert rows_of(task)[0]["divisors"][1] == len(whole) - len(tokenizer(prompt)["input_ids"])
 
 
-def test_the_letters_are_what_is_asked_in_that_protocol(tmp_path: Path, tokenizer: Any) -> None:
-    task = task_folder(tmp_path, tokenizer, PromptFormat("{prompt}\n{options}\nAnswer:", "letter"))
-    assert rows_of(task)[3]["choices"] == ["A", "B", "C", "D", "E"]
-    assert "C. 東京\n" in rows_of(task)[3]["prompt"]
-
-
 def test_the_shipped_functions_take_the_first_of_equal_scores_and_the_premise_off() -> None:
     space: dict[str, Any] = {}
     exec(METRICS, space)

@@ -123,18 +123,6 @@ def test_examples_without_a_label_are_left_out_where_nothing_pulls(adapter, item
     assert same(before, adapter.state())
 
 
-def test_accumulated_gradients_are_those_of_one_batch(monkeypatch, adapter, items):
-    settings = replace(FAST, batch_size=5, epochs=1)
-    examples = examples_of(adapter, items, settings)
-    moved(adapter)
-    steps = recorded(monkeypatch)
-    for tokens in (1, 100_000):
-        likelihood = Likelihood(adapter.model, batch_tokens=tokens)
-        train(adapter, likelihood, examples, settings, seed=0, key=1)
-    for got, wanted in zip(*steps, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
-
-
 def test_previous_pulls_nothing(make_model, items):
     adapter = attached(make_model("qwen3"))
     likelihood = Likelihood(adapter.model)
@@ -166,13 +154,6 @@ def test_clipping_belongs_to_stacksl_alone(adapter, items):
         cut = (1e-6, 1e-6) if share else (trained.loss, trained.largest)
         assert (trained.loss_clipped, trained.largest_clipped) == pytest.approx(cut)
         assert same(before, adapter.state()) == (objective == "stacksl")
-
-
-def test_without_base_scores_there_is_no_kl(adapter, items):
-    examples = [replace(each, reference=()) for each in examples_of(adapter, items, FAST)]
-    settings = replace(FAST, objective="ce")
-    trained = train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
-    assert trained.kl is None
 
 
 def test_autocast_is_for_float32_next_to_half_precision_alone(make_model, items):

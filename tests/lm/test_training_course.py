@@ -1,13 +1,12 @@
 """Refits of tiny random models: their course, shared, in halves, and gone wrong."""
 
-import math
 from dataclasses import replace
 
 import pytest
 
 from stacksl.errors import RunError
 from stacksl.lm.scoring.likelihood import Likelihood
-from stacksl.lm.training.refit import TrainingSteps, rate, train
+from stacksl.lm.training.refit import TrainingSteps, train
 
 from .training_cases import FAST, attached, examples_of, moved, recorded, same
 
@@ -184,13 +183,3 @@ def test_no_room_for_one_item_ends_in_one_sentence(adapter, items, error):
         train(adapter, Likelihood(adapter.model), examples, FAST, seed=0, key=1)
     assert not adapter.model.training
     end()
-
-
-def test_the_rate_rises_to_one_and_falls_toward_zero():
-    for total, share in ((1, 0.1), (7, 0.0), (40, 0.1), (40, 1.0)):
-        rates = [rate(step, total, share) for step in range(total)]
-        warmup = math.ceil(share * total)
-        assert max(rates) == 1.0
-        assert min(rates) > 0.0
-        assert rates[:warmup] == sorted(rates[:warmup])
-        assert rates[warmup:] == sorted(rates[warmup:], reverse=True)

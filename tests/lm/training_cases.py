@@ -9,7 +9,8 @@ from stacksl.lm.training.refit import Example, Optimizer
 FAST = TrainSettings(objective="stacksl", learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
 
 
-def attached(model, dropout=0.0):
+def attached(model, **lora):
+    """An adapter on a model that has no folder."""
     from stacksl.lm.loading import Base
     from stacksl.lm.training.adapters import Adapter
 
@@ -24,7 +25,7 @@ def attached(model, dropout=0.0):
         dtype=str(model.dtype).removeprefix("torch."),
     )
     base.model = model
-    return Adapter(base, LoraSettings(rank=4, alpha=8.0, dropout=dropout), seed=0)
+    return Adapter(base, LoraSettings(rank=4, alpha=8.0, **lora), seed=0)
 
 
 def moved(adapter, size=0.05):

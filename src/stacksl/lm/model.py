@@ -331,7 +331,7 @@ class LanguageModel:
 
     def _rows(self, items: Iterable[Item]) -> list[TokenItem]:
         rows = self._tokenized(self._tokens, items, self._format.render)
-        self._cut.update(row.id for row in rows if row.cut or row.options_cut)
+        self._cut.update(row.id for row in rows if row.cut)
         return rows
 
     def _alone(self, items: Iterable[Item]) -> list[TokenItem]:

@@ -28,7 +28,6 @@ from stacksl.report.wording import memory
 from stacksl.types import Item
 
 SHARE = 0.9  # of the free memory, at most, that a run may plan for
-_NARROWED = 512  # tokens of a pass, the fewest that a message suggests
 _FLOAT = 4  # bytes of a trained number, in every dtype of the base
 _TRAINED = 2 + 1 + 2  # of each: with the copy of its start, its gradient, the moments of AdamW
 _SAVED = 2  # numbers that a layer keeps for its backward pass for each one that a matrix gives
@@ -200,7 +199,9 @@ def expect_fit(
         return
     sentence = (
         f"this run needs about {memory(size.memory)} of memory, more than 90% of the"
-        f" {memory(free)} that are free: {_advice(size, choices, SHARE * free)}"
+        f" {memory(free)} that are free ({memory(size.fixed)} by weights and what is trained):"
+        " turn lm.gradient_checkpointing on, set a lower lm.batch_tokens or lm.max_len_prompt, or"
+        " take a smaller dtype or model"
     )
     if base.device == "cpu":
         raise SettingsError(sentence)
@@ -212,17 +213,3 @@ def free_bytes(device: str = "cpu") -> int:
     if device.startswith("cuda"):
         return int(load_torch().cuda.mem_get_info(device)[0])
     return int(import_module("psutil").virtual_memory().available)  # a dependency of accelerate
-
-
-def _advice(size: Size, choices: ModelChoices, room: float) -> str:
-    if size.fixed > room:
-        fixed_part = f"the weights and what moves take {memory(size.fixed)} by themselves"
-        half = "dtype bfloat16 or " if size.dtype == "float32" else ""
-        return f"{fixed_part}, so take {half}a smaller model"
-    smaller = max(_NARROWED, choices.batch_tokens // 4)
-    ways = []
-    if smaller < choices.batch_tokens:
-        ways.append(f"lower lm.batch_tokens from {choices.batch_tokens} to {smaller}")
-    if not choices.training.gradient_checkpointing:
-        ways.append("turn lm.gradient_checkpointing on")
-    return " and ".join(ways or ["set lm.max_len_prompt, or take a smaller model"])

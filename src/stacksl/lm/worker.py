@@ -37,11 +37,13 @@ class Worker:
     Attributes:
         base: the model as its files are.
         progress: called with (done, total) steps of a refit, on the first process alone.
+        moved: whether the adapter has left its initial weights, which score as at the start.
     """
 
     def __init__(self, processes: Distributed = ALONE) -> None:
         self.processes = processes
         self.progress: Callable[[int, int], None] | None = None
+        self.moved = False
         self.base: Base
         self._choices: ModelChoices
         self._seed = 0
@@ -82,11 +84,6 @@ class Worker:
         """The digest of the adapter that the run starts from; empty where that is the base."""
         return digest_of(self._choices.lora.start) if self._choices.lora.start else ""
 
-    @property
-    def moved(self) -> bool:
-        """Whether the adapter has left its initial weights, which score as at the start."""
-        return "adapter" in vars(self) and not self.adapter.initial
-
     def sums(self, items: Sequence[TokenItem]) -> list[Array]:
         """Log p(option | prompt) of every option: a float64 array (k,) an item."""
         return [sums for sums, _ in self._in_blocks(items, "sums")]
@@ -101,7 +98,7 @@ class Worker:
         share = self.processes.share(len(pieces))
         model = self.likelihood.model
         # an adapter that begins at zero changes no bit until it moves, and its layers take time
-        left_out = self.adapter.initial and not self.start
+        left_out = not self.moved and not self.start
         with model.disable_adapter() if left_out else nullcontext():
             mine = [self._block([items[i] for i in pieces[number]], quantity) for number in share]
         return [result for piece in self.processes.gather(mine) for result in piece]
@@ -119,6 +116,7 @@ class Worker:
     ) -> Trained:
         """Train from the initial weights on `examples`; see `training.train`."""
         self.adapter.reset()
+        self.moved = True
         return train(
             self.adapter,
             self.likelihood,
@@ -134,10 +132,12 @@ class Worker:
         """Take the initial weights, which score as at the start."""
         if self.moved:
             self.adapter.reset()
+            self.moved = False
 
     def take(self, folder: Path) -> None:
         """Take the weights of a refit that was saved in `folder`."""
         self.adapter.load(folder)
+        self.moved = True
 
 
 def _numbers(tensor: Any) -> Array:

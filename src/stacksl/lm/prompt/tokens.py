@@ -22,16 +22,14 @@ class TokenItem:
         prompt: token ids of the context, at least one.
         options: token ids of each continuation, at least one each and no two alike.
         lengths: the characters of each candidate's text.
-        cut: tokens left out at the start of the prompt.
-        options_cut: how many options lost tokens at their end.
+        cut: whether the prompt lost tokens at its start, or an option at its end.
     """
 
     id: str
     prompt: tuple[int, ...]
     options: tuple[tuple[int, ...], ...]
     lengths: tuple[int, ...]
-    cut: int = 0
-    options_cut: int = 0
+    cut: bool = False
 
     def among(self, chosen: Sequence[int]) -> TokenItem:
         """The item with some of its options, in the order given."""
@@ -123,8 +121,7 @@ class Tokenizing:
         if self.limits.positions is not None:
             positions_left = self.limits.positions - max(map(len, options))
             room = positions_left if room is None else min(room, positions_left)
-        options_cut = sum(a != b for a, b in zip(options, item.options, strict=True))
-        shortened = replace(item, options=options, options_cut=options_cut)
+        shortened = replace(item, options=options, cut=options != item.options)
         if room is None or len(item.prompt) <= room:
             return shortened
         opening = self._opening if item.prompt[: len(self._opening)] == self._opening else ()
@@ -135,9 +132,8 @@ class Tokenizing:
                 f"no room for a prompt in the model's {self.limits.positions} positions: "
                 "shorten the option, or set lm.max_len_choice in a new run"
             )
-        cut = len(item.prompt) - room
-        tail = item.prompt[cut + len(opening) :]
-        return replace(shortened, prompt=(*opening, *tail), cut=cut)
+        tail = item.prompt[len(item.prompt) - room + len(opening) :]
+        return replace(shortened, prompt=(*opening, *tail), cut=True)
 
 
 def _check(item: TokenItem, prompt: Prompt, alike: str) -> None:

@@ -21,7 +21,6 @@ Rows = NDArray[np.float32]
 
 _ITEMS_AT_ONCE = 256
 _FITTED = 512  # unlabeled items on which directions and the first temperature are fixed
-_NOTHING = 1e-6  # of the usual norm: what rounding leaves of options that are alike
 
 
 def to_fit_on(count: int) -> range:
@@ -33,9 +32,7 @@ class StateMap:
     """The map from the (K, h) pooled states of an item to its (K, d) features.
 
     φ_i = B ᵀ(h_i - h̄) / ‖B ᵀ(h_i - h̄)‖ with h̄ the mean of the item's own K states and B (h, d)
-    the leading right singular vectors of the centered states that `fit` saw. A row is zero where an
-    option has nothing of its own: its norm before division is below 1e-6 of the usual one (the
-    root mean square over the centered states that `fit` saw).
+    the leading right singular vectors of the centered states that `fit` saw.
 
     A row depends on its own item alone, bit for bit: items are projected one at a time.
 
@@ -49,7 +46,6 @@ class StateMap:
     def __init__(self, dim: int = 128) -> None:
         self._wanted_dim = dim
         self._basis: Array | None = None
-        self._usual = 0.0
 
     @property
     def dim(self) -> int:
@@ -59,7 +55,7 @@ class StateMap:
     @property
     def fingerprint(self) -> str:
         """The BLAKE2b of what was fitted, in hex: equal ones give equal features."""
-        digest = hashlib.blake2b(b"stacksl state map 1", digest_size=32)
+        digest = hashlib.blake2b(b"stacksl state map 2", digest_size=32)
         for name, array in sorted(self.state().items()):
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -76,37 +72,33 @@ class StateMap:
             FeatureError: a state is not finite.
         """
         size = np.shape(states[0])[-1]
-        moment, total, rows = np.zeros((size, size)), 0.0, 0
+        moment = np.zeros((size, size))
         for start in range(0, len(states), _ITEMS_AT_ONCE):
             numbers = range(start, min(start + _ITEMS_AT_ONCE, len(states)))
             block = np.concatenate([_centered(states[n], ids[n]) for n in numbers])
             moment += block.T @ block
-            total += float(np.einsum("ij,ij->", block, block))
-            rows += len(block)
         self._basis = _leading(moment, min(self._wanted_dim, size))
-        self._usual = float(np.sqrt(total / rows))
 
     def transform(self, states: Sequence[NDArray[Any]], ids: Sequence[str]) -> list[Rows]:
-        """Features (K, d) in float32 an item, every row of norm 1 or 0; arguments as of `fit`.
+        """Features (K, d) in float32 an item, rows of norm 1; arguments as of `fit`.
 
         Raises:
             FeatureError: a state is not finite.
         """
-        basis = self._fitted()
-        return [self._rows(_centered(states[n], ids[n]) @ basis) for n in range(len(states))]
+        basis, rows = self._fitted(), list[Rows]()
+        for item_states, name in zip(states, ids, strict=False):
+            projected = _centered(item_states, name) @ basis
+            norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))[:, None]
+            rows.append((projected / np.where(norms > 0, norms, 1.0)).astype(np.float32))
+        return rows
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What `fit` found: the directions (h, d) and the usual norm (1,), in float64."""
-        return {"directions": self._fitted().copy(), "usual_norm": np.array([self._usual])}
+        """What `fit` found: the directions (h, d) in float64."""
+        return {"directions": self._fitted().copy()}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Take back what `state` gave."""
-        self._basis, self._usual = state["directions"], float(state["usual_norm"][0])
-
-    def _rows(self, projected: Array) -> Rows:
-        norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))[:, None]
-        nonzero = norms > _NOTHING * self._usual
-        return np.where(nonzero, projected / np.where(nonzero, norms, 1.0), 0.0).astype(np.float32)
+        self._basis = state["directions"]
 
     def _fitted(self) -> Array:
         assert self._basis is not None, "a map is fitted or restored before it is used"

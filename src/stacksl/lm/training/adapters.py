@@ -120,21 +120,10 @@ class Adapter:
         if lora.start is not None:
             self.load(file_of(lora.start, WEIGHTS).parent)
         self._initial = self.state()
-        self._initial_versions = self._versions()
 
     def reset(self) -> None:
         """Back to the initial weights, bit for bit."""
         self.restore(self._initial)
-        self._initial_versions = self._versions()
-
-    @property
-    def initial(self) -> bool:
-        """Whether nothing has moved: the scores are those that the run starts from."""
-        return self._versions() == self._initial_versions
-
-    def _versions(self) -> list[int]:
-        """How often each parameter was written to, as torch counts."""
-        return [int(parameter._version) for parameter in self._trainable.values()]
 
     @property
     def drops(self) -> bool:

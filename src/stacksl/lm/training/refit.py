@@ -463,6 +463,4 @@ class Optimizer:
         for group in self._adam.param_groups:
             group["lr"] = self.settings.learning_rate * share
         self._adam.step()
-        # the fused kernel counts no write, and scoring leaves out an adapter that was not written
-        load_torch().autograd.graph.increment_version(self._trainable)
         self._adam.zero_grad(set_to_none=True)
