@@ -28,6 +28,7 @@ def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
         "budget": 6,
         "server.timeout": 1.5,
         "server.allow_send": True,
+        **SINGLY,
         **PRICED,
         **settings,
     }
@@ -68,6 +69,10 @@ def once(bad: Behavior, *numbers: int) -> Behavior:
         (bad if number in numbers else right)(handler, body, number)
 
     return behave
+
+
+def says(said: Any, **more: Any) -> Behavior:
+    return lambda handler, body, number: handler.send(200, completion(said, **more))
 
 
 def garbage(handler: Handler, body: dict[str, Any], number: int) -> None:

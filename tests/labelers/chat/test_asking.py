@@ -15,7 +15,7 @@ import stacksl
 from stacksl.cli.entry import call
 from stacksl.errors import SettingsError
 from stacksl.labelers.chat.calls import read_calls
-from stacksl.labelers.chat.prompts import DEFAULT, body_of, order_of
+from stacksl.labelers.chat.prompts import DEFAULT, order_of
 from stacksl.labelers.chat.replies import place_in, thought_away
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.items.corpus import Role
@@ -118,16 +118,15 @@ def test_settings_at_odds_are_a_sentence(more: list[str], said: str, tmp_path, c
 
 
 def test_a_template_of_the_users_own(tmp_path: Path) -> None:
+    """It is filled once: what a text says in braces stays as it is."""
     file = tmp_path / "label.txt"
     file.write_text("Ä {prompt}{prompt}\n{unknown}\nOptions:\n{options}\n\n")
+    names, more = ["green", "{options}"], ("--set", f"server.label_template={file}")
     with serving(right) as server:
-        made = command(
-            tmp_path, server.url, "--allow-send", "--set", f"server.label_template={file}"
-        )
-        assert call(made) == 0
-        text = server.bodies[0]["messages"][0]["content"]
-    assert text.startswith("Ä text ")
-    assert "{unknown}" in text
+        assert call(command(tmp_path, server.url, "--allow-send", *more, names=names)) == 0
+        texts = [body["messages"][0]["content"] for body in server.bodies]
+    assert all(text.startswith("Ä text ") and "{unknown}" in text for text in texts)
+    assert any("of {options}text" in text for text in texts)
 
 
 def test_the_order_is_drawn_and_recorded(tmp_path: Path) -> None:
@@ -172,23 +171,6 @@ def test_classes_by_what_the_server_can_do(
     if names is MANY and server_is is right:
         kind = schema[0]["response_format"]["json_schema"]["schema"]["properties"]["answer"]
         assert sorted(kind["enum"]) == sorted(MANY)
-
-
-def test_calls_are_private_and_forgotten(tmp_path: Path) -> None:
-    with serving(right) as server:
-        assert call(command(tmp_path, server.url, "--allow-send")) == 0
-    run = tmp_path / "run"
-    file = run / "run.db"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    item = read_calls(file)[0]["item"]
-    text = f"text {item[1:]} of "
-    assert text in json.dumps(read_calls(file))
-    forget(run, item)
-    left = json.dumps(read_calls(file))
-    assert text not in left
-    assert f'"{item}"' not in left
-    assert len(read_calls(file)) == 10
-    assert not [path for path in run.glob("run.db*") if text.encode() in path.read_bytes()]
 
 
 def test_the_requests_are_printed_and_a_damaged_one_is_one_sentence(tmp_path, capsys) -> None:
@@ -251,13 +233,6 @@ def test_thoughts_in_the_marks_of_other_models_are_not_read(
     assert opened is None or thought_away(thought) is None
 
 
-def test_texts_fill_the_template_once() -> None:
-    body = body_of("m", DEFAULT, "see {options} and {answer}", ["a{prompt}", "b"], "letter")
-    text = body["messages"][0]["content"]
-    assert "see {options} and {answer}" in text
-    assert "A. a{prompt}" in text
-
-
 def test_a_server_that_ignores_the_schema_is_asked_for_a_text(tmp_path: Path) -> None:
     def chatty(handler: Handler, body: dict[str, Any], number: int) -> None:
         wanted = wanted_of(body)
@@ -295,19 +270,6 @@ def test_a_dear_answer_that_ignores_the_schema_does_not_stop_every_session(tmp_p
         run.resume()
     assert run.status()["state"] == "finished"
     assert [row["kind"] for row in run.labels().rows] == ["broken", *["label"] * 5]
-
-
-def test_equal_texts_are_bought_once_where_the_schema_is_ignored(tmp_path: Path) -> None:
-    def chatty(handler: Handler, body: dict[str, Any], number: int) -> None:
-        said = "Sure." if "response_format" in body else wanted_of(body)
-        handler.send(200, chat_server.completion(said))
-
-    with serving(chatty) as server:
-        words = command(tmp_path, server.url, "--allow-send", "--mode", "stream", names=MANY)
-        rows = [{"id": f"q{n}", "text": f"text {n // 3} of {MANY[n // 3]}"} for n in range(6)]
-        Path(words[1]).write_text("\n".join(map(json.dumps, rows)))
-        assert call([*words, "--set", "server.concurrency=1"]) == 0
-        assert len(server.bodies) == 3  # one with the schema, and one for each text
 
 
 def test_an_added_text_too_long_for_the_price_of_a_label_is_not_sent(
@@ -382,12 +344,15 @@ def test_a_forgotten_example_leaves_all_requests(tmp_path: Path) -> None:
     with serving(right) as server:
         assert call(command(tmp_path, server.url, *more)) == 0
     run = tmp_path / "run"
+    assert stat.S_IMODE((run / "run.db").stat().st_mode) == 0o600
     before = read_calls(run / "run.db")
     item = before[0]["item"]
+    text = f"text {item[1:]} of "
+    assert text in json.dumps(before)
     assert [item in row["shots"] for row in before if "request" in row] == [False, *[True] * 5]
     forget(run, item)
     after = read_calls(run / "run.db")
-    assert f"text {item[1:]} of " not in json.dumps(after)
+    assert not [path for path in run.glob("run.db*") if text.encode() in path.read_bytes()]
     assert f'"{item}"' not in json.dumps(after)
     for name in ("most", "cost"):
         assert [row.get(name) for row in after] == [row.get(name) for row in before[2:]]

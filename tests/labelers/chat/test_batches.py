@@ -239,18 +239,24 @@ def test_a_batch_of_which_no_answer_came_is_found_again(
     assert batching.seen.count("POST /batches") == 1
 
 
+@pytest.mark.parametrize("lost", ["batch", "answers"])
 def test_a_batch_that_is_not_found_costs_the_most_that_it_may_have_cost(
-    tmp_path: Path, batching: Batching
+    lost: str, tmp_path: Path, batching: Batching
 ) -> None:
     run = begin(tmp_path, batching)
-    batching.batches.clear()
+    if lost == "batch":
+        batching.batches.clear()
+    else:
+        batching.after = lambda batch: batching.files.pop(batch["output_file_id"]) and None
     run.resume()
     assert why(run).startswith("10 questions were sent as a batch")
+    batching.after = lambda _: None
     run.resume()
     expect_right(run)
-    lost = [row for row in read_calls(run.folder.database) if row.get("why") == "its batch is lost"]
-    assert len(lost) == 10
-    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF + sum(row["cost"] for row in lost)
+    costs = [row["cost"] for row in read_calls(run.folder.database) if "why" in row]
+    assert len(costs) == 10
+    assert min(costs) > HALF
+    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF + sum(costs)
 
 
 def test_what_a_server_says_in_other_words_costs_no_answer(tmp_path, batching: Batching) -> None:
@@ -279,22 +285,6 @@ def test_what_a_server_says_in_other_words_costs_no_answer(tmp_path, batching: B
     expect_right(run)
     assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF + sum(lost)
     assert len(lost) == 1
-
-
-def test_answers_that_the_server_no_longer_has_are_charged_and_asked_again(
-    tmp_path: Path, batching: Batching
-) -> None:
-    run = begin(tmp_path, batching)
-
-    def gone(batch: dict[str, Any]) -> None:
-        del batching.files[batch["output_file_id"]]
-
-    batching.after = gone
-    run.resume()
-    assert why(run).startswith("10 questions were sent as a batch")
-    batching.after = lambda _: None
-    run.resume()
-    expect_right(run)
 
 
 def test_a_file_of_which_no_line_can_be_read_is_waited_for(tmp_path, batching: Batching) -> None:
@@ -355,6 +345,19 @@ def test_a_line_that_cannot_be_read_costs_its_own_question_alone(
     assert accounts_of(run).spent_money == 2 * SINGLE + HALF * (said.count("label") - 2) + sum(lost)
 
 
+@pytest.mark.parametrize(
+    "page", [{"id": "other", "status": "completed"}, {"id": "b", "input_file_id": "x"}]
+)
+def test_a_list_in_another_form_or_without_an_end_is_not_taken(
+    page: dict[str, str], tmp_path: Path, batching: Batching
+) -> None:
+    run = begin(tmp_path, batching)
+    content = json.dumps({"data": [page], "has_more": True}).encode()
+    batching._list = lambda handler, _: handler.send(200, content)  # type: ignore[method-assign]
+    run.resume()
+    assert why(run) == "its batch API answers in another form than OpenAI's"
+
+
 def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(
     tmp_path: Path, batching: Batching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,16 +369,6 @@ def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(
     monkeypatch.setattr(batches, "SPACE", 1)
     run.resume()
     assert why(run).startswith("1 question was sent")
-
-
-def test_a_list_of_batches_without_an_end_is_not_read_for_ever(
-    tmp_path: Path, batching: Batching
-) -> None:
-    run = begin(tmp_path, batching)
-    page = json.dumps({"data": [{"id": "b", "input_file_id": "x"}], "has_more": True}).encode()
-    batching._list = lambda handler, _: handler.send(200, page)  # type: ignore[method-assign]
-    run.resume()
-    assert why(run) == "its batch API answers in another form than OpenAI's"
 
 
 def test_a_stream_asks_in_no_batches(tmp_path: Path) -> None:
@@ -442,10 +435,3 @@ def test_a_batch_that_is_refused_as_a_whole_is_sent_again(tmp_path, batching: Ba
     run.resume()
     expect_right(run)
     assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF
-
-
-def test_answers_in_another_form_are_not_taken(tmp_path, batching: Batching) -> None:
-    run = begin(tmp_path, batching)
-    batching.batches.insert(0, {"id": "other", "status": "completed"})  # of no input file
-    run.resume()
-    assert why(run) == "its batch API answers in another form than OpenAI's"

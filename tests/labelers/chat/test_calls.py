@@ -63,7 +63,7 @@ def test_a_server_that_refuses_a_parameter_is_asked_without_it(
     names: tuple[str, ...], how: str, tmp_path: Path
 ) -> None:
     with serving(refuses(*names, how=how)) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1}, budget=3)
+        run = begin(server, tmp_path / "run", budget=3)
         assert len(server.bodies) == 3 + len(names)  # once in the run
         for body in server.bodies[len(names) :]:
             assert not set(names) & set(body)
@@ -87,7 +87,7 @@ def test_what_a_server_refuses_is_known_after_a_resume(tmp_path: Path) -> None:
             refuses("max_tokens", "temperature")(handler, body, number)
 
     with serving(at_first) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
         assert run.status()["state"] == "waiting"
         server.behave = refuses("max_tokens", "temperature")
         asked = len(server.bodies)
@@ -98,7 +98,7 @@ def test_what_a_server_refuses_is_known_after_a_resume(tmp_path: Path) -> None:
 
 def test_a_server_that_takes_no_limit_is_a_sentence(tmp_path: Path) -> None:
     with serving(refuses("max_tokens", "max_completion_tokens")) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
         assert len(server.bodies) == 2
     (place,) = run.status()["sheets"]
     assert "refuses every limit of an answer's length" in place["why"]
@@ -138,29 +138,9 @@ def test_tokens_that_only_the_total_has_are_charged() -> None:
     assert counted == [(100, 50), *[(100, 2)] * 4]
 
 
-def test_an_answer_that_was_paid_is_not_bought_again(tmp_path, monkeypatch) -> None:
-    answers = chat.ChatLabeler.answers
-
-    def killed(self: chat.ChatLabeler) -> Any:
-        if answers(self):
-            raise KeyboardInterrupt
-        return []
-
-    with serving(right) as server:
-        monkeypatch.setattr(chat.ChatLabeler, "answers", killed)
-        with pytest.raises(KeyboardInterrupt):
-            begin(server, tmp_path / "run")
-        monkeypatch.setattr(chat.ChatLabeler, "answers", answers)
-        asked = len(server.bodies)
-        assert asked == 6
-        run = stacksl.Run.open(tmp_path / "run").resume()
-        assert len(server.bodies) == asked
-    assert expect_books(run) == {"label": 6}
-
-
 def test_a_crash_between_request_and_answer_counts_as_spent(tmp_path: Path) -> None:
     with serving(status(401)) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
         row = read_calls(run.path / "run.db")[0]
         edit(run.path, "DELETE FROM requests WHERE place > 1")  # its end was not committed,
         row_of_end = 'payload LIKE \'%"requests":{"2":%\''  # nor were later rows of the chain
@@ -206,7 +186,7 @@ def test_the_key_is_in_the_header_alone(tmp_path, monkeypatch, capsys) -> None:
             right(handler, body, number)
 
     with serving(echo) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
         assert run.status()["state"] == "waiting"
         run.resume()
     assert run.status()["state"] == "finished"
@@ -262,49 +242,40 @@ def test_a_budget_in_dollars_is_exact(mode: str, tmp_path: Path) -> None:
         assert len(server.bodies) == found["label"] > 1
 
 
-def test_each_call_is_charged_at_what_it_used(tmp_path: Path) -> None:
-    """A server counts more tokens from call to call, up to the reservation of a call."""
+@pytest.mark.parametrize("read", [900, 10_000_000])
+def test_usage_above_a_reservation_is_charged_named_and_stops(read: int, tmp_path: Path) -> None:
+    """Above that of a call, and above that of a label too."""
 
-    def dearer(handler: Handler, body: dict[str, Any], number: int) -> None:
-        said = letter_of(body, wanted_of(body))
-        handler.send(200, completion(said, usage=(50 * number, number)))
-
-    with serving(dearer) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
-    assert run.status()["state"] == "finished"
-    assert expect_books(run) == {"label": 6}
-    assert accounts_of(run).spent_money == sum(100 * 50 * n + 200 * n for n in range(1, 7))
-
-
-def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path: Path) -> None:
     def dear(handler: Handler, body: dict[str, Any], number: int) -> None:
         said = letter_of(body, wanted_of(body))
-        handler.send(200, completion(said, usage=(900 if number == 2 else 100, 1)))
+        handler.send(200, completion(said, usage=(read if number == 2 else 100, 1)))
 
     with serving(dear) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
         found = run.status()
         assert found["state"] == "waiting"
+        assert "cost more than was reserved" in found["sheets"][0]["why"]
         (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
-        assert "beyond the ledger" not in named
+        cost, most = read * 100 + 200, accounts_of(run).price
         prices = sorted(int(str(row["price"])) for row in bought(run, state="answered"))
-        assert prices == [100 * 100 + 200, 900 * 100 + 200]  # all of it
+        assert prices == [100 * 100 + 200, min(cost, most)]  # the answer is kept
+        assert ("beyond the ledger" in named) == (cost > most)
+        beyond = [cost - read_calls(run.path / "run.db")[2]["most"], *[cost - most] * (cost > most)]
+        assert all(f"${over / 1e6:.6f}".rstrip("0") in named for over in beyond)
         assert len(server.bodies) == 2
         run.resume()
     assert expect_books(run) == {"label": 6}
+    assert any("more than was reserved" in each for each in run.status()["warnings"])
 
 
 def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotten(tmp_path) -> None:
     def lost(handler: Handler, body: dict[str, Any], number: int) -> None:
         if number == 2:
             raise BrokenPipeError  # it read the request, and never answers
-        if number == 1:
-            right(handler, body, number)
-        else:
-            handler.send(401)
+        (right if number == 1 else status(401))(handler, body, number)
 
     with serving(lost) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
         lines = read_calls(run.path / "run.db")
         [call] = [line for line in lines if line.get("cost", 0) > 100 * 100 + 200]
         with run.ledger as ledger:

@@ -27,16 +27,18 @@ from .hostile_cases import (
     LOST,
     NAMES,
     PRICED,
-    SINGLY,
     begin,
     drip,
     expect_books,
     garbage,
     once,
     reset,
+    says,
     status,
     truncated,
 )
+
+FOUR = {"server.concurrency": 4}
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +53,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behavior, tmp_path: Path) -> None:
     with serving(once(bad, 2)) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
     assert len(server.bodies) == 7
@@ -60,18 +62,15 @@ def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behavior, tmp_path: Pa
 @pytest.mark.parametrize("slow", [hang, drip])
 def test_calls_without_an_answer_in_time_name_the_setting(slow: Behavior, tmp_path: Path) -> None:
     with serving(slow) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1, "server.timeout": 0.2})
+        run = begin(server, tmp_path / "run", **{"server.timeout": 0.2})
     why = run.status()["sheets"][0]["why"]
     assert "no answer within 0.2 s (server.timeout: " in why
     assert "may need 2 s" in why
 
 
 def test_a_server_that_always_fails_is_left_alone(tmp_path: Path) -> None:
-    def failing(handler: Handler, body: dict[str, Any], number: int) -> None:
-        right(handler, body, number) if number == 1 else handler.send(500)
-
-    with serving(failing) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+    with serving(lambda h, b, n: (right if n == 1 else status(500))(h, b, n)) as server:
+        run = begin(server, tmp_path / "run")
         first = run.status()
         assert first["state"] == "waiting"
         assert "in a row" in first["sheets"][0]["why"]
@@ -90,14 +89,14 @@ def test_a_call_without_a_price_is_repeated_where_others_are_answered(
     bad: Behavior, tmp_path: Path
 ) -> None:
     with serving(once(bad, 1, 2, 5)) as server:
-        run = begin(server, tmp_path / "run", **FREE | SINGLY)
+        run = begin(server, tmp_path / "run", **FREE)
     assert (run.status()["state"], run.status()["answered"]) == ("finished", 6)
 
     def on_one(handler: Handler, body: dict[str, Any], number: int) -> None:
         (bad if "text 7 " in str(body) else right)(handler, body, number)
 
     with serving(on_one) as server:
-        run = begin(server, tmp_path / "all", **FREE, budget=24)
+        run = begin(server, tmp_path / "all", **FREE, **FOUR, budget=24)
     [asked] = run.status()["sheets"]
     assert asked["why"].endswith("`stacksl ledger requests` shows the calls")
     bodies = [body for body in server.bodies if "text 7 " in str(body)]
@@ -117,7 +116,7 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
             right(handler, body, number)
 
     with serving(limited) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
     assert accounts_of(run).spent_money == 6 * (100 * 100 + 200)  # what was refused costs nothing
@@ -134,7 +133,7 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
 )
 def test_a_refusal_costs_nothing_and_the_run_goes_on(bad: Behavior, why: str, tmp_path) -> None:
     with serving(bad) as server:
-        run = begin(server, tmp_path / "run")
+        run = begin(server, tmp_path / "run", **FOUR)
         before = run.status()
         assert before["state"] == "waiting"
         assert why in before["sheets"][0]["why"]
@@ -158,72 +157,13 @@ def test_limits_are_waited_for_a_minute_in_growing_pauses(tmp_path, monkeypatch,
 
     monkeypatch.setattr(chat, "threading", SimpleNamespace(Event=Quick, Lock=threading.Lock))
     with serving(status(429)) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 28.5]
     why = run.status()["sheets"][0]["why"]
     told = "it was asked 8 times in 60 s, the last time with HTTP 429"
     assert why == f"{told}: `stacksl ledger requests` shows the calls"
     assert call(["status", str(run.path), "--json"]) == 0
     assert why in capsys.readouterr().out
-
-
-def wrong(handler: Handler, body: dict[str, Any], number: int) -> None:
-    """Answer with a class whose name is not in the text."""
-    said = letter_of(body, "red" if wanted_of(body) == "green" else "green")
-    handler.send(200, completion(f'{{"answer": "{said}"}}'))
-
-
-def nonsense(handler: Handler, body: dict[str, Any], number: int) -> None:
-    handler.send(200, completion('{"answer": "none of them"}'))
-
-
-def free_and_owned(folder: Path) -> dict[str, Any]:
-    """The settings of a run without prices, with 40 owned labels."""
-    owned = folder / "owned.csv"
-    names = ["green"] * 20 + ["red"] * 10 + ["blue"] * 10
-    rows = [f"owned {n} of {name} and z{n},{name}\n" for n, name in enumerate(names)]
-    owned.write_text("text,label\n" + "".join(rows))
-    return FREE | {"owned": str(owned)}
-
-
-def test_a_model_worse_than_the_largest_owned_class_is_left_alone(tmp_path: Path) -> None:
-    """Judged by the owned labels before any is bought; `resume` goes on, and a good model is not
-    stopped."""
-
-    free = free_and_owned(tmp_path)
-    for behave, asked, state in ((wrong, 40, "waiting"), (right, 46, "finished")):
-        with serving(behave) as server:
-            run = begin(server, tmp_path / state, **free)
-            assert run.status()["state"] == state
-            assert len(server.bodies) == asked
-            if state == "waiting":
-                why = run.status()["sheets"][0]["why"]
-                assert "0 of 40 labels that you own (95% interval: at most 9%)" in why
-                assert "one class for every item would agree with 50%" in why
-                assert run.resume().status()["state"] == "finished"
-                assert len(server.bodies) == 46
-
-
-@pytest.mark.parametrize("said", [wrong, nonsense])
-def test_a_check_by_owned_labels_that_was_cut_off_is_made_before_any_label_is_bought(
-    said: Behavior, tmp_path: Path
-) -> None:
-    def limited(handler: Handler, body: dict[str, Any], number: int) -> None:
-        (said if number <= 10 else status(429))(handler, body, number)
-
-    with serving(limited) as server:
-        free = free_and_owned(tmp_path) | {"server.concurrency": 1}
-        run = begin(server, tmp_path / "run", **free)
-        assert run.status()["state"] == "waiting"
-        server.behave, before = said, len(server.bodies)
-        assert run.resume().status()["state"] == "waiting"
-        assert "0 of 40 labels that you own" in run.status()["sheets"][0]["why"]
-        asked = [body["messages"][0]["content"] for body in server.bodies]
-        assert all("owned " in each for each in asked)
-        if said is wrong:
-            assert len(asked) - before == 30, "the ten answers are kept"
-        server.behave = right
-        assert run.resume().status()["state"] == "finished"
 
 
 def test_no_prompt_lets_a_model_s_label_pass_for_a_person_s(tmp_path: Path) -> None:
@@ -257,23 +197,16 @@ def test_no_server_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", ["I cannot help with that.", None])
 def test_what_names_no_option_is_charged_and_not_learned(said: str | None, tmp_path: Path) -> None:
-    def bad(handler: Handler, body: dict[str, Any], number: int) -> None:
-        if number in (3, 4):  # by the schema, and without
-            handler.send(200, completion(said))
-        else:
-            right(handler, body, number)
-
-    with serving(bad) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+    with serving(once(says(said), 3, 4)) as server:  # by the schema, and without
+        run = begin(server, tmp_path / "run")
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 5, "broken": 1}
 
 
 def test_answers_that_name_no_option_stop_the_buying(tmp_path: Path) -> None:
-    with serving(
-        lambda h, b, n: h.send(200, completion("Well.")) if n != 3 else right(h, b, n)
-    ) as s:
-        run = begin(s, tmp_path / "run", **{"server.concurrency": 1}, budget=12)
+    well = says("Well.")
+    with serving(lambda h, b, n: (right if n == 3 else well)(h, b, n)) as s:
+        run = begin(s, tmp_path / "run", budget=12)
         assert run.status()["state"] == "waiting"
         assert "named no option" in run.status()["sheets"][0]["why"]
         found = expect_books(run)
@@ -288,38 +221,12 @@ def test_answers_that_name_no_option_stop_the_buying(tmp_path: Path) -> None:
     assert expect_books(run) == {"label": 5, "broken": 7}
 
 
-def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
-    def dear(handler: Handler, body: dict[str, Any], number: int) -> None:
-        wanted = wanted_of(body)
-        handler.send(200, completion(letter_of(body, wanted), usage=(10_000_000, 5)))
-
-    with serving(once(dear, 3)) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
-        found = run.status()
-        assert found["state"] == "waiting"
-        assert "cost more than was reserved" in found["sheets"][0]["why"]
-        (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
-        most = accounts_of(run).price
-        sent = read_calls(run.path / "run.db")
-        cost, reserved = 10_000_000 * 100 + 5 * 200, sent[4]["most"]
-        for over in (cost - reserved, cost - most):
-            assert f"${over / 1e6:.6f}".rstrip("0") in named
-        assert len(server.bodies) == 3
-        assert expect_books(run)["label"] == 3  # the answer is kept
-        run.resume()
-    assert expect_books(run) == {"label": 6}
-    assert any("more than was reserved" in each for each in run.status()["warnings"])
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_books_are_exact_in_a_storm(seed: int, tmp_path: Path) -> None:
     """Four calls at a time, each of them answered well or badly; resumed to the end."""
     draw = random.Random(seed)
     refused = (status(429), status(429, Retry_After="0"), status(503), status(401))
-    wrong = tuple(
-        lambda handler, body, number, said=said: handler.send(200, completion(said))
-        for said in ("Z", None, "I cannot help with that.")
-    )
+    wrong = [says(said) for said in ("Z", None, "I cannot help with that.")]
     unpriced: Behavior = lambda handler, body, number: handler.send(  # noqa: E731
         200, completion(letter_of(body, wanted_of(body)), usage=None)
     )
@@ -327,7 +234,7 @@ def test_books_are_exact_in_a_storm(seed: int, tmp_path: Path) -> None:
     chosen = [draw.choice(choices) for _ in range(500)]
 
     with serving(lambda h, b, n: chosen[n](h, b, n)) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 4}, budget=12)
+        run = begin(server, tmp_path / "run", **FOUR, budget=12)
         for _ in range(40):
             found = expect_books(run)
             if run.status()["state"] == "finished":

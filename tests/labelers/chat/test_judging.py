@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from stacksl.runs.storage.folder import RunFolder
 
 from ...ledgers import accounts_of
 from .chat_server import Behavior, Handler, Server, completion, letter_of, right, serving, wanted_of
-from .hostile_cases import NAMES, PRICED, expect_books, status
+from .hostile_cases import NAMES, PRICED, SINGLY, expect_books, once, says, status
 
 
 def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
@@ -28,7 +29,7 @@ def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
     given: dict[str, Any] = {
         "server.url": server.url,
         "server.allow_send": True,
-        "server.concurrency": 1,
+        **SINGLY,
         "budget": 48,
         "open_questions": 10,
         **PRICED,
@@ -79,8 +80,15 @@ def test_a_model_that_agrees_goes_on_and_is_charged_for_all_calls(tmp_path: Path
     )
 
 
-def begin_with_own_options(server: Server, folder: Path) -> stacksl.Run:
-    """6 labels of 20 items next to 40 owned ones, each with four options of its own."""
+def owned_classes(folder: Path) -> dict[str, Any]:
+    names = ["green"] * 20 + ["red"] * 10 + ["blue"] * 10
+    rows = [f"owned {n} of {name} and z{n},{name}\n" for n, name in enumerate(names)]
+    (owned := folder / "owned.csv").write_text("text,label\n" + "".join(rows))
+    return {"owned": str(owned), "classes": NAMES}
+
+
+def owned_options(folder: Path) -> dict[str, Any]:
+    """Each item has four options of its own."""
 
     def write(word: str, count: int) -> str:
         rows = [
@@ -91,39 +99,66 @@ def begin_with_own_options(server: Server, folder: Path) -> stacksl.Run:
         (path := folder / f"{word}.jsonl").write_text("\n".join(map(json.dumps, rows)))
         return str(path)
 
-    given: dict[str, Any] = {"server.url": server.url, "server.allow_send": True, "budget": 6}
-    data, owned = write("text", 20), write("owned", 40)
-    return stacksl.run(data, owned=owned, labeler="openai:m", out=folder / "run", **given)
+    return {"data": write("text", 20), "owned": write("owned", 40)}
 
 
-def test_a_model_that_is_worse_than_a_guess_at_own_options_pauses_the_run(tmp_path: Path) -> None:
+def begin_free(server: Server, folder: Path, **given: Any) -> stacksl.Run:
+    """6 labels without a price of 24 items next to 40 owned ones."""
+    settings = {"server.url": server.url, "server.allow_send": True, **SINGLY, "budget": 6, **given}
+    data = settings.pop("data", [f"text {n} of {NAMES[n % 3]} and w{n % 5}" for n in range(24)])
+    return stacksl.run(data, labeler="openai:m", out=folder / "run", **settings)
+
+
+@pytest.mark.parametrize(
+    ("owned", "else_is"),
+    [
+        (owned_classes, "one class for every item would agree with 50%"),
+        (owned_options, "a guess would agree with 25%"),
+    ],
+)
+def test_a_model_without_prices_that_is_worse_than_a_guess_is_left_alone(
+    owned: Callable[[Path], dict[str, Any]], else_is: str, tmp_path: Path
+) -> None:
+    """Judged before any label is bought; `resume` goes on, and a good model is not stopped."""
     for behave, asked, state in ((wrong, 40, "waiting"), (right, 46, "finished")):
-        folder = tmp_path / state
-        folder.mkdir()
+        (folder := tmp_path / state).mkdir()
         with serving(behave) as server:
-            run = begin_with_own_options(server, folder)
+            run = begin_free(server, folder, **owned(folder))
             assert run.status()["state"] == state
             assert len(server.bodies) == asked
             if state == "waiting":
                 why = run.status()["sheets"][0]["why"]
                 assert "0 of 40 labels that you own (95% interval: at most 9%)" in why
-                assert "a guess would agree with 25%" in why
+                assert else_is in why
+                assert run.resume().status()["state"] == "finished"
+                assert len(server.bodies) == 46
 
 
-def fails(after: int, until: int) -> Behavior:
-    """Right, but for some requests, which are lost."""
-    lost = status(500)
+@pytest.mark.parametrize("said", [wrong, says('{"answer": "none of them"}')])
+def test_a_check_by_owned_labels_that_was_cut_off_is_made_before_any_label_is_bought(
+    said: Behavior, tmp_path: Path
+) -> None:
+    def limited(handler: Handler, body: dict[str, Any], number: int) -> None:
+        (said if number <= 10 else status(429, Retry_After="3600"))(handler, body, number)
 
-    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
-        (lost if after < number <= until else right)(handler, body, number)
-
-    return behave
+    with serving(limited) as server:
+        run = begin_free(server, tmp_path, **owned_classes(tmp_path))
+        assert run.status()["state"] == "waiting"
+        server.behave, before = said, len(server.bodies)
+        assert run.resume().status()["state"] == "waiting"
+        assert "0 of 40 labels that you own" in run.status()["sheets"][0]["why"]
+        asked = [body["messages"][0]["content"] for body in server.bodies]
+        assert all("owned " in each for each in asked)
+        if said is wrong:
+            assert len(asked) - before == 30, "the ten answers are kept"
+        server.behave = right
+        assert run.resume().status()["state"] == "finished"
 
 
 @pytest.mark.parametrize("lost", [1, 2, 9])
 def test_lost_calls_are_charged_and_count_for_nothing(lost: int, tmp_path: Path) -> None:
     """Three in a row stop the session; the next one goes on where it was, with the same payers."""
-    with serving(fails(4, 4 + lost)) as server:
+    with serving(once(status(500), *range(5, 5 + lost))) as server:
         run = begin(server, tmp_path)
         for _ in range(6):
             expect_books(run)
@@ -147,7 +182,7 @@ def test_a_price_with_room_for_one_call_leaves_the_model_unjudged(tmp_path: Path
 @pytest.mark.parametrize("whose", ["owned", "payer"])
 def test_a_forgotten_item_leaves_the_calls_of_both(whose: str, tmp_path: Path) -> None:
     """What an open label has to pay stays; the text and the id of the forgotten item do not."""
-    with serving(fails(4, 9)) as server:
+    with serving(once(status(500), *range(5, 10))) as server:
         run = begin(server, tmp_path)
         file = run.path / "run.db"
         first = next(row for row in read_calls(file) if "payer" in row)

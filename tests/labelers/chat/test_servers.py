@@ -15,22 +15,12 @@ from typing import Any
 
 import pytest
 
-import stacksl
 from stacksl.labelers.chat.labeler import FIRST, UNNAMED
-from stacksl.labelers.chat.prompts import (
-    DEFAULT,
-    SPACE,
-    THOUGHT,
-    Way,
-    body_of,
-    position_of,
-    tokens_of,
-    too_long,
-)
+from stacksl.labelers.chat.prompts import SPACE, THOUGHT, position_of
 from stacksl.labelers.chat.prompts import completion as read
 
-from .chat_server import Handler, completion, letter_of, right, serving, wanted_of
-from .hostile_cases import FREE, NAMES, SINGLY, begin, expect_books
+from .chat_server import Behavior, Handler, completion, letter_of, serving, wanted_of
+from .hostile_cases import FREE, NAMES, begin, expect_books, once, says
 
 TOO_LONG = {
     "llama.cpp": {
@@ -55,18 +45,17 @@ TOO_LONG = {
 }
 
 
+def refuses(payload: bytes) -> Behavior:
+    return lambda handler, body, number: handler.send(400, payload)
+
+
 @pytest.mark.parametrize("shape", TOO_LONG.values(), ids=TOO_LONG)
 def test_an_item_longer_than_the_context_is_broken_and_no_other(
     shape: dict[str, Any], tmp_path: Path
 ) -> None:
-    def short(handler: Handler, body: dict[str, Any], number: int) -> None:
-        if number == 1:
-            handler.send(400, json.dumps(shape).encode())
-        else:
-            right(handler, body, number)
-
-    with serving(short) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+    short = refuses(json.dumps(shape).encode())
+    with serving(once(short, 1)) as server:
+        run = begin(server, tmp_path / "run")
         bodies = server.bodies
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"broken": 1, "label": 5}
@@ -77,11 +66,8 @@ def test_an_item_longer_than_the_context_is_broken_and_no_other(
 
 
 def test_a_server_whose_context_is_too_short_for_all_is_left_alone(tmp_path: Path) -> None:
-    def short(handler: Handler, body: dict[str, Any], number: int) -> None:
-        handler.send(400, json.dumps(TOO_LONG["llama.cpp"]).encode())
-
-    with serving(short) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1}, budget=12)
+    with serving(refuses(json.dumps(TOO_LONG["llama.cpp"]).encode())) as server:
+        run = begin(server, tmp_path / "run", budget=12)
         assert len(server.bodies) == UNNAMED
     status = run.status()
     assert status["state"] == "waiting"
@@ -104,32 +90,14 @@ def test_a_server_that_fails_at_a_schema_is_asked_without_one(tmp_path: Path) ->
 
 
 def test_a_refused_item_does_not_take_a_way_from_the_others(tmp_path: Path) -> None:
-    def picky(handler: Handler, body: dict[str, Any], number: int) -> None:
-        if number in (2, 3):  # the second item, by the schema and without
-            handler.send(400, b'{"error": {"message": "filtered", "code": "content_filter"}}')
-        else:
-            right(handler, body, number)
-
-    with serving(picky) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+    filtered = refuses(b'{"error": {"message": "filtered", "code": "content_filter"}}')
+    with serving(once(filtered, 2, 3)) as server:  # the second, by the schema and without
+        run = begin(server, tmp_path / "run")
         schema = ["response_format" in body for body in server.bodies]
     assert schema == [True, True, False, True, True, True, True]
     assert expect_books(run) == {"broken": 1, "label": 5}
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b'{"error": {"message": "top_logprobs requires logprobs to be set to true"}}',
-        b'{"error": "unknown field"}',
-        b"",
-    ],
-)
-def test_other_refusals_are_not_about_length(payload: bytes) -> None:
-    assert not too_long(payload)
-
-
-WAYS: tuple[Way, ...] = ("schema", "text")
 SHOWN = ["class1", "class12", "red", "red wine"]
 
 
@@ -165,36 +133,6 @@ def test_an_answer_that_was_cut_short_is_not_guessed(
     assert position_of(found, many if way == "text" else SHOWN) == place
 
 
-def token(text: str, logprob: float, **more: Any) -> dict[str, Any]:
-    return {"token": text, "logprob": logprob, "bytes": [*text.encode()], **more}
-
-
-def whole(*, llama: bool) -> dict[str, Any]:
-    """An answer with all that a server puts beside what is read."""
-    first = token(" B", -0.3, **({"id": 7} if llama else {}))
-    message: dict[str, Any] = {"role": "assistant", "content": " B"}
-    message |= {} if llama else {"refusal": None, "reasoning": None, "annotations": None}
-    usage = {"prompt_tokens": 63, "completion_tokens": 1, "total_tokens": 64}
-    cached = {"prompt_tokens_details": {"cached_tokens": 29} if llama else None}
-    ends = {"finish_reason": "stop", **({} if llama else {"stop_reason": None})}
-    choice = {"index": 0, "message": message, "logprobs": {"content": [first]}, **ends}
-    more: dict[str, Any] = {"timings": {"cache_n": 29}} if llama else {"prompt_logprobs": None}
-    return {"id": "c-1", "created": 1, "choices": [choice], "usage": usage | cached, **more}
-
-
-@pytest.mark.parametrize("llama", [True, False], ids=["llama.cpp", "vllm"])
-def test_whole_answers_are_read(llama: bool) -> None:
-    found = read(json.dumps(whole(llama=llama)))
-    assert position_of(found, SHOWN) == 1
-    assert tokens_of(found) == (63, 1)
-
-
-def test_a_schemas_answer_has_room_for_blanks() -> None:
-    shown = [f"class{n}" for n in range(40)]
-    limits = {way: body_of("m", DEFAULT, "p", shown, way)["max_tokens"] for way in WAYS}
-    assert limits["schema"] - limits["text"] == SPACE
-
-
 # Models that think, and models that do not read ---------------------------------------------------
 
 
@@ -228,7 +166,7 @@ def thinks(handler: Handler, body: dict[str, Any], number: int, kind: str = "tag
 @pytest.mark.parametrize("kind", ["tagged", "opened", "apart", "parts", "hidden"])
 def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(kind: str, tmp_path) -> None:
     with serving(partial(thinks, kind=kind)) as server:
-        run = begin(server, tmp_path / "run", **SINGLY, **FREE)
+        run = begin(server, tmp_path / "run", **FREE)
         limits = [body for body in server.bodies if kind != "hidden" or "max_tokens" not in body]
     name = "max_completion_tokens" if kind == "hidden" else "max_tokens"
     assert [body[name] for body in limits] == [8 + SPACE, *[THOUGHT] * 6]
@@ -240,7 +178,7 @@ def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(kind: str, 
 @pytest.mark.parametrize("kind", ["tagged", "opened", "hidden"])
 def test_a_label_whose_price_has_no_room_for_a_thought_is_a_sentence(kind: str, tmp_path) -> None:
     with serving(partial(thinks, kind=kind)) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
         asked = 1 + (kind == "hidden")
         assert len(server.bodies) == asked
         why = run.status()["sheets"][0]["why"]
@@ -254,11 +192,8 @@ def test_a_label_whose_price_has_no_room_for_a_thought_is_a_sentence(kind: str, 
 
 
 def test_a_model_that_seldom_thinks_loses_that_label_and_not_the_run(tmp_path: Path) -> None:
-    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
-        (thinks if number in (3, 4) else right)(handler, body, number)
-
-    with serving(behave) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+    with serving(once(thinks, 3, 4)) as server:
+        run = begin(server, tmp_path / "run")
         assert len(server.bodies) == 6
     assert expect_books(run) == {"label": 4, "broken": 2}
     status = run.status()
@@ -270,28 +205,11 @@ def test_a_model_that_seldom_thinks_loses_that_label_and_not_the_run(tmp_path: P
 def test_a_thought_without_an_end_gets_room_whatever_the_server_says(
     ended: Any, tmp_path: Path
 ) -> None:
-    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
-        handler.send(200, completion("<think>The answer is A.", ended=ended))
-
-    with serving(behave) as server:
-        run = begin(server, tmp_path / "run", **SINGLY, **FREE)
+    with serving(says("<think>The answer is A.", ended=ended)) as server:
+        run = begin(server, tmp_path / "run", **FREE)
         lengths = [body["max_tokens"] for body in server.bodies]
     assert lengths == [8 + SPACE, *[THOUGHT] * UNNAMED]
     assert f"raise server.answer_tokens above {THOUGHT}" in run.status()["sheets"][0]["why"]
-
-
-def test_an_answer_that_serves_an_equal_text_keeps_the_users_limit(tmp_path: Path) -> None:
-    with serving(thinks) as server:
-        run = stacksl.run(
-            ["text 1 of green"] * 4,
-            classes=NAMES,
-            labeler="openai:m",
-            **{"server.url": server.url, "server.allow_send": True, "server.answer_tokens": 50},
-            out=tmp_path / "run",
-            budget="all",
-        )
-        assert [body["max_tokens"] for body in server.bodies] == [50]
-    assert [row["kind"] for row in run.labels().rows] == ["broken"] * 4
 
 
 @pytest.mark.parametrize(
@@ -302,7 +220,7 @@ def test_a_larger_price_has_room_for_a_thought_and_else_the_setting_is_named(
 ) -> None:
     """Of the second price the call that was cut leaves too little for a further one."""
     with serving(thinks) as server:
-        run = begin(server, tmp_path / "run", price=price, **SINGLY)
+        run = begin(server, tmp_path / "run", price=price)
         lengths = [body["max_tokens"] for body in server.bodies]
     assert lengths == [8 + SPACE, *[THOUGHT] * books["label"]]
     assert run.status()["state"] == "finished"
@@ -313,8 +231,7 @@ def test_a_larger_price_has_room_for_a_thought_and_else_the_setting_is_named(
 
 def test_a_thought_cut_at_the_users_limit_is_broken_and_says_so(tmp_path: Path) -> None:
     with serving(thinks) as server:
-        given = SINGLY | {"server.answer_tokens": 50}
-        run = begin(server, tmp_path / "run", **given, budget=12)
+        run = begin(server, tmp_path / "run", **{"server.answer_tokens": 50}, budget=12)
         assert len(server.bodies) == UNNAMED
     assert "it was cut, raise server.answer_tokens above 50" in run.status()["sheets"][0]["why"]
 
@@ -337,7 +254,7 @@ def test_nonsense_pauses_a_run_and_one_class_warns(
         handler.send(200, completion(f'{{"answer": "{letter}"}}'))
 
     with serving(behave) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1}, budget=24)
+        run = begin(server, tmp_path / "run", budget=24)
         status = run.status()
         assert status["state"] == state
         assert len(server.bodies) == (FIRST if state == "waiting" else 24)
