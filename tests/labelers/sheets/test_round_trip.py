@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stacksl.errors import DataError
-from stacksl.labelers.sheets.cells import _EDGES, _loose, guarded, plain, sign, visible
+from stacksl.labelers.sheets.cells import _EDGES, _loose, guarded, sign, visible
 from stacksl.labelers.sheets.reading import read_sheet
 from stacksl.labelers.sheets.rows import Reply, SheetRow, new_key
 from stacksl.labelers.sheets.writing import write_sheet
@@ -59,19 +59,6 @@ def saved_again(path: Path, cells: list[tuple[str, str]], separator: str, encodi
     path.write_bytes(stream.getvalue().encode(encoding))
 
 
-def write_questions(
-    folders: pytest.TempPathFactory, questions: list[tuple[str, tuple[str, ...]]]
-) -> tuple[Path, list[SheetRow]]:
-    """A sheet of the questions, and its rows."""
-    rng = np.random.default_rng(0)
-    rows = [
-        SheetRow(new_key(n, rng), prompt, options) for n, (prompt, options) in enumerate(questions)
-    ]
-    path = folders.mktemp("sheet") / "a.csv"
-    write_sheet(path, rows)
-    return path, rows
-
-
 @settings(max_examples=60)
 @given(st.lists(ROW, min_size=1, max_size=4), SAVED, st.data())
 def test_any_texts_come_back(
@@ -80,24 +67,16 @@ def test_any_texts_come_back(
     saved: tuple[str, str],
     data: st.DataObject,
 ) -> None:
-    path, rows = write_questions(tmp_path_factory, questions)
+    rng = np.random.default_rng(0)
+    rows = [SheetRow(new_key(n, rng), *question) for n, question in enumerate(questions)]
+    path = tmp_path_factory.mktemp("sheet") / "a.csv"
+    write_sheet(path, rows)
     answers = [drawn_answer(row.key, n, row.options, data) for n, row in enumerate(rows, 2)]
     saved_again(path, [(cell, note) for cell, _, note in answers], *saved)
     known = {row.key: row for row in rows}
     sheet = read_sheet(path, known)
     assert not sheet.faults
     assert list(sheet.replies) == [reply for _, reply, _ in answers]
-
-
-@given(st.lists(st.tuples(TEXT, st.lists(OPTION, min_size=1, max_size=3).map(tuple)), max_size=4))
-def test_a_second_reader_finds_the_same_prompts(
-    tmp_path_factory: pytest.TempPathFactory, questions: list[tuple[str, tuple[str, ...]]]
-) -> None:
-    path, rows = write_questions(tmp_path_factory, questions)
-    text = path.read_bytes().decode("utf-8-sig")
-    _, *lines = csv.reader(io.StringIO(text, newline=""))
-    assert [line[0] for line in lines] == [row.key for row in rows]
-    assert [plain(line[1]) for line in lines] == [visible(row.prompt) for row in rows]
 
 
 CP1252 = st.text(alphabet=st.characters(codec="cp1252", exclude_categories=["Cc"]), max_size=20)

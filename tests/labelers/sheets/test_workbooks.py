@@ -132,13 +132,6 @@ def test_classes_have_a_sheet_and_the_list_is_longer_than_a_validation_may_hold(
     assert [file.name for file in tmp_path.iterdir()] == ["a.xlsx"]
 
 
-def test_a_text_too_long_for_a_cell_is_cut(tmp_path: Path) -> None:
-    write_sheet(tmp_path / "a.xlsx", [SheetRow("k2k2-h", "x" * 40_000, ("a b", "c d"))])
-    cell = openpyxl.load_workbook(tmp_path / "a.xlsx")["Questions"]["B2"].value
-    assert len(cell) < 32_767
-    assert cell.endswith("ask for the page, which shows all of it]")
-
-
 # What comes back ---------------------------------------------------------------------------------
 
 
