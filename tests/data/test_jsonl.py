@@ -29,11 +29,12 @@ def native(count: int) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x", "x.txt"])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x", "x.txt", "x.json"])
 def test_native(make: Make, name: str) -> None:
-    raw = lines(native(3)).encode()
+    listed = name.endswith("json")
+    raw = json.dumps(native(3), indent=1).encode() if listed else lines(native(3)).encode()
     data = read(make(name, gzip.compress(raw) if name.endswith("gz") else raw))
-    assert data.format == "jsonl:options"
+    assert data.format == ("json:options" if listed else "jsonl:options")
     assert [(i.id, i.prompt, i.candidates) for i in data.items] == [
         (f"i{n}", f"p{n}", (f"a{n}", f"b{n}")) for n in range(3)
     ]
@@ -126,18 +127,6 @@ def test_choices_with_texts_and_keys(make: Make) -> None:
     assert data.answers == {"a": 1, "b": 0}
 
 
-def test_a_json_list_is_read_too(make: Make) -> None:
-    data = read(make("x.json", json.dumps(native(4), indent=1)))
-    assert (data.format, len(data.items)) == ("json:options", 4)
-
-
-def test_class_labels_in_jsonl(make: Make) -> None:
-    rows = [{"text": f"t{n}", "label": n % 3} for n in range(9)]
-    data = read(make("x.jsonl", lines(rows)))
-    assert data.format == "jsonl:classes"
-    assert data.classes == ("0", "1", "2")
-
-
 def test_the_same_options_everywhere_are_classes(make: Make) -> None:
     rows = [{"prompt": f"p{n}", "candidates": ["no", "yes"], "answer": n % 2} for n in range(4)]
     data = read(make("x.jsonl", lines(rows)))
@@ -158,7 +147,7 @@ def test_options_in_another_order_are_mapped_to_known_classes(make: Make) -> Non
 def test_labels_of_mixed_types_are_texts(make: Make) -> None:
     rows = [{"text": f"t{n}", "label": n % 2 if n < 4 else str(n % 2)} for n in range(8)]
     data = read(make("x.jsonl", lines(rows)))
-    assert data.classes == ("0", "1")
+    assert (data.format, data.classes) == ("jsonl:classes", ("0", "1"))
 
 
 def test_lists_of_labels_are_refused(make: Make) -> None:

@@ -14,12 +14,19 @@ from stacksl.data.sample import FEWEST, sentences
 from stacksl.errors import DataError
 
 
-def test_its_size_and_split() -> None:
+def test_it_is_prose_of_large_topics_and_says_nothing_twice() -> None:
     train, test = sample()
-    total = len(train.items) + len(test.items)
-    assert 1400 < total < 2400
+    items = [*train.items, *test.items]
+    assert 1400 < len(items) < 2400
     assert 18 <= len(train.classes or ()) <= 26
-    assert 0.2 < len(test.items) / total < 0.3
+    assert 0.2 < len(test.items) / len(items) < 0.3
+    assert len({item.prompt for item in items}) == len(items) == len({item.id for item in items})
+    counts = Counter([*train.answers.values(), *test.answers.values()])
+    assert set(counts) == set(range(len(train.classes or ())))
+    assert min(counts.values()) >= FEWEST
+    for item in items:
+        assert item.prompt[-1] in ".:?!)"
+        assert not re.search(r">>>|::=|[\n\t]|  |^\W*[*=-]{2,}", item.prompt), item.prompt
     assert train.name == f"python-topics-{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -33,15 +40,6 @@ def test_items_share_the_classes_and_have_answers() -> None:
         assert check(data)
 
 
-def test_no_sentence_twice_and_no_small_topic() -> None:
-    train, test = sample()
-    items = [*train.items, *test.items]
-    assert len({item.prompt for item in items}) == len(items) == len({item.id for item in items})
-    counts = Counter([*train.answers.values(), *test.answers.values()])
-    assert set(counts) == set(range(len(train.classes or ())))
-    assert min(counts.values()) >= FEWEST
-
-
 def test_another_file_is_read_beside_it(tmp_path: Path) -> None:
     train, _ = sample()
     assert not train.columns  # no file has the sample's columns
@@ -49,12 +47,6 @@ def test_another_file_is_read_beside_it(tmp_path: Path) -> None:
     path.write_text('{"text": "The with statement wraps a block."}\n{"text": "Names are bound."}\n')
     data = read(path, columns=train.columns, classes=train.classes)
     assert [item.candidates for item in data.items] == [train.classes] * 2
-
-
-def test_it_reads_as_prose() -> None:
-    for item in [item for data in sample() for item in data.items]:
-        assert item.prompt[-1] in ".:?!)"
-        assert not re.search(r">>>|::=|[\n\t]|  |^\W*[*=-]{2,}", item.prompt), item.prompt
 
 
 def test_code_tables_and_headings_are_stripped() -> None:
