@@ -34,15 +34,9 @@ def test_what_was_put_comes_back_bit_for_bit(cache: VectorCache) -> None:
         np.testing.assert_array_equal(found[key][0], row)
         assert found[key][1] is cut
     assert cache.dim() == 6
-
-
-def test_another_encoder_sees_nothing(cache: VectorCache) -> None:
+    assert b"text number" not in cache.path.read_bytes()
     assert VectorCache("other-encoder").get(KEYS) == {}
     assert VectorCache("other-encoder").dim() is None
-
-
-def test_the_text_is_not_in_the_file(cache: VectorCache) -> None:
-    assert b"text number" not in cache.path.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -78,22 +72,17 @@ def test_a_put_that_fails_half_way_keeps_nothing() -> None:
     assert cache.get(KEYS) == {}
 
 
-def test_a_file_that_is_no_database_warns_once_and_is_left_alone(cache: VectorCache) -> None:
-    cache.path.write_bytes(b"not a database" * 100)
-    fresh = VectorCache("some-encoder")
-    with pytest.warns(UserWarning, match="cannot be used") as caught:
-        assert fresh.get(KEYS) == {}
-    assert len(caught) == 1
-    fresh.put(entries())  # silent from here on
-    assert fresh.get(KEYS) == {}
-
-
-def test_a_folder_that_cannot_be_made_warns_once(alone: Path) -> None:
-    alone.write_text("a file where the folder should be", encoding="utf-8")
+@pytest.mark.parametrize("damaged", ["file", "folder"])
+def test_a_cache_that_cannot_be_used_warns_once_and_is_left_alone(alone: Path, damaged) -> None:
+    if damaged == "file":
+        VectorCache("some-encoder").put(entries())
+    path = VectorCache("some-encoder").path if damaged == "file" else alone
+    path.write_bytes(b"neither a database nor a folder" * 100)
     cache = VectorCache("some-encoder")
-    with pytest.warns(UserWarning, match="STACKSL_NO_CACHE=1") as caught:
-        cache.put(entries())
+    with pytest.warns(UserWarning, match="cannot be used.*STACKSL_NO_CACHE=1") as caught:
+        assert cache.get(KEYS) == {}
     assert len(caught) == 1
+    cache.put(entries())  # silent from here on
     assert cache.get(KEYS) == {}
 
 

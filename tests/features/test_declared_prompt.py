@@ -77,15 +77,6 @@ def test_a_model_without_a_prompt_of_its_own_keeps_its_cache(
     assert texts_of(folder).encoder.identity == told
 
 
-def test_a_saved_map_is_refused_where_the_prompt_is_another(make_encoder: MakeEncoder) -> None:
-    """`evaluate` and `predict` restore a map, which has the prompt that it was saved with."""
-    folder, other = make_encoder(prompts=EVERY), make_encoder(prompts=RETRIEVAL)
-    state = texts_of(folder).state()
-    texts_of(folder).restore(state)
-    with pytest.raises(FeatureError, match="other weights"):
-        texts_of(other).restore(state)
-
-
 def test_a_model_that_routes_is_refused(make_encoder: MakeEncoder) -> None:
     """Queries and documents have modules of their own."""
     folder = make_encoder()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,8 +53,13 @@ def test_the_bits_are_the_same_on_every_machine() -> None:
     assert hashlib.sha256(vectors.tobytes()).hexdigest() == DIGEST
 
 
-def test_fit_does_not_depend_on_order_or_repetition() -> None:
+@pytest.mark.parametrize(("texts", "grams"), [(60, None), (20, 50)])
+def test_fit_does_not_depend_on_order_or_repetition(texts: int, grams: Any, monkeypatch) -> None:
+    """Also where many texts and n-grams are thinned: to the same ones."""
+    monkeypatch.setattr(hashing, "_MOST_TEXTS", texts)
+    monkeypatch.setattr(hashing, "_MOST_GRAMS", grams or hashing._MOST_GRAMS)
     one, two = fitted().state(), fitted([*TEXTS[::-1], *TEXTS[:7]]).state()
+    assert grams is None or one["basis"].shape == (grams, 32)
     for name in one:
         np.testing.assert_array_equal(one[name], two[name])
 
@@ -69,14 +75,6 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing, "_CHUNK", 7)
     parts = fitted()
     np.testing.assert_array_equal(parts.encode(TEXTS), whole.encode(TEXTS))
-
-
-def test_many_texts_are_thinned_to_the_same_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing, "_MOST_TEXTS", 20)
-    monkeypatch.setattr(hashing, "_MOST_GRAMS", 50)
-    one, two = fitted(), fitted(TEXTS[::-1])
-    assert one.state()["basis"].shape == (50, 32)
-    np.testing.assert_array_equal(one.encode(TEXTS), two.encode(TEXTS))
 
 
 @settings(max_examples=25, deadline=None)

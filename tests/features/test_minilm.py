@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pydoc_data.topics
 import shutil
 import sys
@@ -13,7 +12,7 @@ import pytest
 
 from stacksl.errors import FeatureError, MissingExtra
 from stacksl.features import minilm, weights
-from stacksl.features.minilm import _PLAIN, MiniLM, bert_graph, weights_of
+from stacksl.features.minilm import MiniLM
 
 TEXTS = (
     "How do I pay with my card?",
@@ -114,32 +113,6 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path, encoder, monkeypa
     assert MiniLM().identity != before
     with pytest.raises(FeatureError, match=r"tokenizer.*cannot be read"):
         MiniLM().encode(["a text"])
-
-
-def test_the_graph_is_a_bert(encoder_folder: Path) -> None:
-    """A second implementation: the random BERT of the other tests, by transformers."""
-    import torch
-    from onnx import numpy_helper
-    from onnxruntime import InferenceSession
-    from safetensors.numpy import load_file
-    from transformers import AutoModel
-
-    tensors = load_file(encoder_folder / "model.safetensors")
-    tensors = {name.replace(".", "_"): array for name, array in tensors.items()}
-    config = json.loads((encoder_folder / "config.json").read_text())
-    model = bert_graph(_PLAIN, config["num_hidden_layers"], config["num_attention_heads"])
-    used = weights_of(model.graph, tensors)
-    model.graph.initializer.extend(numpy_helper.from_array(tensors[n], n) for n in used)
-    session = InferenceSession(model.SerializeToString())
-    ids = np.random.default_rng(0).integers(
-        1, len(tensors["embeddings_word_embeddings_weight"]), (3, 9)
-    )
-    ids = ids.astype(np.int32)
-    (states,) = session.run(None, {"ids": ids, "segments": np.zeros_like(ids)})
-    with torch.no_grad():
-        model = AutoModel.from_pretrained(encoder_folder).eval()
-        expected = model(input_ids=torch.tensor(ids.astype(np.int64))).last_hidden_state.numpy()
-    np.testing.assert_allclose(states, expected, atol=2e-6)
 
 
 def test_a_package_that_was_installed_in_part_is_named(monkeypatch, tmp_path) -> None:

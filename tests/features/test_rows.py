@@ -25,24 +25,15 @@ def formula(p: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.hstack([0.1 * np.sqrt(p.shape[1]) * p * c, 0.2 * (c - p), 0.3 * cosine, bias])
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("encoded", [16, 384])
+def test_rows_are_the_leading_columns_of_the_formula(encoded: int, monkeypatch) -> None:
     monkeypatch.setattr(module, "WEIGHTS", (0.1, 0.2, 0.3, 0.05))
-
-
-@pytest.mark.usefixtures("short")
-def test_small_rows_are_the_formula() -> None:
-    p, c = directions(20, 16, 0), directions(20, 16, 1)
-    expected = formula(p, c)
-    assert np.linalg.norm(expected, axis=1).max() < 1.0
-    np.testing.assert_allclose(pair_rows(p, c), expected, atol=1e-6)
-
-
-@pytest.mark.usefixtures("short")
-def test_large_rows_keep_leading_columns_and_the_whole_cosine() -> None:
-    p, c = directions(20, 384, 0), directions(20, 384, 1)
+    p, c = directions(20, encoded, 0), directions(20, encoded, 1)
     whole = formula(p, c)
-    expected = np.hstack([whole[:, :127], whole[:, 384 : 384 + 255], whole[:, -2:]])
+    expected = np.hstack(
+        [whole[:, :encoded][:, :127], whole[:, encoded:-2][:, :255], whole[:, -2:]]
+    )
+    assert np.linalg.norm(expected, axis=1).max() < 1.0
     np.testing.assert_allclose(pair_rows(p, c), expected, atol=1e-6)
 
 

@@ -54,18 +54,6 @@ def test_vectors_are_the_normalized_mean_of_the_tokens(encoder, encoder_folder) 
         np.testing.assert_allclose(vector, mean_pooled(encoder_folder, text, 24), atol=2e-6)
 
 
-def test_the_folders_own_pooling_is_used(make_encoder: MakeEncoder) -> None:
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    folder = make_encoder(pooling="cls_token")
-    tokens = AutoTokenizer.from_pretrained(folder)(TEXTS[0], return_tensors="pt")
-    with torch.no_grad():
-        first = AutoModel.from_pretrained(folder).eval()(**tokens).last_hidden_state[0, 0].numpy()
-    vector = SentenceEncoder(str(folder)).encode([TEXTS[0]])[0]
-    np.testing.assert_allclose(vector, first / np.linalg.norm(first), atol=2e-6)
-
-
 def test_a_text_alone_and_among_others_has_the_same_bits(encoder, monkeypatch) -> None:
     monkeypatch.setenv("STACKSL_NO_CACHE", "1")
     many = [f"{text} {'how do i ' * (i % 5)}" for i in range(5) for text in TEXTS]
@@ -77,22 +65,6 @@ def test_a_text_alone_and_among_others_has_the_same_bits(encoder, monkeypatch) -
     for text, vector in zip(many, whole, strict=True):
         np.testing.assert_array_equal(alone.encode([text])[0], vector)
     assert alone.encoded == len(many)
-
-
-def test_every_batch_has_one_of_the_fixed_shapes(encoder, monkeypatch) -> None:
-    shapes = []
-    forward = type(encoder._model).forward
-
-    def spy(self, features, **settings):
-        shapes.append(tuple(features["input_ids"].shape))
-        return forward(self, features, **settings)
-
-    monkeypatch.setattr(type(encoder._model), "forward", spy)
-    monkeypatch.setenv("STACKSL_NO_CACHE", "1")
-    fresh = SentenceEncoder(str(encoder._folder))
-    fresh.encode([*TEXTS, *(f"card {'a ' * i}" for i in range(40))])
-    assert {rows for rows, _ in shapes[:-1]} == {16}
-    assert {length for _, length in shapes} <= {8, 16, 24}
 
 
 class Refuses(SentenceEncoder):
@@ -111,16 +83,6 @@ def test_a_second_run_encodes_nothing_and_loads_no_model(encoder_folder) -> None
     np.testing.assert_array_equal(second.encode(TEXTS), vectors)
     assert second.encoded == 0
     assert second.truncated == first.truncated == 1
-
-
-def test_cut_texts_are_counted_once(encoder_folder) -> None:
-    features = make_features(f"sentences:{encoder_folder}", classes=("x", "y"))
-    items = [Item(str(i), text, ("x", "y")) for i, text in enumerate(TEXTS * 2)]
-    features.fit(items)
-    features.transform(items)
-    features.transform(items[:6])
-    assert features.truncated == 1
-    assert features.dim == 32
 
 
 def test_what_was_encoded_before_an_interrupt_is_kept(encoder_folder) -> None:

@@ -10,12 +10,7 @@ import pytest
 
 from stacksl.errors import FeatureError, MissingExtra
 from stacksl.features import weights
-from stacksl.features.weights import (
-    find_minilm,
-    find_weights,
-    folder_hash,
-    minilm_lacks,
-)
+from stacksl.features.weights import find_minilm, find_weights, folder_hash, minilm_lacks
 
 pytest.importorskip("huggingface_hub")
 
@@ -68,10 +63,18 @@ def package(
     monkeypatch.setattr(weights, "find_spec", spec)
 
 
-@pytest.mark.parametrize("change", ["model.safetensors", "vocab.txt", "1_Pooling/config.json"])
-def test_hash_changes_with_what_decides_a_vector(folder: Path, change: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "content"),
+    [
+        ("model.safetensors", "[1]"),
+        ("vocab.txt", "[1]"),
+        ("1_Pooling/config.json", "[1]"),
+        ("config_sentence_transformers.json", '{"prompts": {"query": "search: "}}'),
+    ],
+)
+def test_hash_changes_with_what_decides_a_vector(folder: Path, change: str, content: str) -> None:
     before = folder_hash(folder)
-    (folder / change).write_text("[1]", encoding="utf-8")
+    (folder / change).write_text(content, encoding="utf-8")
     assert folder_hash(folder) != before
 
 
@@ -91,13 +94,6 @@ def test_hash_ignores_place_documents_other_backends_and_versions(folder: Path) 
     ):
         (other / name).write_text(content, encoding="utf-8")
     assert folder_hash(other) == before
-
-
-def test_a_prompt_in_the_settings_counts(folder: Path) -> None:
-    before = folder_hash(folder)
-    file = folder / "config_sentence_transformers.json"
-    file.write_text('{"prompts": {"query": "search: "}}', encoding="utf-8")
-    assert folder_hash(folder) != before
 
 
 def test_missing_packages_give_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,10 +162,17 @@ def test_minilm_needs_its_packages_to_be_the_default(minilm, monkeypatch) -> Non
     assert minilm_lacks() == ["huggingface_hub", "its weights"]
 
 
-def test_a_hub_that_does_not_answer_gives_one_sentence(monkeypatch, hub) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("some/model", r"did not give it \(no route to the hub\)"),
+        ("a/b/c", "not on this machine"),
+    ],
+)
+def test_a_name_that_the_hub_does_not_give_is_one_sentence(name, why, monkeypatch, hub) -> None:
     package(monkeypatch, None)
-    with pytest.raises(FeatureError, match=r"did not give it \(no route to the hub\)") as caught:
-        find_weights("some/model")
+    with pytest.raises(FeatureError, match=why) as caught:
+        find_weights(name)
     assert "\n" not in str(caught.value)
 
 
@@ -183,9 +186,3 @@ def test_what_is_no_encoder(name: str, why: str, tmp_path: Path, monkeypatch, hu
     with pytest.raises(FeatureError, match=why):
         find_weights(name.format(tmp_path))
     assert hub == []
-
-
-def test_a_name_that_cannot_be_on_the_hub(monkeypatch) -> None:
-    package(monkeypatch, None)
-    with pytest.raises(FeatureError, match="not on this machine"):
-        find_weights("a/b/c")
