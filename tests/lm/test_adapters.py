@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -134,18 +132,6 @@ def test_what_is_wrong_is_said(open_model: Any, tmp_path: Path) -> None:
 
 
 # What moves can be saved and read again, by PEFT alone too, and from nothing else ----------------
-
-
-def test_two_saves_are_the_same_bytes(open_model: Any, items: list[TokenItem], tmp_path) -> None:
-    adapter = Adapter(open_model(), SMALL, seed=1)
-    train(adapter, items)
-    for name in ("one", "two"):
-        adapter.save(tmp_path / name)
-    for path in (tmp_path / "one").iterdir():
-        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
-    config = json.loads((tmp_path / "one" / "adapter_config.json").read_text())
-    assert config["target_modules"] == sorted(config["target_modules"])
-    assert os.path.isabs(config["base_model_name_or_path"])
 
 
 def test_a_save_replaces_a_model_but_nothing_else(open_model: Any, tmp_path: Path) -> None:

@@ -1,16 +1,14 @@
-"""What leaves a run: a folder that PEFT loads alone, and its card."""
+"""What leaves a run: the folder of an adapted model, and its card."""
 
 from __future__ import annotations
 
-import shutil
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.lm.export.folder import (
     Provenance,
@@ -19,17 +17,10 @@ from stacksl.lm.export.folder import (
     read_provenance,
     write_model,
 )
-from stacksl.lm.prompt.tokens import Tokenizing
-from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.models.adapted import AdaptedModel
-from stacksl.types import Item
 
 from ..report.adapted_cases import adapted
 
-ITEMS = [
-    Item("a", "Once upon a time there was a", ("girl", "little dog named Tim", "big red car")),
-    Item("b", "Lily was sad. She wanted to", ("play with her mom", "go", "eat")),
-]
 RUN = adapted()
 FACTS = replace(RUN, data=replace(RUN.data, name="stories | toy"), warnings=("one *odd* thing",))
 
@@ -55,96 +46,6 @@ def about_of(base: Any, **changes: Any) -> Provenance:
     return Provenance(**facts | changes)
 
 
-def adapter_of(folder: Path) -> Any:
-    """An adapter whose weights have moved, on the model in `folder`."""
-    torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-    pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-    from stacksl.lm.loading import open_base
-    from stacksl.lm.settings import LoraSettings
-    from stacksl.lm.training.adapters import Adapter
-
-    base = open_base(str(folder), device="cpu", dtype="float32")
-    adapter = Adapter(base, LoraSettings(rank=4, alpha=8.0), seed=1)
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for each in adapter.parameters():
-            each += 0.05 * torch.randn(each.shape, generator=generator)
-    return adapter
-
-
-def rows_of(tokenizer: Any, about: Provenance) -> Any:
-    form, limits = about.form(tokenizer), about.limits(about.positions)
-    return Tokenizing(tokenizer, limits).items([form.render(item) for item in ITEMS])
-
-
-def sums_of(model: Any, rows: Any) -> Any:
-    import torch
-
-    with torch.no_grad():
-        return torch.cat(Likelihood(model).sums(rows))
-
-
-def gap(found: Any, ours: Any) -> float:
-    """The greatest difference of two rows of scores, relative above 1."""
-    return float(((found - ours).abs() / ours.abs().clamp(min=1)).max())
-
-
-@pytest.fixture(scope="module")
-def handed(stories: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Provenance, Any]:
-    """A model's folder, what is said about it, and its option likelihoods before it was written."""
-    adapter = adapter_of(stories)
-    about = about_of(adapter.base)
-    folder = tmp_path_factory.mktemp("run") / "model"
-    write_model(folder, adapter, about, FACTS)
-    return folder, about, sums_of(adapter.model, rows_of(adapter.base.tokenizer, about))
-
-
-def test_peft_loads_it_and_scores_the_same(
-    handed: tuple[Path, Provenance, Any], tmp_path: Path
-) -> None:
-    """By plain passes of PEFT's model, and of the model with the adapter merged into it."""
-    import torch
-    from peft import AutoPeftModelForCausalLM
-    from transformers import AutoModelForCausalLM
-
-    from stacksl.lm.loading import open_base
-
-    folder, about, ours = handed
-    assert read_provenance(folder) == about
-    with warnings.catch_warnings():  # peft asks transformers by a name that is on its way out
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-        model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
-    found = []
-    for row in rows_of(open_base(about.source).tokenizer, about):
-        for option in row.options:
-            ids = torch.tensor([[*row.prompt, *option]])
-            with torch.no_grad():
-                logs = model(input_ids=ids).logits[0, :-1].float().log_softmax(-1)
-            start = len(row.prompt)
-            found.append(float(logs[start - 1 :].gather(1, ids[0, start:, None]).sum()))
-    assert found == pytest.approx(ours.tolist(), abs=1e-4)
-    model.merge_and_unload().save_pretrained(tmp_path)  # as the card says
-    alone = AutoModelForCausalLM.from_pretrained(tmp_path, dtype="float32").eval()
-    tokenizer = open_base(about.source).tokenizer
-    assert gap(sums_of(alone, rows_of(tokenizer, about)), ours) <= 1e-5
-
-
-def test_another_base_is_refused(handed: tuple[Path, Provenance, Any], tmp_path: Path) -> None:
-    folder, about, _ = handed
-    other = tmp_path / "model"
-    other.mkdir()
-    for path in folder.iterdir():
-        (other / path.name).write_bytes(path.read_bytes())
-    table = formats.from_json((other / "lm.json").read_bytes())
-    (other / "lm.json").write_text(formats.to_json(table | {"fingerprint": "0" * 64, "stamp": ""}))
-    with pytest.raises(RunError, match="trained on the weights 000000000000, but .* here: restore"):
-        AdaptedModel.load(other)
-    (other / "lm.json").write_text(formats.to_json(table | {"source": str(tmp_path / "gone")}))
-    with pytest.raises(SettingsError, match="is not a folder that exists"):
-        AdaptedModel.load(other)
-    assert about.fingerprint == table["fingerprint"]
-
-
 def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no adapted language model .* --adapt"):
         read_provenance(tmp_path)
@@ -160,10 +61,16 @@ def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
 def test_a_flipped_bit_of_adapter_or_settings_is_refused(
-    handed: tuple[Path, Provenance, Any], tmp_path: Path, name: str
+    open_model: Any, tmp_path: Path, name: str
 ) -> None:
-    other = tmp_path / "model"
-    shutil.copytree(handed[0], other)
+    pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+    from stacksl.lm.settings import LoraSettings
+    from stacksl.lm.training.adapters import Adapter
+
+    adapter, other = Adapter(open_model(), LoraSettings(), seed=1), tmp_path / "model"
+    about = about_of(adapter.base)
+    write_model(other, adapter, about, FACTS)
+    assert read_provenance(other) == about
     data = bytearray((other / name).read_bytes())
     data[len(data) // 2] ^= 1
     (other / name).write_bytes(data)

@@ -297,13 +297,6 @@ def test_a_hub_name_comes_from_the_cache_with_its_commit(
         opened("someone/something@v2")
 
 
-def test_the_sample_itself() -> None:
-    found = opened("sample")
-    assert found.model.config.model_type == "qwen3"
-    assert found.license is not None
-    assert found.fingerprint == opened("sample", dtype="bfloat16").fingerprint
-
-
 def test_devices(model_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="unknown device 'gpu'.*known: auto, cpu, cuda, cuda:0"):
         opened(model_folders["llama"], device="gpu")

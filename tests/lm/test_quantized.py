@@ -18,6 +18,7 @@ from stacksl.lm.loading import open_base
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.quantized import computed_in, quantization, quantized_bytes
 from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.settings import LoraSettings
 from stacksl.lm.size import estimate
 from stacksl.lm.training.adapters import Adapter
 
@@ -126,26 +127,9 @@ def test_gradients_are_those_over_the_weights_made_whole_again(items: list[Token
         Likelihood(small.model).sums(items)  # a pass without gradients, as before every refit
     found = []
     for loaded in (small, whole):
-        adapter = moved(Adapter(loaded, seed=1))
+        adapter = moved(Adapter(loaded, LoraSettings(), seed=1))
         sums = Likelihood(adapter.model).sums(items)
         torch.stack([each.log_softmax(-1)[0] for each in sums]).sum().backward()
         found.append([torch.cat(sums), *(each.grad for each in adapter.parameters())])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-2, atol=1e-3)
-
-
-@with_library
-@pytest.mark.slow
-def test_a_run_over_a_quantized_base(tmp_path: Path) -> None:
-    from stacksl import run
-
-    from ..runs.lm_cases import QUICK, questions
-
-    made = run(
-        *questions(16), out=tmp_path / "run", model="sample", budget=6, refit_at="0.5,1",
-        dtype="nf4", **QUICK,
-    )  # fmt: skip
-    assert made.status()["state"] == "finished"
-    table = made.folder.resolved()
-    assert table["lm_dtype"] == "nf4"
-    assert table["lm_base"] == open_base("sample").fingerprint

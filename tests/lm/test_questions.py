@@ -30,11 +30,6 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Sets:
     return made_once(shared_folder(tmp_path_factory), questions)
 
 
-@pytest.fixture(scope="module")
-def items(sets: Sets) -> list[Item]:
-    return [item for side in sets for item in side.items]
-
-
 def query_of(item: Item) -> tuple[str, str]:
     """Sentence and keyword of an item."""
     found = re.fullmatch(r"# ([^\n]+)\n(def|class)", item.prompt)
@@ -47,27 +42,25 @@ def gold(side: Dataset, item: Item) -> str:
 
 
 @pytest.mark.slow
-def test_the_set_is_as_large_as_promised(sets: Sets) -> None:
+def test_the_set_is_large_says_nothing_twice_and_gives_no_answer_away(sets: Sets) -> None:
     to_label, test = sets
     stated = "-".join(f"{name}-{version}" for name, version in made_from().items())
     assert [side.name for side in sets] == [f"docstrings-{stated}", f"docstrings-{stated}-test"]
     assert len(to_label.items) >= 2000
     assert len(test.items) >= 500
+    pairs = [(gold(side, item), query_of(item)[0], item.id) for side in sets for item in side.items]
+    for values in zip(*pairs, strict=True):
+        assert len(set(values)) == len(pairs)
     for side in sets:
         assert side.format == "sample:options"
         assert side.classes is None
         assert set(side.answers) == {item.id for item in side.items}
         for item in side.items:
-            query_of(item)
+            sentence = re.sub(r"[\W_]", "", query_of(item)[0].lower())
             assert len(set(item.candidates)) == 4
-            assert all(re.fullmatch(r"[A-Za-z]\w*\(", text) for text in item.candidates)
-
-
-@pytest.mark.slow
-def test_a_name_a_sentence_and_an_id_come_once_over_both_sides(sets: Sets) -> None:
-    pairs = [(gold(side, item), query_of(item)[0], item.id) for side in sets for item in side.items]
-    for values in zip(*pairs, strict=True):
-        assert len(set(values)) == len(pairs)
+            for text in item.candidates:
+                assert re.fullmatch(r"[A-Za-z]\w*\(", text)
+                assert re.sub(r"[\W_]", "", text.lower()) not in sentence
 
 
 @pytest.mark.slow
@@ -81,14 +74,6 @@ def test_wrong_names_are_answers_of_the_same_library_kind_and_side(sets: Sets) -
         assert all(right)
         # a name that its group left without three others is a candidate but no answer: rare
         assert len(right) > 0.99 * 4 * len(side.items)
-
-
-@pytest.mark.slow
-def test_no_candidate_is_in_its_sentence(items: list[Item]) -> None:
-    for item in items:
-        sentence = re.sub(r"[\W_]", "", query_of(item)[0].lower())
-        for text in item.candidates:
-            assert re.sub(r"[\W_]", "", text.lower()) not in sentence
 
 
 def test_another_process_makes_the_same_without_loading_the_libraries(monkeypatch) -> None:
