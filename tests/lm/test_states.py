@@ -64,21 +64,6 @@ def test_recurrent_states_are_padded_and_a_decoder_of_its_own_is_read(
         assert_near(sums, naive(model, items), 5e-5)
 
 
-def test_logits_are_made_only_where_a_token_is_predicted(
-    make_model: Any, items: list[TokenItem]
-) -> None:
-    model = make_model("qwen3")
-    likelihood = Likelihood(model)
-    likelihood.sums_and_states(items)  # the check is behind us
-    columns: list[int] = []
-    handle = model.lm_head.register_forward_hook(
-        lambda module, given, out: columns.append(out.shape[1])
-    )
-    likelihood.sums_and_states([items[0]])
-    handle.remove()
-    assert columns == [1 + (3 - 1) + (5 - 1) + (4 - 1)]  # of the 20 + 3 + 5 + 4 columns read
-
-
 def test_a_model_without_hidden_states_is_refused(make_model: Any, items: list[TokenItem]) -> None:
     model = make_model("qwen3")
     type(model).base_model_prefix, kept = "none", type(model).base_model_prefix

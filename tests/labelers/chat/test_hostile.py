@@ -195,14 +195,6 @@ def test_no_server_at_all(tmp_path: Path) -> None:
     assert expect_books(run).keys() == {"open"}
 
 
-@pytest.mark.parametrize("said", ["I cannot help with that.", None])
-def test_what_names_no_option_is_charged_and_not_learned(said: str | None, tmp_path: Path) -> None:
-    with serving(once(says(said), 3, 4)) as server:  # by the schema, and without
-        run = begin(server, tmp_path / "run")
-    assert run.status()["state"] == "finished"
-    assert expect_books(run) == {"label": 5, "broken": 1}
-
-
 def test_answers_that_name_no_option_stop_the_buying(tmp_path: Path) -> None:
     well = says("Well.")
     with serving(lambda h, b, n: (right if n == 3 else well)(h, b, n)) as s:
