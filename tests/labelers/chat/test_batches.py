@@ -42,7 +42,6 @@ class Batching:
         self.before: Callable[[Handler], bool] = lambda _: False
         self.line: Callable[[int, dict[str, Any]], dict[str, Any] | None] = answered
         self.errors: dict[str, Any] = {}
-        self.created = 200
         self.after: Callable[[dict[str, Any]], None] = lambda _: None
         self.database = database
         self.recorded = 0
@@ -74,7 +73,7 @@ class Batching:
         if self.before(handler):
             return
         self.batches.insert(0, found)
-        handler.send(self.created, json.dumps(found).encode())
+        handler.send(200 + (len(self.batches) > 1), json.dumps(found).encode())
 
     def _list(self, handler: Handler, what: str) -> None:
         """One batch a page, the newest first."""
@@ -175,10 +174,10 @@ def test_a_batch_whose_tokens_are_not_counted_is_charged_in_full(tmp_path, batch
 def test_a_batch_that_is_not_done_is_waited_for(tmp_path, batching: Batching) -> None:
     batching.done = False
     run = begin(tmp_path, batching)
-    for _ in range(2):
+    for status in ("queued", "validating"):
+        batching.batches[0]["status"] = status
         run.resume()
-        said = "a batch of 10 questions is not done (validating): `resume` goes on"
-        assert why(run) == said
+        assert why(run) == f"a batch of 10 questions is not done ({status}): `resume` goes on"
     assert batching.seen.count("POST /batches") == 1
     batching.batches.insert(0, {"id": "another", "input_file_id": "file-9", "status": "failed"})
     batching.done = True
@@ -259,14 +258,8 @@ def test_a_batch_that_is_not_found_costs_the_most_that_it_may_have_cost(
     assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF + sum(costs)
 
 
-def test_what_a_server_says_in_other_words_costs_no_answer(tmp_path, batching: Batching) -> None:
-    """A batch that was created (201), is queued, and has an answer and an error to a question."""
-    batching.created, batching.done = 201, False
+def test_an_answer_and_an_error_to_one_question_cost_no_answer(tmp_path, batching) -> None:
     run = begin(tmp_path, batching)
-    batching.batches[0]["status"] = "queued"
-    run.resume()
-    assert why(run) == "a batch of 10 questions is not done (queued): `resume` goes on"
-    batching.batches[0]["status"], batching.done = "validating", True
 
     def both(batch: dict[str, Any]) -> None:
         batch["error_file_id"] = "error"
