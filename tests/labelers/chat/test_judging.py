@@ -21,24 +21,21 @@ from .chat_server import Behavior, Handler, Server, completion, letter_of, right
 from .hostile_cases import NAMES, PRICED, SINGLY, expect_books, once, says, status
 
 
+def begin_free(server: Server, folder: Path, **given: Any) -> stacksl.Run:
+    """6 labels without a price of 24 items next to 40 owned ones."""
+    settings = {"server.url": server.url, "server.allow_send": True, **SINGLY, "budget": 6, **given}
+    data = settings.pop("data", [f"text {n} of {NAMES[n % 3]} and w{n % 5}" for n in range(24)])
+    return stacksl.run(data, labeler="openai:m", out=folder / "run", **settings)
+
+
 def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
     """48 labels of 60 texts, ten open at a time, next to 40 that are owned."""
     owned = folder / "owned.csv"
     rows = [f"owned {n} of {NAMES[n % 3]},{NAMES[n % 3]}\n" for n in range(40)]
     owned.write_text("text,label\n" + "".join(rows))
-    given: dict[str, Any] = {
-        "server.url": server.url,
-        "server.allow_send": True,
-        **SINGLY,
-        "budget": 48,
-        "open_questions": 10,
-        **PRICED,
-        **settings,
-    }
     texts = [f"text {n} of {NAMES[n % 3]}" for n in range(60)]
-    return stacksl.run(
-        texts, classes=NAMES, labeler="openai:m", owned=str(owned), out=folder / "run", **given
-    )
+    given: dict[str, Any] = {"data": texts, "classes": NAMES, "owned": str(owned), "budget": 48}
+    return begin_free(server, folder, **{**given, "open_questions": 10, **PRICED, **settings})
 
 
 def wrong(handler: Handler, body: dict[str, Any], number: int) -> None:
@@ -100,13 +97,6 @@ def owned_options(folder: Path) -> dict[str, Any]:
         return str(path)
 
     return {"data": write("text", 20), "owned": write("owned", 40)}
-
-
-def begin_free(server: Server, folder: Path, **given: Any) -> stacksl.Run:
-    """6 labels without a price of 24 items next to 40 owned ones."""
-    settings = {"server.url": server.url, "server.allow_send": True, **SINGLY, "budget": 6, **given}
-    data = settings.pop("data", [f"text {n} of {NAMES[n % 3]} and w{n % 5}" for n in range(24)])
-    return stacksl.run(data, labeler="openai:m", out=folder / "run", **settings)
 
 
 @pytest.mark.parametrize(
