@@ -19,7 +19,7 @@ from stacksl.labelers.chat.labeler import FIRST, UNNAMED
 from stacksl.labelers.chat.prompts import SPACE, THOUGHT, position_of
 from stacksl.labelers.chat.prompts import completion as read
 
-from .chat_server import Behavior, Handler, completion, letter_of, serving, wanted_of
+from .chat_server import Behavior, Handler, completion, letter_of, right, serving, wanted_of
 from .hostile_cases import FREE, NAMES, begin, expect_books, once, says
 
 TOO_LONG = {
@@ -83,7 +83,7 @@ def test_a_server_that_fails_at_a_schema_is_asked_without_one(tmp_path: Path) ->
             right(handler, body, number)
 
     with serving(without_schema) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+        run = begin(server, tmp_path / "run")
         schema = ["response_format" in body for body in server.bodies]
     assert schema == [True] + [False] * 6
     assert expect_books(run) == {"label": 6}
