@@ -1,8 +1,8 @@
 """What an annotator who has the package sees of a row does not tell whether it measures the model.
 
 The annotator keeps every sheet and every reply: keys, the order of rows, the sheet, how many rows
-there are, what was refused. Texts and the time that a reply takes are left out; see
-docs/SECURITY.md.
+there are, and which cells were refused, in how many words. Texts and the time that a reply takes
+are left out; see docs/SECURITY.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stacksl.labelers.sheets.rows import _DIGITS, _LETTERS
 
 from ..runs.people_cases import Row, begin, fill, read_rows, sheets, truth
 
-WAYS = ("all", "half", "unsure", "dropped", "away", "overlap")
+WAYS = ("all", "half", "unsure", "refused", "dropped", "away", "overlap")
 AUDIT, BUDGET, BATCH, OVERLAP = 12, 36, 9, 8
 UNEVEN = (8, 10)  # of such a batch the audit's share is no whole number
 
@@ -41,6 +41,8 @@ def _played(
         if waiting.status()["state"] != "waiting":
             break
         _hand_in(waiting, way, turn, rng, seen)
+    if way == "refused":  # the look at a row ends with what the reply says of its cell
+        assert any(look[-1] for looks in seen.values() for look in looks)
     assert waiting.status()["state"] == "finished"
     with waiting.ledger as ledger:
         handed = {row.key: row.item for row in ledger.private.handed()}
@@ -67,22 +69,36 @@ def _hand_in(
     def say(row: Row) -> str:
         if way == "unsure" and rng.random() < 0.3:
             return "?"
+        if way == "refused":
+            draw = rng.random()
+            if draw < 0.3 and row["key"] not in seen:
+                return "no such class"
+            return "none" if draw > 0.8 else truth(row)
         return "" if way == "half" and rng.random() < 0.5 else truth(row)
 
     looks = []
     for path in open_:
         rows = read_rows(path)
         for place, row in enumerate(rows):
+            cell = f"{path.name} row {place + 2}, column answer"  # the header is row 1
             looks.append(
-                (row["key"], [turn, int(path.name[:4]), place, place / len(rows), len(rows)])
+                (row["key"], cell, [turn, int(path.name[:4]), place, place / len(rows), len(rows)])
             )
     received = waiting.answer(*[fill(path, say) for path in open_])
     told = [received.accepted.get(kind, 0) for kind in ("label", "none", "ambiguous")]
+    told += [received.late, received.empty, len(open_), len(received.faults)]
+    refused = {cell: len(why.split()) for cell, why in map(_parts, received.faults)}
     if way == "overlap":  # what two people have in common would tell, so each sees her own alone
         mine = {row["key"] for path in open_ if "anna" in path.name for row in read_rows(path)}
-        looks = [(key, look) for key, look in looks if key in mine]
-    for key, look in looks:
-        seen.setdefault(key, []).append([*look, *told, received.late, received.empty, len(open_)])
+        looks = [look for look in looks if look[0] in mine]
+    for key, cell, look in looks:
+        seen.setdefault(key, []).append([*look, *told, refused.get(cell, 0)])
+
+
+def _parts(fault: str) -> tuple[str, str]:
+    """The cell that a line names, and what is said of it."""
+    cell, _, why = fault.partition(": ")
+    return Path(cell).name, why
 
 
 def _of_key(key: str) -> list[int]:
