@@ -60,6 +60,11 @@ class Desk:
         )  # should a day break off
         return printed
 
+    def shows(self, command: str) -> None:
+        """Run a command, and also print it with its output while the play goes on."""
+        print(f"\n$ {command}", flush=True)
+        print(self.types(command), flush=True)
+
     def asks(self, command: str, *, code: int = 0) -> dict[str, Any]:
         """The value that a command prints with --json; the page does not show it."""
         return dict(json.loads(self._call(f"{command} --json", code).stdout))

@@ -47,27 +47,29 @@ def play(folder: Path) -> Desk:
         "ben": Colleague("ben", known, separator=";", encoding="cp1252", slips=0.05),
     }
     desk = Desk(folder)
-
-    def types(command: str) -> None:
-        print(f"\n$ {command}", flush=True)
-        print(desk.types(command), flush=True)
-
-    types(
+    desk.shows(
         "stacksl run sentences.csv --classes topics.txt --labeler file --annotators anna,ben"
         f" --budget '$500' --price 2.50 --open-questions 50 --sheets csv --seed 0 --out {RUN} --yes"
     )
-    while (status := desk.asks(f"stacksl status {RUN}"))["state"] == "waiting":
+    rounds(desk, RUN, people)
+    desk.shows(f"stacksl report {RUN}")
+    desk.shows(f"stacksl evaluate {RUN} later.csv")
+    return desk
+
+
+def rounds(desk: Desk, run: str, people: dict[str, Colleague]) -> None:
+    """Let people fill in their sheets and hand them in until `run` waits for nothing."""
+    while (status := desk.asks(f"stacksl status {run}"))["state"] == "waiting":
         sheets = [Path(sheet["file"]) for sheet in status["sheets"] or () if sheet["open"]]
-        filled = [people[sheet.stem.partition("-")[2]].fills(folder / sheet) for sheet in sheets]
+        filled = [
+            people[sheet.stem.partition("-")[2]].fills(desk.folder / sheet) for sheet in sheets
+        ]
         if not sum(filled):
             break
-        print(f"\n# anna and ben fill in {sum(filled)} rows")
-        types(f"stacksl answer {RUN} {shlex.join(map(str, sheets))}")
+        print(f"\n# {' and '.join(people)} fill in {sum(filled)} rows")
+        desk.shows(f"stacksl answer {run} {shlex.join(map(str, sheets))}")
     if status["state"] == "waiting":  # nothing else is to be had
-        types(f"stacksl resume {RUN}")
-    types(f"stacksl report {RUN}")
-    types(f"stacksl evaluate {RUN} later.csv")
-    return desk
+        desk.shows(f"stacksl resume {run}")
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def texts_of(file: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in docstrings:
             for line in str(node.value).splitlines():
-                yield " ".join(line.split()).strip(" .,;:()'%")
+                yield " ".join(line.split()).strip(" .,;:()'%`")
 
 
 def foreign(page: str, printed: re.Pattern[str]) -> list[str]:
