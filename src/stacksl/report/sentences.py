@@ -208,7 +208,7 @@ def in_table(facts: Facts) -> tuple[str, str]:
     if by == "the column" and column and column.labeled < facts.data.items:
         exclusion = ", without the model's labels of rows that have none there"
     of_left = ""
-    if table.left is not None:
+    if table.left is not None and table.left < 1:  # else the interval says what may be wrong
         of_left = f" Of the labels by {by}, in rows that nobody answered, an estimated"
         of_left += f" {percent(table.left)} {_are_right(audit)}."
     bounds = spread(table.low, table.high, audit.look)

@@ -234,7 +234,8 @@ def _next_budget(
     spec: RunSpec, game: Game, share: float, table: Table, options: Mapping[str, bool]
 ) -> str:
     """The budget that may pay a look at the `share`, or at a lower one that no look showed yet."""
-    accounts, past_looks, unspent = game.ledger.accounts, looks(game.ledger), ""
+    accounts, past_looks = game.ledger.accounts, looks(game.ledger)
+    unspent = left_over = ""
     cap = labels_per_item(spec.settings) * table.rows
     no_lower = ""
     if not past_looks:
@@ -293,9 +294,11 @@ def _next_budget(
             f" {plural(added, 'label')}{spec.budget.cost_of(added)}{besides}. Such a look shows its"
             f" share in about {'2 of 3' if look.sample else '4 of 5'} cases."
         )
+    look_wanted = f"{'another' if past_looks else 'a'} look"
+    kept = f", so {left_over} left" if left_over else ""
     return (
-        f"{unspent} Too few rows are left to pay for {'another' if past_looks else 'a'} look: the"
-        " table can be exported without a promise, or people label the other rows."
+        f"{no_lower} Too few rows are left to pay for {look_wanted}{kept}: the table can be"
+        " exported without a promise, or people label the other rows."
     )
 
 
