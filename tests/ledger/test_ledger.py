@@ -69,6 +69,18 @@ def test_a_decision_comes_back_bit_for_bit(book, decision, path):
         assert math.copysign(1, late.score) == -1
 
 
+def test_a_late_answer_is_charged_where_budget_is_left(book, decision, slow):
+    ledger = book(budget=1)
+    ledger.post([decision(1)])
+    slow.ask(ledger.open_purchases())
+    assert ledger.release(ledger.open_purchases()[0], "expired")
+    assert (ledger.accounts.spent, ledger.accounts.left) == (0, 1)
+    slow.say("q0")
+    assert [label for _, label in lessons(ledger.take(slow.answers()))] == [Label(0)]
+    assert (ledger.accounts.spent, ledger.accounts.left) == (1, 0)
+    assert sum(charge(row) for row in ledger.rows()) == 1
+
+
 def test_a_late_answer_takes_over_the_open_lease(book, decision, slow):
     ledger = book(budget=1)
     (posted,) = ledger.post([decision(1)])

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import FeatureError
-from stacksl.lm.distributed import Distributed, blocks, current_processes
+from stacksl.lm.distributed import ALONE, Distributed, blocks, current_processes
 
 pytest.importorskip("torch")
 
@@ -209,6 +209,17 @@ def test_one_process_is_alone_and_loads_no_torch(given: dict[str, str]) -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], env=_environment() | given, check=True)
+
+
+def test_alone_shares_everything() -> None:
+    target = Target(ALONE)
+    found = ALONE.together(target, "squares", list(range(14)))
+    assert found == {"ranks": [0] * 5, "squares": [n * n for n in range(14)]}
+    assert ALONE.gather(["a"]) == ["a"]
+    with pytest.raises(FeatureError):
+        ALONE.together(target, "fail", 0)
+    ALONE.close()
+    assert list(ALONE.share(2)) == [0, 1]
 
 
 def _environment() -> dict[str, str]:

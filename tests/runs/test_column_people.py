@@ -31,6 +31,7 @@ from .column_cases import (
     tickets,
     truth,
     without_truth,
+    write,
 )
 from .people_cases import Row, answer_all, expect_sound, fill, play, read_rows, sheets
 
@@ -74,6 +75,23 @@ def test_an_audited_row_may_be_forgotten_after_the_second_look(tmp_path: Path) -
     forget(done.path, item)
     assert done.resume().status()["state"] == "finished"
     assert facts_of(done)["column"]["audit"]["n"] == audit["n"] - 1
+
+
+def test_a_dry_run_says_what_is_done_with_the_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write(tmp_path, without_truth(tickets()))
+    words = ["run", str(data), "--model-labels", "gpt", "--annotators", "anna,ben", "--dry-run"]
+    words += ["--features", "hashing", "--out", str(tmp_path / "run"), "--audit", "40"]
+    prices = ["--price", "0.75"]
+    for more, told in (([], False), (["--budget", "100"], True), (prices, False)):
+        assert call([*words, *more]) == 0
+        said = capsys.readouterr().out
+        assert "answers:" not in said
+        assert "it will measure the share of labels in 'gpt' that are right to within" in said
+        assert ("the most doubtful ones are asked about" in said) == told
+        assert "--stop-when right=97% in place of --audit promises" in said
+    assert "Cost         $42.00 at most" in said
 
 
 def test_audited_rows_that_stay_open_are_named_and_settled_for_their_price(tmp_path: Path) -> None:

@@ -240,6 +240,20 @@ def test_open_rows_favor_neither_side(monkeypatch: pytest.MonkeyPatch) -> None:
         assert between(monkeypatch, before, still)["fell"] is fell
 
 
+def test_the_output_says_what_settles_open_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = audit_of(60, 50, 2, 3), audit_of(60, 40, 4, 8)
+    now = replace(now, n=62, unknown=2, second=replace(now.second, askable=6))
+    told = between(monkeypatch, before, now)["sentence"].partition("). ")[2]
+    assert told.partition(" With 60 audited")[0] == (
+        "44 of 60 new rows are right, besides 2 without a clear answer, with 8 open. No two"
+        " people agree there, and 12 more labels for $18.00 may settle 6 of them: `stacksl change"
+        " runs/now --budget 112`. 52 of 60 rows of the audit of"
+        " runs/first are right, with 3 open. No two people agree there, and nobody else is left"
+        " to ask unless you add an annotator, at most four answers a row. This may change when"
+        " open rows are settled."
+    )
+
+
 def test_first_answers_are_compared_where_one_audit_has_no_second_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 from stacksl.api import Run, prepare, run
 from stacksl.api.labeling import TO_PERSON, export_rows, label_file, label_own
 from stacksl.cli.app import app
+from stacksl.cli.verbs.run import notices
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.models.promise import LOOKS, MODEL, allowed_wrong, left_wrong
 from stacksl.runs.finish import forecasting
 from stacksl.runs.finish.promise_sentences import _shown_by
+from stacksl.runs.session import session
 from stacksl.runs.settings.budget import right_share
 
 from ..ledgers import bought, rows_of
@@ -141,6 +143,18 @@ def test_a_class_that_is_added_after_a_look_needs_another(tmp_path: Path, promis
     assert "--stop-when" not in said, "people's own rows alone are no share to ask for"
     made.change(budget=300)
     assert made.status()["stopped"].startswith("At least 90.0% of the 300 rows are right")
+
+
+def test_the_offer_of_a_class_says_that_it_ends_what_a_look_showed(
+    tmp_path: Path, promised: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, group = copy_of(promised, tmp_path), {"rows": 20, "name": "star, owl"}
+    assert not made.status()["lost_by_class"], "no class is offered"
+    monkeypatch.setattr(session, "proposed", lambda *given: [group])
+    made.change(stop_when="right=70%")
+    (_, offer), (subject, told) = notices(made.status())
+    assert "--add-class" in offer
+    assert re.match(r"Adding a class ends what the last look showed \(right=", f"{subject} {told}")
 
 
 def test_what_would_change_the_model_is_refused(tmp_path: Path, promised: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from html import unescape
@@ -28,12 +29,15 @@ from .people_cases import (
     answer_until,
     begin,
     copy_of,
+    cuts,
+    ending_of,
     erring,
     expect_sound,
     facts_of,
     fill,
     open_rows,
     play,
+    played_in_pieces,
     read_rows,
     sheets,
     texts_of,
@@ -228,6 +232,36 @@ def test_the_report_is_not_made_again_at_each_answer(waits: Waits, monkeypatch) 
     made.answer(fill(first, keys=[row["key"]]))
     assert made.status()["state"] == "waiting"
     assert not calls
+
+
+CUT = cuts(
+    ("take", "reserve", "hand_out", "save_arrays", "show_audit", "note_derived"),
+    often=(("take", "before"), ("hand_out", "before"), ("show_audit", "after")),
+)
+
+
+@pytest.fixture(scope="module")
+def looking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
+    """A run whose last first answers are filled in, and how it ends where nobody is killed."""
+    folder = tmp_path_factory.mktemp("looking")
+    made = begin(folder, **WANTED)
+    answer_until(lambda: made.status()["left"] <= 10, made, erring(0.1))
+    shutil.copytree(made.path, folder / "twin")
+    twin = play(Run(folder / "twin"), erring(0.1))
+    expect_second_look(twin)
+    assert twin.status()["audit"]["second"] is not None
+    return made, ending_of(twin)
+
+
+@pytest.mark.parametrize(("name", "when"), CUT)
+def test_a_killed_second_look_ends_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looking: tuple[Run, Any], name: str, when: str
+) -> None:
+    made, end = looking
+    cut = copy_of(made, tmp_path)
+    played_in_pieces(cut, monkeypatch, name, when, erring(0.1))
+    expect_second_look(cut)
+    assert ending_of(cut) == end
 
 
 def test_an_item_that_is_forgotten_meanwhile_counts_as_unknown(waits: Waits) -> None:
