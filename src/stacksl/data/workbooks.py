@@ -22,15 +22,17 @@ Row = tuple[int, list[str]]
 
 
 class Cell(str):
-    """The text of a cell, with the `value` that it holds, a number or a date, and its `style`.
+    """The text of a cell, with the `value` that it holds, a number or a date, and its `style`."""
 
-    The value may also be the formula of the cell at a `place`, its row and its column.
-    """
-
-    __slots__ = ("place", "style", "value")
-    place: tuple[int, int] | None
+    __slots__ = ("style", "value")
     value: Any
     style: str
+
+
+class Formula(str):
+    """The text of a formula."""
+
+    __slots__ = ()
 
 
 def sheets_of(path: Path) -> Iterator[tuple[str, list[Row]]]:
@@ -70,16 +72,14 @@ def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
 
 
 def _with_values(path: Path, title: str, rows: list[Row]) -> list[Row]:
-    """The rows of a sheet, in which a formula is the text of the value that the workbook has.
-
-    It stays the cell's value, unless it refers to another sheet, a table or a defined name.
+    """The rows of a sheet, in which a formula is the value that the workbook has of it.
 
     Raises:
         DataError: the workbook has no value of a formula.
     """
     from openpyxl import load_workbook
 
-    if not any(isinstance(cell, Cell) and cell.place for _, cells in rows for cell in cells):
+    if not any(isinstance(cell, Formula) for _, cells in rows for cell in cells):
         return rows
     with reading_workbook(path), path.open("rb") as file:
         book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
@@ -87,7 +87,7 @@ def _with_values(path: Path, title: str, rows: list[Row]) -> list[Row]:
         saved_rows = dict(enumerate(book[title].iter_rows(), 1))
     for number, cells in rows:
         for column, formula in enumerate(cells):
-            if not isinstance(formula, Cell) or formula.place is None:
+            if not isinstance(formula, Formula):
                 continue
             saved_cell = saved_rows[number][column]
             if saved_cell.value is None and saved_cell.data_type != "str":  # that is an empty text
@@ -96,9 +96,6 @@ def _with_values(path: Path, title: str, rows: list[Row]) -> list[Row]:
                     f" {number}: open it in the spreadsheet program and save it again"
                 )
             cells[column] = _text(saved_cell)
-            if not book.defined_names and re.fullmatch(r"=[^!\[]+", str(formula.value)):
-                copy = cells[column] = Cell(cells[column])
-                copy.value, copy.style, copy.place = formula.value, formula.style, formula.place
     return [(number, cells) for number, cells in rows if any(map(str.strip, cells))]
 
 
@@ -164,9 +161,8 @@ def _text(cell: Any) -> str:
     if value is None:
         return ""
     if cell.data_type == "f":
-        text = value if isinstance(value, str) else getattr(value, "text", None)
-        copy = Cell(text or "=")
-    elif isinstance(value, bool):
+        return Formula((value if isinstance(value, str) else getattr(value, "text", None)) or "=")
+    if isinstance(value, bool):
         copy = Cell(str(value).upper())
     elif isinstance(value, float):
         copy = Cell(f"{value:.15g}")
@@ -179,5 +175,4 @@ def _text(cell: Any) -> str:
     else:
         return _ESCAPE.sub(lambda match: "_" if match[1] == "005F" else "", str(value))
     copy.value, copy.style = value, cell.number_format
-    copy.place = (cell.row, cell.column) if cell.data_type == "f" else None
     return copy

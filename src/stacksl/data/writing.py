@@ -125,12 +125,12 @@ def _workbook(columns: Sequence[str], rows: Rows, progress: Progress = None) -> 
     sheet = book.create_sheet("Labels")
     sheet.freeze_panes = "A2"
 
-    def cell(value: Any, place: tuple[int, int] | None = None) -> Any:
+    def cell(value: Any) -> Any:
         if isinstance(value, int | float) and abs(value) < _DIGITS:
             return value
         if isinstance(value, date) and value.year >= 1900 and not getattr(value, "tzinfo", None):
             return value  # of a Parquet file; a workbook has no older dates and no time zones
-        if isinstance(value, Cell) and value.place in (None, place):  # a formula stays in its place
+        if isinstance(value, Cell):
             typed_cell = WriteOnlyCell(sheet, value.value)
             typed_cell.number_format = value.style
             return typed_cell
@@ -149,7 +149,7 @@ def _workbook(columns: Sequence[str], rows: Rows, progress: Progress = None) -> 
         )
     sheet.append([cell(getattr(name, "header", name)) for name in columns])
     for number, row in enumerate(rows, 2):
-        sheet.append([cell(row.get(name), (number, n)) for n, name in enumerate(columns, 1)])
+        sheet.append([cell(row.get(name)) for name in columns])
         if progress and (number % 1000 == 0 or number > len(rows)):
             progress(number - 1, len(rows))
     stream = io.BytesIO()
