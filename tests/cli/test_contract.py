@@ -202,6 +202,9 @@ def test_a_dry_run_says_what_was_understood_and_what_would_be_bought(stacksl, fo
     shown = stacksl(*words, "--features", "hashing", "--dry-run").out
     for part in ("120 rows read as csv", "-test, none of them in the data", "$15.00", "$50.00"):
         assert part in shown
+    assert "\nAudit " not in shown, "the test file stands in place of one"
+    audited = stacksl(*words, "--features", "hashing", "--audit", "10", "--dry-run").out
+    assert "\nAudit     10 of the 30 labels are kept" in audited
     assert not list(folder.glob("runs/*-data"))
 
 

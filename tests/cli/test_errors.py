@@ -52,7 +52,8 @@ def test_ctrl_c_says_how_to_go_on(stacksl, fails, monkeypatch) -> None:
     monkeypatch.setattr("stacksl.api.prepare", Mock(side_effect=KeyboardInterrupt))
     said = stacksl(*RUN)
     assert said.code == 130
-    kept = "what was recorded is kept: give the same command again"
+    kept = "what was recorded is kept: give the same command again, or `stacksl ls` if it"
+    kept += " says that the run has ended"
     assert said.err == f"stacksl: stopped; {kept}\n", "this holds at every moment"
 
 

@@ -255,7 +255,8 @@ def test_ctrl_c_after_the_answers_were_entered_does_not_deny_them(
         patch.setattr(session.Session, "refit_if_due", Mock(side_effect=KeyboardInterrupt))
         said = stacksl("answer", "run", *files)
     assert (said.code, len(bought(waiting, state="answered"))) == (130, 6)
-    kept = "what was recorded is kept: give the same command again"
+    kept = "what was recorded is kept: give the same command again, or `stacksl ls` if it"
+    kept += " says that the run has ended"
     assert said.err.endswith(f"stacksl: stopped; {kept}\n")
     told = stacksl.told("answer", "run", *files)
     assert (told["repeated"], told["answered"], told["state"]) == (6, 6, "waiting")

@@ -217,8 +217,12 @@ def test_a_pool_has_as_many_open_questions_as_it_is_changed_to(
 
 def test_a_stream_keeps_its_open_questions_which_its_gate_reads(tmp_path: Path) -> None:
     waiting = begin(tmp_path, mode="stream")
-    with pytest.raises(SettingsError, match="open_questions; what can be changed is none of its"):
+    with pytest.raises(SettingsError, match="open_questions; what --set can change is none of its"):
         waiting.change(settings={"open_questions": 10})
+    with pytest.raises(
+        SettingsError, match="keeps its budget; .*: give --budget in place of --set"
+    ):
+        waiting.change(settings={"budget": 10})
 
 
 def test_added_items_without_the_runs_columns_are_refused_by_their_names(tmp_path: Path) -> None:

@@ -180,8 +180,8 @@ def test_rows_of_the_run_are_not_audited_again(first: Run, march: Path, tmp_path
 def test_what_cannot_be_audited_is_refused(first: Run, march: Path, tmp_path, capsys) -> None:
     command = ["evaluate", str(first.path), str(march)]
     for words, sentence in (
-        (["--budget", "$9"], "--budget, --out and --dry-run are for an audit: give --audit N"),
-        (["--audit", "0"], "give --audit N"),
+        (["--budget", "$9"], "--out and --dry-run are for an audit: give --audit N"),
+        (["--audit", "0"], "--audit 0 asks nobody: give --audit N"),
         (["--audit", "many"], "audit must be a valid integer, not 'many'"),
         ([*AUDIT, "--out", str(first.path)], "holds a run already: give another --out"),
     ):

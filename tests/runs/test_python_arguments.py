@@ -22,7 +22,9 @@ from stacksl.errors import (
     StackslError,
 )
 from stacksl.features import FEATURES, make_features
+from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.session.language import chat_arguments
+from stacksl.runs.spec import RunSpec
 
 from .python_cases import LABELS, ROWS, TEXTS, right, run
 
@@ -262,10 +264,57 @@ def test_labels_of_some_rows_are_learned_from_a_file_or_their_column_if_it_is_na
             data, labeler=right, owned=owned, out=f"own{number}", budget=20, audit=0
         )
         assert not [w for w in owning.status()["warnings"] if "may buy again" in w]
-        assert owning.labels(frame).head(20).bought_label.isna().all()
+        assert "labels, of which 20 were bought; of these the" in owning.forecast()["rests_on"]
+        owned_rows = owning.labels(frame).head(20)
+        if owned == "label":
+            assert list(owned_rows.bought_label) == LABELS[:20]
+            assert {*owned_rows.bought_purpose} == {"owned"}
+        else:
+            assert owned_rows.bought_label.isna().all()
         table = owning.table(frame)
         assert list(table.predicted_label[:20]) == LABELS[:20]
         assert {*table.predicted_source[:20]} == {"human"}
+
+
+def test_a_row_of_a_column_of_owned_labels_is_one_item() -> None:
+    """It keeps its own label where its text has others, has its id, and is forgotten whole."""
+    frame = pandas.DataFrame({"id": [f"t{n}" for n in range(90)], "text": TEXTS, "label": LABELS})
+    frame.loc[:2, "text"] = "the same words"
+    frame.loc[:2, "label"] = ["sky", "beach", "forest"]
+    frame.loc[20:, "label"] = None
+    frame.to_csv("table.csv", index=False)
+    made = stacksl.run("table.csv", labeler=right, owned="label", out="own", budget=20, audit=0)
+    rows = {row["id"]: row for row in made.table().rows}
+    assert [rows[f"t{n}"]["predicted_label"] for n in range(3)] == ["sky", "beach", "forest"]
+    ids = {row["item"] for row in made.labels().rows if row["purpose"] == "owned"}
+    assert ids == {f"t{n}" for n in range(20)}
+    for item, name in (("t5", "t5"), ("owned/t6", "t6")):
+        erased = forget(made.path, item)
+        assert erased.learned
+        assert not [each for each in erased.remains if "same text" in each]
+        kept = RunSpec.open(made.folder).sources.usable
+        assert not {name, f"owned/{name}"} & kept.keys()
+    assert [each for each in forget(made.path, "t0").remains if "same text: 4" in each]
+
+
+def test_a_run_stays_where_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run of the same name is not taken for it in another folder."""
+    Path("there").mkdir()
+    mine = run(TEXTS, LABELS, budget=20)
+    monkeypatch.chdir("there")
+    other = run(TEXTS, LABELS, budget=30)
+    assert (mine.status()["spent"], other.status()["spent"]) == (20, 30)
+    assert str(mine.path) == str(other.path) == "run"
+    mine.change(budget=25)
+    assert (mine.status()["spent"], other.status()["spent"]) == (25, 30)
+    assert mine.report() == Path("..").resolve() / "run" / "report.html"
+
+
+def test_no_value_of_a_spreadsheet_is_no_label() -> None:
+    rows = [f"{text},{label}" for text, label in zip(TEXTS, LABELS, strict=True)]
+    Path("table.csv").write_text("\n".join(["text,label", *rows, "some more words,#N/A"]))
+    made = stacksl.run("table.csv", labeler="file", out="run", budget=20, audit=0)
+    assert RunSpec.open(made.folder).dataset.classes == tuple(sorted({*LABELS}))
 
 
 def test_a_name_that_is_neither_a_file_nor_the_column_of_labels_owns_nothing() -> None:

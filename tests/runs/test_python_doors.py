@@ -213,13 +213,21 @@ def test_a_function_that_returns_a_number_means_one_candidate() -> None:
     def right_of(request: Any) -> str:
         return next(topic for topic in WORDS if request.prompt.split()[0] in WORDS[topic])
 
-    settings = {"classes": [3, 1, 2], "budget": 20, "audit": 0, "out": "stars"}
+    settings = {"classes": [2, 3, 1], "budget": 20, "audit": 0, "out": "stars"}
     with pytest.raises(LabelerError, match="the text of one candidate .* return a text such as"):
         stacksl.run(TEXTS, labeler=stars, **settings)
     played = stacksl.Run.open("stars").resume(labeler=lambda request: str(stars(request)))
     topics = dict(zip(TEXTS, LABELS, strict=True))
     labels = {(topics[row["text"]], row["label"]) for row in played.labels().rows}
     assert labels == {("beach", "1"), ("forest", "2"), ("sky", "3")}
+    settings |= {"classes": [10, 20, 30], "out": "tens"}  # numbers that are no index
+    tens = stacksl.run(TEXTS, labeler=lambda request: 10 * stars(request), **settings)
+    labels = {(topics[row["text"]], row["label"]) for row in tens.labels().rows}
+    assert labels == {("beach", "10"), ("forest", "20"), ("sky", "30")}
+    settings |= {"classes": [True, False], "out": "truth"}
+    truth = stacksl.run(TEXTS, labeler=lambda request: stars(request) > 1, **settings)
+    labels = {(topics[row["text"]], row["label"]) for row in truth.labels().rows}
+    assert labels == {("beach", "False"), ("forest", "True"), ("sky", "True")}
 
 
 def test_a_run_shows_its_state_and_what_it_waits_for() -> None:
@@ -514,7 +522,7 @@ def test_labels_that_are_no_class_are_named_with_the_nearest_class() -> None:
     frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
     played, upper = run(TEXTS, LABELS), frame.assign(label=frame.label.str.upper())
     upper.to_csv("upper.csv", index=False)
-    near = r"'BEACH' in row 1( of 'label')?, did you mean 'beach'\?"
+    near = r"'BEACH' in row(-00000| )1( of 'label')?, did you mean 'beach'\?"
     none = f"has labels, but none of them is one of the 3 classes \\({near}"
     for items in (upper, "upper.csv"):
         with pytest.raises(DataError, match=none + ".*or leave out all labels"):

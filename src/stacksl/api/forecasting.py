@@ -60,8 +60,11 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
     forecast = _forecast(noted["labels"], *size, price, level, reason)
     right, none = noted["right"], noted["none"]
     if right is not None and level is not None:
+        of_which = f"{noted['labels']:,} training labels, of which"
+        if (bought := noted.get("chosen", noted["labels"])) < noted["labels"]:
+            of_which += f" {bought:,} were bought; of these"
         forecast["rests_on"] = (
-            f"{noted['labels']:,} training labels, of which the model had {100 * right:.0f}% right"
+            f"{of_which} the model had {100 * right:.0f}% right"
             " before each was bought; they are harder than the rest, so this is carried over to all"
             " items by the model's own probabilities"
         )

@@ -23,6 +23,7 @@ from stacksl.report.wording import MICRO
 from stacksl.runs.finish.answers import table_answers
 from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.reading import layout_of
+from stacksl.runs.items.sources import OWNED
 from stacksl.runs.items.stored import differing
 from stacksl.runs.loop.linear_trainer import DOUBT
 from stacksl.runs.session.setup import features_again
@@ -106,7 +107,7 @@ def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
         **column_labels(run, spec),
         **human_labels(run, spec, now=state == "finished"),
     }
-    if (judged_run := evaluated(run.path, run.folder.resolved())) is not None:
+    if (judged_run := evaluated(run.folder.path, run.folder.resolved())) is not None:
         doubted = [item for item in spec.sources.usable.values() if "doubtful" in labels[item.id]]
         for id, cells in by_model(replace(run, path=judged_run).model, doubted, progress).items():
             labels[id] |= cells if cells["label"] == labels[id]["label"] else {}
@@ -187,7 +188,7 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
     What is left out are the purchases, answered or not, of the audit of a run that goes on.
     """
     spec = RunSpec.open(run.folder)
-    items = spec.sources.usable
+    items, prefix = spec.sources.usable, OWNED if spec.settings.owned_column else ""
     with run.ledger as ledger:
         hidden = sealed(run.folder, ledger)
         bought = ledger.export()
@@ -201,7 +202,7 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
         item, index, person = items.get(row["item"]), row["answer"], row["labeler"]
         time = datetime.fromtimestamp(times[row["item"], row["slot"]], UTC)
         cells = {
-            "item": spec.dataset.own_id(row["item"]),
+            "item": spec.dataset.own_id(row["item"].removeprefix(prefix)),
             "key": keys.get((row["item"], row["slot"], person)),
             "text": None if item is None else item.prompt,
             "label": None if item is None or index is None else item.candidates[index],

@@ -59,9 +59,12 @@ class Run:
 
     path: Path
     frame: Any = field(default=None, compare=False, repr=False)
+    _absolute: Path = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", expect_path(self.path, "the place of a run"))
+        path = expect_path(self.path, "the place of a run")
+        object.__setattr__(self, "path", path)
+        object.__setattr__(self, "_absolute", path.absolute())
 
     def __repr__(self) -> str:
         """The run by its path, with its state, what it waits for and why."""
@@ -99,7 +102,8 @@ class Run:
         Raises:
             RunError: the path is no run.
         """
-        return RunFolder.at(self.path)
+        moved = self.path.absolute() != self._absolute  # the process is in another folder now
+        return RunFolder.at(self._absolute if moved else self.path)
 
     @property
     def model(self) -> Model | AdaptedModel:
@@ -316,7 +320,7 @@ class Run:
             warn_user(f"{rows} as wrong, as the label is none of the classes ({examples})")
         as_audit = AuditResult(outcome.scored, outcome.correct, 0, 0, None, 0, 1, 0, 1)
         shared = overlap(spec.dataset.items, dataset.items)
-        judged = stated(self.path, as_audit)
+        judged = stated(self.folder.path, as_audit)
         return {**run, **outcome.row(), "shared": shared, "stated": judged}
 
     def report(self) -> Path:
@@ -328,7 +332,7 @@ class Run:
         from stacksl.ledger.ledger import Ledger
         from stacksl.runs.finish.finish import write_pages
 
-        if not (self.path / "facts.json").is_file():
+        if not (self.folder.path / "facts.json").is_file():
             status = self.status()
             step = status["resume"] or f"stacksl status {self.path}"
             raise RunError(

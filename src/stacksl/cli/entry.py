@@ -127,7 +127,8 @@ def _sentence_and_code(error: BaseException, verb: str, *, debug: bool) -> tuple
     if isinstance(error, _ClickException):
         return _usage(error, verb)
     if isinstance(error, KeyboardInterrupt):
-        return str(error) or "stopped; what was recorded is kept: give the same command again", 130
+        again = "give the same command again, or `stacksl ls` if it says that the run has ended"
+        return str(error) or f"stopped; what was recorded is kept: {again}", 130
     if isinstance(error, typer.Abort):
         return "stopped before anything was bought", 130
     if debug:

@@ -156,7 +156,8 @@ def _named_rows(
             if header and _like_rows(cells, below, usual=usual):
                 raise HeaderInDoubt(
                     f"the first row of '{path}' looks like a row, not like a header: put a header"
-                    " on top, such as text,label, or give --no-header (--header if it is one)"
+                    " on top, such as text,label, delete a title that stands above it, or give"
+                    " --no-header (--header if it is one)"
                 )
         if not header:
             width = max(len(cells) for _, cells in head)

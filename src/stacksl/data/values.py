@@ -24,6 +24,9 @@ class RowFault(ValueError):
     """Why one row cannot be used; its message is the reason that is reported."""
 
 
+_NO_VALUE = "#N/A"  # what spreadsheet programs write where there is none
+
+
 def one_line(sentence: str) -> str:
     """A sentence on one line, even where it quotes line breaks."""
     return " ".join(sentence.splitlines())
@@ -57,9 +60,9 @@ def is_long(column: str) -> bool:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a cell holds nothing: None, NaN, pandas.NA, or only white space."""
+    """Whether a cell holds nothing: None, NaN, pandas.NA, #N/A, or only white space."""
     if isinstance(value, str):
-        return not value.strip()
+        return value.strip() in ("", _NO_VALUE)
     try:
         return value is None or (not hasattr(value, "__len__") and bool(value != value))
     except TypeError:  # of pandas.NA, which is neither true nor false
@@ -83,10 +86,10 @@ def text(value: Any, subject: str) -> str:
     Raises:
         RowFault: the value is a list or an object, or its bytes are not UTF-8.
     """
+    if is_missing(value):
+        return ""
     if isinstance(value, str):
         clean_text = value.strip()
-    elif is_missing(value):
-        return ""
     elif isinstance(value, bool):
         return "true" if value else "false"
     elif isinstance(value, float) and value.is_integer():

@@ -8,6 +8,7 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any, Final
 
+from stacksl.data.values import text as text_of
 from stacksl.errors import LabelerError, SettingsError, expect, kind_of
 from stacksl.labelers.protocol import Labeler, Pending, Request
 from stacksl.ledger.purchases import Answer, Purchase
@@ -147,14 +148,18 @@ class FunctionLabeler:
         if isinstance(content, str) and content in request.candidates:
             return request.answer(request.candidates.index(content), self.name, price)
         index = isinstance(content, Integral) and not isinstance(content, bool)
-        texts = [text for text in request.candidates if index and text == str(content)]
+        index = index and 0 <= int(content) < len(request.candidates)
+        written = {str(content), text_of(content, "")} if isinstance(content, Real) else set()
+        texts = [text for text in request.candidates if text in written]
+        if texts and not index:
+            return request.answer(request.candidates.index(texts[0]), self.name, price)
         if any(request.candidates.index(text) != content for text in texts):
             raise LabelerError(
                 f"the labeler '{self.name}' returned a number that is the text of one candidate of"
                 f" item '{request.item}' and may be the index of another: return a text such as"
                 " '3', then resume"
             )
-        if index and 0 <= int(content) < len(request.candidates):
+        if index:
             return request.answer(int(content), self.name, price)
         raise LabelerError(
             f"the labeler '{self.name}' should return one of the {len(request.candidates)}"

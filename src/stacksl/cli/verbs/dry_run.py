@@ -101,6 +101,11 @@ def _test(spec: RunSpec) -> dict[str, Any] | None:
     return {"name": test.name, "items": len(test.items), "shared": shared}
 
 
+def shows_audit(spec: RunSpec) -> bool:
+    """Whether something is to be said of the audit: a test file may stand in place of one."""
+    return spec.test is None or spec.budget.audits[0] > 0
+
+
 def audit_precision(spec: RunSpec) -> str:
     """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
@@ -165,7 +170,10 @@ def _planned(spec: RunSpec) -> str:
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
             ("Labels", labels),
             ("Promise", expected_promise(spec) or None),
-            ("Audit", _audit(spec, promised) if test is None or promised is not None else None),
+            (
+                "Audit",
+                _audit(spec, promised) if shows_audit(spec) or promised is not None else None,
+            ),
             ("Second look", second_words if second_look else None),
             (
                 "Overlap",

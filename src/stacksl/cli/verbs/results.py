@@ -79,7 +79,9 @@ def evaluate(
     opened = options.open_run(run)
     audit_options = {name: context.obj[name] for name in _BUYING if name in context.obj}
     if audit_options.get("audit", "0") == "0" and (audit_options or out or dry_run):
-        raise SettingsError("--budget, --out and --dry-run are for an audit: give --audit N")
+        names = "--audit 0 asks nobody" if "audit" in audit_options else ""
+        names = names or "--budget, --annotators, --price, --out and --dry-run are for an audit"
+        raise SettingsError(f"{names}: give --audit N")
     dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
     if audit_options:
         out = out or Path(os.path.normpath(run / ".."), f"{run.resolve().name}-{Path(file).stem}")

@@ -13,7 +13,13 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live, tracked
 from stacksl.cli.printing import as_json, facts, quality, spent, visible, warn
-from stacksl.cli.verbs.dry_run import audit_precision, data_facts, print_plan, understood
+from stacksl.cli.verbs.dry_run import (
+    audit_precision,
+    data_facts,
+    print_plan,
+    shows_audit,
+    understood,
+)
 from stacksl.engine import on_ray
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
 from stacksl.report.wording import change_call, count, money, plural
@@ -139,7 +145,7 @@ def begin(
         return
     if not quiet:
         promise = expected_promise(plan.spec)
-        audit = "" if promise or plan.spec.test is not None else audit_precision(plan.spec)
+        audit = "" if promise or not shows_audit(plan.spec) else audit_precision(plan.spec)
         for line in (*columns_line(plan.spec.sources.pool), promise, audit):
             if line and not any(line in warning for warning in plan.warnings):
                 print(visible(line), file=sys.stderr)

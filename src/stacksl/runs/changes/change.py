@@ -55,6 +55,7 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET, RunFolder, class_setting
 from stacksl.runs.storage.status import SHORT, expect_begun, reopen
 
+WITH_FLAG = ("budget", "labeler", "stop_when")  # what other flags of `change` change
 TRAINING = {
     "lm.batch_size", "lm.batch_tokens", "lm.epochs", "lm.gradient_checkpointing",
     "lm.warmup_share", "lm.weight_decay", "update.learning_rate",
@@ -381,9 +382,11 @@ def _expect_training(spec: RunSpec, change: Change) -> None:
     if spec.settings.mode == "pool":  # a stream's gate reads it
         changeable = {"open_questions", *changeable}
     if fixed_names := sorted(change.training.keys() - changeable):
+        flags = [f"--{n.replace('_', '-')}" for n in fixed_names if n in WITH_FLAG]
+        remedy = f"give {', '.join(flags)} in place of --set" if flags else "start a new run"
         raise SettingsError(
-            f"a run that has begun keeps its {', '.join(fixed_names)}; what can be changed is"
-            f" {', '.join(sorted(changeable)) or 'none of its settings'}: start a new run"
+            f"a run that has begun keeps its {', '.join(fixed_names)}; what --set can change is"
+            f" {', '.join(sorted(changeable)) or 'none of its settings'}: {remedy}"
         )
     if change.budget is None and spec.folder.read_state()["state"] == "finished":
         raise RunError(

@@ -13,6 +13,7 @@ import shlex
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from stacksl.errors import DataError, RunError
@@ -24,6 +25,7 @@ from stacksl.ledger.events import erased_name
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.ledger.store.settings import CLASSES, SALT, Setting, new_salt
+from stacksl.runs.items.sources import OWNED
 from stacksl.runs.items.stored import EXCLUDED, EXCLUDED_AT_FIRST
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.session.assignment import FILE, SheetLabeler, ask_folder
@@ -77,8 +79,25 @@ def forget(run: Path, item: str) -> Forgotten:
         _expect_read(spec, ledger, item)
         expect_derived(folder, MAP)
         bring_arrays(spec, ledger)  # saves the learner while the item's features are there
-        ledger.begin_erasing(item)
-        return _erase_marked(folder, ledger)[item]
+        names = _same_row(spec, item)
+        for name in names:
+            ledger.begin_erasing(name)
+        erased = _erase_marked(folder, ledger)
+        learned = any(erased[name].learned for name in names)
+        remains = dict.fromkeys(chain.from_iterable(erased[name].remains for name in names))
+        return Forgotten(erased[item].name, learned, tuple(remains))
+
+
+def _same_row(spec: RunSpec, item: str) -> list[str]:
+    """The items of a row of the data: one of a column of owned labels is one to choose from, too.
+
+    The `item` itself comes last, so that a call that was cut off can be given again.
+    """
+    if spec.settings.owned_column is None:
+        return [item]
+    row = item.removeprefix(OWNED)
+    twin = row if item.startswith(OWNED) else OWNED + row
+    return [*([twin] if twin in spec.sources.usable else []), item]
 
 
 def finish_erasing(folder: RunFolder) -> None:
@@ -136,7 +155,8 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
         remains.append(f"the online model learned its label{adapters}")
     remains.append("its row in your data is yours to delete: the run does not read it again")
     remains += [f"{sheet} cannot be read as a sheet and is as it was" for sheet in unread]
-    if count := sum(peer.content == item.content for peer in spec.dataset.items) - 1:
+    peers = [peer.id for peer in spec.dataset.items if peer.content == item.content]
+    if count := len({*peers} - {*_same_row(spec, item.id)}):
         remains.append(f"other items of the run with the same text: {count:,}")
     if keys:
         remains.append(f"copies of sheets in other places hold its rows {', '.join(keys)}")

@@ -14,6 +14,7 @@ from stacksl.ledger.purchases import Purpose, Word
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.metrics import agreement_of
 from stacksl.report.quality import Asking, Cost, RunChange
+from stacksl.runs.items.sources import OWNED
 from stacksl.runs.spec import RunSpec
 
 EVERY: tuple[Purpose, ...] = get_args(Purpose)
@@ -51,14 +52,17 @@ def table_answers(
 ) -> dict[str, list[Word]]:
     """The answers to each row of the exported table, as `answers_by_item` has them.
 
-    A row that nobody was asked about has the last label that is owned of its text, by a file or a
-    click. The items of a file of owned labels are no rows of the table.
+    A row that nobody was asked about has the label that a column of owned labels gives it, else the
+    last label that is owned of its text, by a file or a click. The items of a file of owned labels
+    are no rows of the table.
     """
     answers, sources = answers_by_item(spec, ledger, EVERY, until), spec.sources
     owned_ids = [id for id in ledger.bought("owned") if id in answers]
     texts = {sources.usable[id].content: answers[id] for id in owned_ids}
+    in_column = spec.settings.owned_column is not None
     for id, item in sources.usable.items() if texts else ():
-        if words := texts.get(item.content):
+        words = answers.get(OWNED + id) if in_column else None
+        if words := words or texts.get(item.content):
             answers.setdefault(id, words)
     return {id: words for id, words in answers.items() if id not in sources.owned}
 

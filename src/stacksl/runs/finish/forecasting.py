@@ -113,6 +113,7 @@ class Forecaster:
         were_right = [label == choice for _, label, choice in bought if choice >= 0]
         right = sum(were_right) / len(were_right) if were_right else None
         facts = {"labels": labels, "level": level and asdict(level), "right": right}
+        facts["chosen"] = len(were_right)
         counts = self.game.ledger.counts_by_kind()
         facts |= {"none": counts["none"], "answers": sum(counts.values())}
         return {**facts, "options": options_of(self.spec), "most": self.spec.sources.available}
