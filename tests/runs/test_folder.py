@@ -48,6 +48,8 @@ def test_an_empty_folder_and_a_start_that_was_cut_off_are_taken(tmp_path) -> Non
     (tmp_path / "run").mkdir()
     RunFolder.create(tmp_path / "run")
     (tmp_path / "run" / "run.db.new").write_text("half a database")
+    with pytest.raises(RunError, match="stopped before it began.*same `stacksl run` command again"):
+        RunFolder.at(tmp_path / "run")
     folder = RunFolder.create(tmp_path / "run")
     assert folder.features.is_dir()
     assert not folder.database.exists(), "only its database makes the folder a run"

@@ -73,7 +73,7 @@ def _advice(row: Row) -> str:
     """What to choose at a budget."""
     labels = f"{row.settings['labels']:,} labels"
     if row.row == "random":
-        return f"At {labels}: random; no gain over it is above zero."
+        return f"At {labels}: random; no gain over it is above zero beyond chance."
     half = half_width(row)
     width = "" if half is None else f" ± {half:.3f}"
     return f"At {labels}: {row.row}, {row.value:+.3f}{width} over random."

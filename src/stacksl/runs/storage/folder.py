@@ -134,6 +134,11 @@ class RunFolder:
         if not os.path.exists(path):
             raise RunError(f"there is no run at {path}: `stacksl ls` lists the runs there are")
         if not (path / DATABASE).is_file():
+            if (path / f"{DATABASE}.new").is_file():  # the draft of a run that was being made
+                raise RunError(
+                    f"the run in {path} was stopped before it began, and nothing was bought: give"
+                    " the same `stacksl run` command again"
+                )
             raise RunError(
                 f"{path} is not a run's folder (it has no {DATABASE}): name one of those that"
                 " `stacksl ls` lists, or restore the file from a copy"
