@@ -295,6 +295,10 @@ def test_a_row_of_a_column_of_owned_labels_is_one_item() -> None:
         kept = RunSpec.open(made.folder).sources.usable
         assert not {name, f"owned/{name}"} & kept.keys()
     assert [each for each in forget(made.path, "t0").remains if "same text: 4" in each]
+    Path("more.csv").write_text("id,text,label\nt1,sand and waves again,beach\n")
+    made.change(owned="more.csv", budget=22, labeler=right)
+    kept = {row["item"] for row in made.labels().rows if row["purpose"] == "owned"}
+    assert {"t1", "owned/2/t1"} <= kept
 
 
 def test_a_run_stays_where_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:

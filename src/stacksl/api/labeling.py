@@ -188,7 +188,7 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
     What is left out are the purchases, answered or not, of the audit of a run that goes on.
     """
     spec = RunSpec.open(run.folder)
-    items, prefix = spec.sources.usable, OWNED if spec.settings.owned_column else ""
+    items, in_column = spec.sources.usable, spec.settings.owned_column is not None
     with run.ledger as ledger:
         hidden = sealed(run.folder, ledger)
         bought = ledger.export()
@@ -199,10 +199,12 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
     visible: list[dict[str, Any]] = [row for row in bought if row["item"] not in hidden]
     people, rows = {} if names else _numbers(spec, bought), []
     for row in (row for row in visible if row["state"] == "answered"):
-        item, index, person = items.get(row["item"]), row["answer"], row["labeler"]
+        id, item, index, person = row["item"], items.get(row["item"]), row["answer"], row["labeler"]
+        if in_column and (own_id := id.removeprefix(OWNED)) in items:
+            id = own_id
         time = datetime.fromtimestamp(times[row["item"], row["slot"]], UTC)
         cells = {
-            "item": spec.dataset.own_id(row["item"].removeprefix(prefix)),
+            "item": spec.dataset.own_id(id),
             "key": keys.get((row["item"], row["slot"], person)),
             "text": None if item is None else item.prompt,
             "label": None if item is None or index is None else item.candidates[index],

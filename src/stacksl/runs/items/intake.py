@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -280,7 +281,7 @@ def unused_answers(settings: Settings, dataset: Dataset, *, elsewhere: bool) -> 
     column = dataset.columns.get("label")
     way = "write these rows to a file and give it as well, with --owned FILE (owned= in Python)"
     if column is not None:
-        way = f"--owned {column} learns them, at no cost (owned='{column}' in Python)"
+        way = f"--owned {shlex.quote(column)} learns them, at no cost (owned='{column}' in Python)"
     return [
         f"{known:,} of {rows:,} rows have a label that this run does not learn and may buy again:"
         f" {way}"

@@ -83,7 +83,7 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
     """
     if source is None:
         return None
-    if settings.owned_column is None:
+    if Path(source).is_absolute():  # a file, also one that is added to a run with such a column
         description = f"the file of owned labels {Path(source).name}"
         owned = read_like(source, train, settings, "file of owned labels", "owned_columns")
     elif train.columns.get("label") == source:
