@@ -5,6 +5,9 @@ One sentence on stderr, exit code 2, no traceback, and nothing new on the disk.
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl.runs.storage.folder import RunFolder
 
-from ..saved_arrays import edit
+from ..saved_arrays import damage, edit, latest_in
 from .conftest import write_classes, write_pairs
 
 
@@ -125,6 +128,41 @@ def test_an_edited_or_cut_ledger_is_not_resumed(home, refused, statement) -> Non
     unfinish(home)
     edit(home / "one", statement)
     refused("resume", "one", changes=True)
+
+
+def test_corrupted_arrays_are_passed_over_and_told(home, capfd) -> None:
+    newest = latest_in(unfinish(home)).head.count
+    damage(home / "one")
+    before = (home / "one" / "model" / "head.safetensors").read_bytes()
+    assert call(["resume", "one", "--quiet"]) == 0
+    assert (home / "one" / "model" / "head.safetensors").read_bytes() == before
+    capfd.readouterr()
+    assert call(["status", "one", "--json"]) == 0
+    warnings = json.loads(capfd.readouterr().out)["warnings"]
+    assert any(f"arrays after row {newest} are damaged" in w for w in warnings)
+
+
+def test_unlabeled_items_cannot_be_evaluated(home, refused) -> None:
+    (home / "bare.csv").write_text("text,label\nsome words,\nothers,a\n")
+    assert "got 1 of 2 without one" in refused("evaluate", "one", "bare.csv")
+
+
+def test_a_read_only_folder(home, refused, monkeypatch) -> None:
+    make = Path.mkdir
+
+    def refuse(self: Path, *words: Any, **named: Any) -> None:
+        if "new" in self.parts:  # root may write anywhere, so it is injected
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        make(self, *words, **named)
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert "Permission denied" in refused("run", "good.csv", "--out", "new", "--quiet")
+
+
+@pytest.mark.parametrize("verb", ["status", "evaluate"])
+def test_a_run_that_is_none(refused, verb) -> None:
+    more = ["good.csv"] if verb == "evaluate" else []
+    assert "stacksl ls" in refused(verb, "nowhere", *more)
 
 
 def test_a_file_with_other_columns_says_which_file_and_which_flag(home, refused) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -130,6 +131,29 @@ def test_a_flipped_bit_of_the_database_is_harmless_or_refused(
             expect_a_sentence(*found, path)
             refused += 1
     assert refused > FLIPS, "hardly a bit mattered"
+
+
+@pytest.mark.parametrize("name", ["model/head.safetensors", "model/model.json", "facts.json"])
+def test_a_finished_run_makes_again_what_was_deleted(home: Path, outcome: Said, name: str) -> None:
+    """What the refusal advises: the folder of the model is deleted as a whole."""
+    run = home / "one"
+    path = run / name
+    before = [outcome(PREDICT), outcome(STATUS)]
+    path.write_bytes(path.read_bytes()[:-9])
+    code, out, err = outcome(PREDICT if name.startswith("model") else STATUS)
+    expect_a_sentence(code, out, err, path)
+    gone = path.parent if path.parent != run else path
+    assert f"delete it and `stacksl resume {Path('one')}`" in err
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    assert outcome("resume one --quiet")[0] == 0
+    after = [outcome(PREDICT), outcome(STATUS)]
+    assert after[0] == before[0]
+    assert scores(after[1]) == scores(before[1])
+
+
+def scores(found: tuple[int, str, str]) -> dict[str, object]:
+    table = json.loads(found[1])
+    return {key: table[key] for key in ("state", "asked", "spent", "test")}
 
 
 def test_a_flipped_bit_of_the_arrays_is_refused(home: Path, outcome: Said) -> None:

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,41 +35,102 @@ FOLDER, COMMIT = f"{RUNS}.storage.folder", f"{LABELS}.store.database:Store.commi
 PURCHASE = {
     "before its reservation is on disk": (COMMIT, 9, "before"),
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 11, "after"),
+    "before it is asked": ("stacksl.labelers.registry:OracleLabeler.ask", 11, "before"),
     "when it was asked": ("stacksl.labelers.registry:OracleLabeler.ask", 11, "after"),
+    "before its answer is taken": (f"{LABELS}.ledger:Ledger.take", 12, "before"),
     "when its answer was taken": (f"{LABELS}.ledger:Ledger.take", 12, "after"),
+    "when its answer was learned": ("stacksl.core.learner:Learner.learn", 7, "after"),
 }
 DISK = {
     "before rows and arrays are saved": (f"{LABELS}.ledger:Ledger.save_arrays", 2, "before"),
     "before arrays are committed": (f"{LABELS}.journal:write_arrays", 2, "after"),
+    "when arrays were saved": (f"{LABELS}.ledger:Ledger.save_arrays", 2, "after"),
+    "before the waiting rows are flushed": (f"{LABELS}.ledger:Ledger.flush", 1, "before"),
+    "when the waiting rows were flushed": (f"{LABELS}.ledger:Ledger.flush", 1, "after"),
+    "between an atomic write and its rename": ("os:replace", 8, "before"),
 }
 START = {
     "before the database is committed": (COMMIT, 1, "before"),
+    "before the database has its name": (f"{LABELS}.journal:place_file", 1, "before"),
     "when the database is there": (f"{LABELS}.journal:place_file", 1, "after"),
     "when the run counts as running": (f"{FOLDER}:RunFolder.write_state", 1, "after"),
+    "between the files of the features": ("stacksl.features.store:write_atomic", 1, "after"),
+    "before the features count as frozen": ("stacksl.features.store:write_atomic", 2, "after"),
     "between the feature map and its row": (f"{RUNS}.session.session:note_derived", 1, "before"),
 }
 END = {
+    "before the refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 1, "before"),
     "when the refit was noted": (f"{LABELS}.ledger:Ledger.note_refit", 1, "after"),
     "in the middle of the model": ("stacksl.files.arrays:save", 3, "before"),
+    "before the model counts": ("stacksl.models.linear:write_atomic", 1, "before"),
     "when the model was written": ("stacksl.models.linear:Model.save", 1, "after"),
     "between the model and its row": (f"{RUNS}.finish.finish:note_derived", 1, "before"),
+    "between model and facts": (f"{RUNS}.finish.finish:write_atomic", 1, "before"),
     "between the facts and their row": (f"{RUNS}.finish.finish:note_derived", 2, "before"),
+    "before the report": (f"{RUNS}.finish.finish:write_pages", 1, "before"),
+    "between report and card": (f"{RUNS}.finish.finish:write_atomic", 2, "after"),
     "between the pages and their rows": (f"{RUNS}.finish.finish:note_derived", 3, "before"),
+    "before the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 2, "before"),
+    "when the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 2, "after"),
 }
+ALIKE = (  # to the one before it: between the same two files, or of the same row
+    "before it is asked",
+    "before its answer is taken",
+    "when its answer was learned",
+    "when arrays were saved",
+    "when the waiting rows were flushed",
+    "before the database has its name",
+    "before the features count as frozen",
+    "before the refit is noted",
+    "before the model counts",
+    "between model and facts",
+    "before the report",
+    "when the state is 'finished'",
+    "when a refit on the way was noted",
+    "when a label after it was learned",
+    "among the rounds after it",
+    "when a batch was reserved",
+    "when a batch's refit was noted",
+    "when the answer was heard",
+    "when the answer was learned",
+    "between the files of the features",
+    "between an atomic write and its rename",
+    "before the waiting rows are flushed",
+    "between report and card",
+    "before the state is 'finished'",
+    "before a look's refit is noted",
+    "when the last look was noted",
+    "before the model of the look counts",
+    "when the report of the agreement was written",
+    "when further answers were leased",
+    "before their last sheet is written",
+    "before the next labels are reserved",
+    "when the state is 'waiting'",
+)
 POOL = {
     "before a batch is reserved": (f"{LABELS}.ledger:Ledger.post", 3, "before"),
+    "when a batch was reserved": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
     "when a batch was answered": (f"{LABELS}.ledger:Ledger.take", 3, "after"),
     "before a batch's refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
+    "when a batch's refit was noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
 }
 
 
-@pytest.mark.parametrize("moment", [*PURCHASE, *DISK])
+def moments(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Each moment; those like the one before them are for `make test-slow`."""
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize(
+        "moment", [pytest.param(each, marks=slow if each in ALIKE else ()) for each in names]
+    )
+
+
+@moments([*PURCHASE, *DISK])
 def test_a_stream_killed_at_a_step_of_a_purchase(resumed, kinds, moment) -> None:
     kind = kinds["classes-stream"]
     expect_same(resumed(kind, kill=(PURCHASE | DISK)[moment]), kind)
 
 
-@pytest.mark.parametrize("moment", [*START, *END])
+@moments([*START, *END])
 def test_a_run_killed_at_its_start_or_end(resumed, kinds, moment) -> None:
     kind = kinds["pairs-stream"]
     expect_same(resumed(kind, kill=(START | END)[moment]), kind)
@@ -76,12 +138,15 @@ def test_a_run_killed_at_its_start_or_end(resumed, kinds, moment) -> None:
 
 COVERING = {
     "before a refit on the way is noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
+    "when a refit on the way was noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
     "in the middle of that refit": (f"{RUNS}.loop.linear_trainer:LinearTrainer._fit", 2, "before"),
+    "when a label after it was learned": ("stacksl.core.learner:Learner.learn", 30, "after"),
+    "among the rounds after it": (f"{LABELS}.ledger:Ledger.post", 100, "after"),
     "when later arrays were saved": (f"{LABELS}.ledger:Ledger.save_arrays", 3, "after"),
 }
 
 
-@pytest.mark.parametrize("moment", COVERING)
+@moments(COVERING)
 def test_a_stream_that_asks_by_coverage_killed(resumed, kinds, moment) -> None:
     kind = kinds["classes-covering"]
     labels = [row["payload"]["labels"] for row in chain(kind.reference) if row["event"] == "refit"]
@@ -95,19 +160,22 @@ def test_a_pool_with_labels_of_a_model_killed(resumed, kinds, moment) -> None:
     expect_same(resumed(kind, kill=POOL[moment]), kind)
 
 
-@pytest.mark.parametrize("moment", POOL)
+@moments(POOL)
 def test_a_pool_killed_at_a_step_of_a_batch(resumed, kinds, moment) -> None:
     kind = kinds["classes-pool"]
     expect_same(resumed(kind, kill=POOL[moment]), kind)
 
 
 LOOKED = {
+    "before a look's refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 4, "before"),
     "before a look is noted": (f"{LABELS}.ledger:Ledger.note_look", 1, "before"),
     "when a look was noted": (f"{LABELS}.ledger:Ledger.note_look", 1, "after"),
+    "when the last look was noted": (f"{LABELS}.ledger:Ledger.note_look", 2, "after"),
+    "before the model of the look counts": ("stacksl.models.linear:write_atomic", 1, "before"),
 }
 
 
-@pytest.mark.parametrize("moment", LOOKED)
+@moments(LOOKED)
 def test_a_pool_that_stops_at_an_accuracy_killed(resumed, kinds, moment) -> None:
     kind = kinds["classes-looks"]
     looks = [row["payload"] for row in chain(kind.reference) if row["event"] == "looked"]
@@ -186,12 +254,14 @@ def test_a_kill_at_every_write(worker, kinds, tmp_path, name, step, when) -> Non
 PAID = {
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 9, "after"),
     "when it was asked and paid": ("__main__:PaidLabeler.ask", 9, "after"),
+    "when the answer was heard": ("__main__:PaidLabeler.answers", 9, "after"),
     "before the answer is on disk": (COMMIT, 12, "before"),
     "when the answer is on disk": (f"{LABELS}.ledger:Ledger.take", 9, "after"),
+    "when the answer was learned": ("stacksl.core.learner:Learner.learn", 5, "after"),
 }
 
 
-@pytest.mark.parametrize("moment", PAID)
+@moments(PAID)
 def test_nothing_is_paid_twice(worker, resumed, kinds, tmp_path, moment) -> None:
     kind = kinds["classes-stream"]
     paid = {"paid": str(tmp_path / "log"), "answers": kind.answers()}
@@ -209,13 +279,20 @@ SHEETS = {
     "before the answers are on disk": (f"{LABELS}.ledger:Ledger.take", 1, "before"),
     "when the answers are on disk": (f"{LABELS}.ledger:Ledger.take", 1, "after"),
     "when some were learned": ("stacksl.core.learner:Learner.learn", 2, "after"),
+    "before the next labels are reserved": (f"{LABELS}.ledger:Ledger.post", 1, "before"),
     "when rows were handed out": (f"{LABELS}.ledger:Ledger.hand_out", 1, "after"),
     "before the last sheet is written": (f"{RUNS}.session.assignment:write_sheet", 0, "before"),
+    "when the state is 'waiting'": (f"{FOLDER}:RunFolder.write_state", 2, "after"),
 }
 
 
 ONE_OF_TWO = ("when the answers are on disk", "before the last sheet is written")
-HANDED_IN = [*((each, True) for each in SHEETS), *((each, False) for each in ONE_OF_TWO)]
+HANDED_IN = [
+    *(pytest.param(moment, True, id=f"{moment}, both sheets",
+                   marks=pytest.mark.slow if moment in ALIKE else ()) for moment in SHEETS),
+    *(pytest.param(moment, False, id=f"{moment}, one of two sheets",
+                   marks=() if moment in ONE_OF_TWO else pytest.mark.slow) for moment in SHEETS),
+]  # fmt: skip
 
 
 @dataclass
@@ -274,8 +351,15 @@ def test_answers_of_two_people_killed_on_their_way(worker, asked, tmp_path, mome
 
 LOOK = {
     "when the answers are on disk": (f"{LABELS}.ledger:Ledger.take", 1, "after"),
+    "when the report of the agreement was written": (
+        f"{RUNS}.finish.finish:write_pages",
+        1,
+        "after",
+    ),
     "before further answers are leased": (f"{LABELS}.ledger:Ledger.reserve", 1, "before"),
+    "when further answers were leased": (f"{LABELS}.ledger:Ledger.reserve", 1, "after"),
     "when their rows were handed out": (f"{LABELS}.ledger:Ledger.hand_out", 1, "after"),
+    "before their last sheet is written": (f"{RUNS}.session.assignment:write_sheet", 3, "before"),
 }
 
 
@@ -290,7 +374,7 @@ def looking(tmp_path_factory: pytest.TempPathFactory) -> Sheets:
     return found
 
 
-@pytest.mark.parametrize("moment", LOOK)
+@moments(LOOK)
 def test_a_second_look_killed_as_it_begins(worker, looking, tmp_path, moment) -> None:
     expect_taken_up(worker, looking, tmp_path, LOOK[moment])
 

@@ -38,9 +38,16 @@ EVERY = [
 MOMENTS = {
     "before the mark": (f"{LABELS}.ledger:Ledger.begin_erasing", 1, "before"),
     "when the mark is committed": (f"{FORGET}:erase_rows", 1, "before"),
+    "before the features": (f"{FORGET}:erase", 1, "before"),
     "in the middle of the features": ("numpy:memmap.flush", 1, "before"),
+    "between features and vectors": (f"{FORGET}:erase_keys", 1, "before"),
+    "when the vectors were erased": (f"{FORGET}:erase_keys", 1, "after"),
     "between the model and the report": ("shutil:rmtree", 1, "after"),
+    "before the ledger forgets": (f"{LABELS}.ledger:Ledger.forget", 1, "before"),
+    "before that is committed": (f"{LABELS}.ledger:Ledger.forget", 1, "after"),
     "when that is committed": (f"{LABELS}.ledger:Ledger.erased", 1, "before"),
+    "before its file is built anew": (f"{LABELS}.store.database:Store.wipe", 1, "before"),
+    "before it ends": (f"{LABELS}.ledger:Ledger.erased", 1, "after"),
 }
 
 
@@ -157,7 +164,13 @@ def expect_forgotten(planted: Planted, out: Path) -> None:
     assert made.replay()["rounds"] > 0
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(each, marks=pytest.mark.slow if number % 3 else ())
+        for number, each in enumerate(MOMENTS)
+    ],
+)
 def test_forgetting_killed_at_a_step(killed, in_memory, moment) -> None:
     assert killed(in_memory, MOMENTS[moment]), "the moment never came"
 

@@ -6,6 +6,8 @@ On the CPU with the recorded number of threads: ledger, θ, adapters, prediction
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +30,42 @@ SETTINGS = {**QUICK, "budget": 6, "lm.batch_size": 2, "checkpoint_every": 4}
 # refits at 1, 3 and 6 labels; two epochs of steps of two: 2, 4 and 6 steps
 STREAM = {"mode": "stream", "lm.refit_at": "0.1,0.5,1"}
 
-ADAPTED = (f"{LM}.training.adapters:Adapter.save", 2, "after")
+ROUNDS = {
+    "when the features of epoch 0 were saved": (f"{RUNS}.session.setup:save_block", 1, "after"),
+    "when a purchase is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
+    "when an answer was learned": ("stacksl.core.learner:Learner.learn", 4, "after"),
+    "before arrays are committed": (f"{LABELS}.journal:write_arrays", 2, "after"),
+}
+REFIT = {
+    "before its first step": (f"{LM}.training.refit:TrainingSteps.run", 2, "before"),
+    "between two steps": (f"{LM}.training.refit:Optimizer.step", 4, "after"),
+    "before the adapter is saved": (f"{LM}.training.adapters:Adapter.save", 2, "before"),
+    "between the adapter and its record": (f"{LM}.training.adapters:Adapter.save", 2, "after"),
+    "between its record and the ledger's row": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
+    "when the ledger has the refit": (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
+}
+EPOCH = {
+    "among its features": ("stacksl.features.store:write_atomic", 12, "after"),
+    "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 2, "before"),
+    "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 2, "after"),
+    "when arrays were saved": (f"{LABELS}.ledger:Ledger.save_arrays", 3, "after"),
+}
+END = {
+    "between the last refit and the model": ("stacksl.models.adapted:write_model", 1, "before"),
+    "between weights and description": (f"{LM}.export.folder:write_task", 1, "before"),
+    "before the state is 'finished'": (f"{RUNS}.storage.folder:RunFolder.write_state", 2, "before"),
+}
 POOL = {  # the default of a file: three batches of two, one refit of six steps
+    "between two batches": (f"{LABELS}.ledger:Ledger.post", 2, "after"),
     "when an answer was learned": ("stacksl.core.learner:Learner.learn", 3, "after"),
     "between two steps": (f"{LM}.training.refit:Optimizer.step", 4, "after"),
+    "when the ledger has the refit": (f"{LABELS}.ledger:Ledger.note_refit", 1, "after"),
 }
 CHOICE = {  # of a normalization, by the labels that a pool bought first
-    "while it is made": (f"{LM}.model:LanguageModel.choose_among", 1, "before"),
     "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
     "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "after"),
-    "when the next batch is on disk": (f"{LABELS}.ledger:Ledger.post", 2, "after"),
 }
+MOMENTS = ROUNDS | REFIT | EPOCH | END
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +128,12 @@ def expect_same(path: Path, kind: Kind) -> None:
         assert np.array_equal(array, others[name], equal_nan=True), name
 
 
+def some_of(moments: dict[str, Any], *quickly: str) -> list[Any]:
+    """All of them, of which those that are not named are for `make test-slow`."""
+    slow = pytest.mark.slow
+    return [pytest.param(each, marks=() if each in quickly else slow) for each in moments]
+
+
 def expect_resumed(worker: Worker, kind: Kind, out: Path, moment: Any) -> None:
     assert worker.play(**kind.order(out), kill=moment)["killed"], "the moment never came"
     expect_sound(out, budget_of(kind))
@@ -109,12 +142,13 @@ def expect_resumed(worker: Worker, kind: Kind, out: Path, moment: Any) -> None:
     expect_same(out, kind)
 
 
-def test_a_run_is_killed_between_an_adapter_and_its_record(worker, kind: Kind, tmp_path) -> None:
+@pytest.mark.parametrize("moment", some_of(MOMENTS, "between the adapter and its record"))
+def test_a_run_that_adapts_is_killed(worker: Worker, kind: Kind, tmp_path, moment: str) -> None:
     """Others are among those of `test_a_run_is_killed_again_and_again`."""
-    expect_resumed(worker, kind, tmp_path / "run", ADAPTED)
+    expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
 
 
-@pytest.mark.parametrize("moment", POOL)
+@pytest.mark.parametrize("moment", some_of(POOL, "when an answer was learned", "between two steps"))
 def test_a_default_run_that_adapts_is_killed(
     worker: Worker, pool: Kind, tmp_path: Path, moment: str
 ) -> None:
@@ -123,14 +157,17 @@ def test_a_default_run_that_adapts_is_killed(
     expect_resumed(worker, pool, tmp_path / "run", POOL[moment])
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [pytest.param(each, marks=pytest.mark.slow if n != 1 else ()) for n, each in enumerate(CHOICE)],
-)
+@pytest.mark.parametrize("moment", some_of(CHOICE, "between its features and its row"))
 def test_a_run_that_chooses_a_normalization_is_killed(
     worker: Worker, choosing: Kind, tmp_path: Path, moment: str
 ) -> None:
     expect_resumed(worker, choosing, tmp_path / "run", CHOICE[moment])
+
+
+@pytest.mark.parametrize("moment", list(MOMENTS))
+def test_every_moment_is_one_of_the_program(moment: str) -> None:
+    module, _, path = MOMENTS[moment][0].partition(":")
+    assert attrgetter(path)(import_module(module))
 
 
 @pytest.mark.slow

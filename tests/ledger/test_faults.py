@@ -166,6 +166,14 @@ def test_a_ledger_opened_for_reading_writes_nothing(book, decision, path):
         assert reader.accounts.spent == 1
 
 
+def test_a_read_only_database_is_one_sentence(book, decision):
+    ledger = book()
+    ledger._store.connection.execute("PRAGMA query_only = 1")
+    with pytest.raises(LedgerError, match="read-only: make it writable"):
+        ledger.post([decision(1)])
+    assert ledger.accounts.spent == 0
+
+
 def test_missing_foreign_and_empty_files(tmp_path: Path):
     text, empty, other = tmp_path / "a.txt", tmp_path / "b.db", tmp_path / "c.db"
     text.write_text("not a ledger " * 1000)
@@ -196,6 +204,19 @@ def test_a_truncated_file_is_one_sentence(path, decision, records, share):
     os.truncate(path, int(path.stat().st_size * share))
     with pytest.raises(LedgerError) as caught, Ledger.open(path) as cut:
         cut.verify({"a file": head})
+    assert "\n" not in str(caught.value)
+
+
+def test_garbage_in_the_middle_is_one_sentence(book, decision, path):
+    ledger = book(budget=20)
+    ledger.post([decision(n) for n in range(1, 21)])
+    ledger.close()
+    data = bytearray(path.read_bytes())
+    for start in range(4096, len(data), 4096):
+        data[start : start + 200] = b"\xff" * 200
+    path.write_bytes(data)
+    with pytest.raises(LedgerError) as caught, Ledger.open(path) as broken:
+        broken.verify()
     assert "\n" not in str(caught.value)
 
 

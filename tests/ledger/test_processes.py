@@ -195,6 +195,24 @@ def test_a_ledger_cut_under_a_running_process_is_noticed(book, decision, path):
         ledger.post([decision(2)])
 
 
+def test_nothing_of_a_killed_process_is_half_written(path, records):
+    """Killed without any farewell, a ledger holds what `post` and `take` had returned."""
+    Ledger.create(path, run="r", budget=30, items=records).close()
+    body = RACER.replace('print("ready", flush=True)\nsys.stdin.readline()\n', "").replace(
+        "    assert ledger.accounts.spent",
+        "    print(ledger.accounts.spent, flush=True)\n    assert ledger.accounts.spent",
+    )
+    body = body.replace("durable=bool(n % 2)", "durable=True")
+    kill_after(7, body, path, 0, 30)
+    with Ledger.open(path) as ledger:
+        ledger.verify({"a file": ledger.head})
+        assert ledger.accounts.spent >= 7
+        assert (
+            len(ledger.accounts.learned_labels) + len(ledger.open_purchases())
+            == ledger.accounts.spent
+        )
+
+
 TALKER = """
 import sys
 from stacksl.types import Decision

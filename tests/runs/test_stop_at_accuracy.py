@@ -24,10 +24,14 @@ from .people_cases import (
     answer_until,
     begin,
     copy_of,
+    cuts,
+    ending_of,
     erring,
     expect_sound,
     facts_of,
+    just_before,
     play,
+    played_in_pieces,
     truth,
 )
 
@@ -324,3 +328,31 @@ def test_agreement_alone_stops_nothing(tmp_path: Path) -> None:
     assert made.status()["audit"]["measures"] == "agreement with the annotators"
     assert made.status()["audit"]["interval"][0] > 0.6
     expect_sound(made)
+
+
+CUT = cuts(
+    ("take", "reserve", "hand_out", "save_arrays", "note_refit", "note_look", "show_audit"),
+    often=[("note_look", "before")],
+)
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
+    """A run of people whose first look comes with the answers of its next sheets, and its end."""
+    folder = tmp_path_factory.mktemp("before")
+    made = begin(folder, **{**PEOPLE, "stop_when": "accuracy=0.88"})
+    found = just_before(made, erring(0.15), lambda: seconds(made))
+    play(made, erring(0.15))
+    assert len(looks(made)) > 2, "a look that does not stop it, and others"
+    return found, ending_of(made)
+
+
+@pytest.mark.parametrize(("name", "when"), CUT)
+def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[Run, Any], name: str, when: str
+) -> None:
+    made, end = before
+    cut = copy_of(made, tmp_path)
+    played_in_pieces(cut, monkeypatch, name, when, erring(0.15))
+    expect_sound(cut)
+    assert ending_of(cut) == end
