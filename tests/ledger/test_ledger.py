@@ -45,6 +45,15 @@ def test_answers_wait_only_where_they_can_be_had_again(book, decision, path):
         assert (other.accounts.spent, len(other.accounts.learned_labels)) == (2, 2)
 
 
+def test_wants_beyond_the_budget_are_refused(book, decision):
+    ledger = book(budget=1)
+    posted = ledger.post([decision(1), decision(2)])
+    assert [d.status for d in posted] == ["reserved", "refused"]
+    assert posted[1].state == decision(2).skip_state
+    assert (ledger.accounts.spent, ledger.accounts.left) == (1, 0)
+    assert [row.decision() for row in ledger.rows() if row.event == "round"] == posted
+
+
 def test_money_is_a_budget_too(book, decision):
     ledger = book(budget=10, money=5_000_000, price=2_000_000)
     posted = ledger.post([decision(1), decision(2), decision(3)])
@@ -69,6 +78,17 @@ def test_a_decision_comes_back_bit_for_bit(book, decision, path):
         assert math.copysign(1, late.score) == -1
 
 
+def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.take([Answer("q0", 0, 1, 1, "me")])
+    assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me"), Answer("q0", 0, 1, 2, "me")])) == []
+    assert events(ledger)[-1] == "late"
+    assert events(ledger).count("late") == 1
+    assert (ledger.accounts.spent, len(ledger.accounts.learned_labels)) == (1, 1)
+    assert ledger.export()[0]["answer"] == 1
+
+
 def test_a_late_answer_is_charged_where_budget_is_left(book, decision, slow):
     ledger = book(budget=1)
     ledger.post([decision(1)])
@@ -79,6 +99,20 @@ def test_a_late_answer_is_charged_where_budget_is_left(book, decision, slow):
     assert [label for _, label in lessons(ledger.take(slow.answers()))] == [Label(0)]
     assert (ledger.accounts.spent, ledger.accounts.left) == (1, 0)
     assert sum(charge(row) for row in ledger.rows()) == 1
+
+
+def test_a_late_answer_without_budget_is_kept(book, decision, slow):
+    ledger = book(budget=1)
+    ledger.post([decision(1)])
+    slow.ask(ledger.open_purchases())
+    ledger.release(ledger.open_purchases()[0], "expired")
+    ledger.post([decision(2)])
+    slow.say("q0")
+    slow.say("q0")
+    assert lessons(ledger.take(slow.answers())) == []
+    assert ledger.accounts.spent == 1
+    assert [r["state"] for r in ledger.export()] == ["late", "open"]
+    assert events(ledger).count("late") == 1
 
 
 def test_a_late_answer_takes_over_the_open_lease(book, decision, slow):

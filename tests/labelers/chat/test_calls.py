@@ -138,6 +138,26 @@ def test_tokens_that_only_the_total_has_are_charged() -> None:
     assert counted == [(100, 50), *[(100, 2)] * 4]
 
 
+def test_an_answer_that_was_paid_is_not_bought_again(tmp_path, monkeypatch) -> None:
+    answers = chat.ChatLabeler.answers
+
+    def killed(self: chat.ChatLabeler) -> Any:
+        if answers(self):
+            raise KeyboardInterrupt
+        return []
+
+    with serving(right) as server:
+        monkeypatch.setattr(chat.ChatLabeler, "answers", killed)
+        with pytest.raises(KeyboardInterrupt):
+            begin(server, tmp_path / "run")
+        monkeypatch.setattr(chat.ChatLabeler, "answers", answers)
+        asked = len(server.bodies)
+        assert asked == 6
+        run = stacksl.Run.open(tmp_path / "run").resume()
+        assert len(server.bodies) == asked
+    assert expect_books(run) == {"label": 6}
+
+
 def test_a_crash_between_request_and_answer_counts_as_spent(tmp_path: Path) -> None:
     with serving(status(401)) as server:
         run = begin(server, tmp_path / "run")
@@ -240,6 +260,20 @@ def test_a_budget_in_dollars_is_exact(mode: str, tmp_path: Path) -> None:
         cost = -(-(100 * 15 + 60) // 100)  # 15.6, rounded up
         assert accounts.spent_money == found["label"] * cost
         assert len(server.bodies) == found["label"] > 1
+
+
+def test_each_call_is_charged_at_what_it_used(tmp_path: Path) -> None:
+    """A server counts more tokens from call to call, up to the reservation of a call."""
+
+    def dearer(handler: Handler, body: dict[str, Any], number: int) -> None:
+        said = letter_of(body, wanted_of(body))
+        handler.send(200, completion(said, usage=(50 * number, number)))
+
+    with serving(dearer) as server:
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+    assert run.status()["state"] == "finished"
+    assert expect_books(run) == {"label": 6}
+    assert accounts_of(run).spent_money == sum(100 * 50 * n + 200 * n for n in range(1, 7))
 
 
 @pytest.mark.parametrize("read", [900, 10_000_000])
