@@ -399,6 +399,13 @@ def test_owned_labels_have_the_columns_of_the_data(tmp_path: Path) -> None:
     for wrong, why in (("mail", "as in text=message,label=topic"), ("to=mail", "column role 'to'")):
         with pytest.raises(SettingsError, match=why):
             run(data, out=tmp_path / "other", owned_columns=wrong, **settings)
+    more = tmp_path / "more.csv"
+    more.write_text("message,label\nb,song\n")
+    made.change(owned=more, later=True)  # whose columns are those of the data
+    with pytest.raises(SettingsError, match="--owned-columns belongs to a file of owned labels"):
+        run(
+            data, out=tmp_path / "other", owned_columns="text=mail", **settings | {"owned": "label"}
+        )
     with pytest.raises(SettingsError, match="owned_columns belongs to a file of owned labels"):
         run(data, out=tmp_path / "other", owned_columns="text=mail", **settings | {"owned": None})
 
@@ -410,6 +417,8 @@ def test_a_test_file_may_have_columns_of_its_own(tmp_path: Path) -> None:
     settings = {"test": str(test), "features": "hashing", "budget": 4, "audit": 0}
     made = run(data, out=tmp_path / "run", test_columns="text=mail,label=topic", **settings)
     assert RunSpec.open(made.folder).test.answers == {"row-000001": 1}
+    with pytest.raises(SettingsError, match="test_columns belong to a test file"):
+        run(data, out=tmp_path / "other", test_columns="text=mail", **settings | {"test": None})
 
 
 def test_a_cell_that_no_workbook_holds_is_refused_with_another_name(tmp_path: Path) -> None:

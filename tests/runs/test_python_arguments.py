@@ -299,6 +299,9 @@ def test_a_row_of_a_column_of_owned_labels_is_one_item() -> None:
     made.change(owned="more.csv", budget=22, labeler=right)
     kept = {row["item"] for row in made.labels().rows if row["purpose"] == "owned"}
     assert {"t1", "owned/2/t1"} <= kept
+    Path("label").mkdir()  # a folder is no file of owned labels
+    again = stacksl.run("table.csv", labeler=right, owned="label", out="again", budget=20, audit=0)
+    assert RunSpec.open(again.folder).settings.owned == "label"
 
 
 def test_a_run_stays_where_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,7 @@ def test_a_function_that_returns_a_number_means_one_candidate() -> None:
     labels = {(topics[row["text"]], row["label"]) for row in tens.labels().rows}
     assert labels == {("beach", "10"), ("forest", "20"), ("sky", "30")}
     settings |= {"classes": [True, False], "out": "truth"}
-    truth = stacksl.run(TEXTS, labeler=lambda request: stars(request) > 1, **settings)
+    truth = stacksl.run(TEXTS, labeler=lambda request: np.bool_(stars(request) > 1), **settings)
     labels = {(topics[row["text"]], row["label"]) for row in truth.labels().rows}
     assert labels == {("beach", "False"), ("forest", "True"), ("sky", "True")}
 

@@ -173,6 +173,8 @@ def prepare(
     resolved = intake.absolute(resolved)
     data_place, test_place = _places(data, test, resolved.settings)
     _expect_source(resolved, data)
+    if resolved.settings.test_columns is not None and test is None and test_place is None:
+        raise SettingsError("test_columns belong to a test file: give --test, or leave them out")
     names = labeled.classes if labeled else classes
     try:
         sources = _read_sources(data, answers, test, resolved.settings, names)

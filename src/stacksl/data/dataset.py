@@ -87,7 +87,7 @@ class Dataset:
 
     def own_id(self, id: str) -> str | int:
         """The `id` of an item as the file has it, for what is joined with the file."""
-        return int(id) if self.numeric_ids and re.fullmatch(r"-?\d+", id) else id
+        return int(id) if self.numeric_ids and re.fullmatch(r"0|-?[1-9]\d*", id) else id
 
     @property
     def total(self) -> int:

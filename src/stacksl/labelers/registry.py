@@ -141,6 +141,8 @@ class FunctionLabeler:
         content, price = self._function(request), request.price
         if isinstance(content, tuple) and len(content) == 2:
             content, price = content[0], self._price(content[1], request)
+        if getattr(content, "ndim", None) == 0:  # a number or truth value of numpy or torch
+            content = content.item()
         if content is ABSTAIN:
             return None
         if content is None:

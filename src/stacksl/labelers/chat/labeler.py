@@ -241,7 +241,8 @@ class ChatLabeler:
                 continue
             except (Lost, ValueError) as fault:
                 why = str(fault) if isinstance(fault, Lost) else "no chat completion"
-                wait_time += self._lost(call, max_cost, why, payload, tries, wait_time)
+                counts = way not in refused  # the next call is another way of asking
+                wait_time += self._lost(call, max_cost, why, payload, tries, wait_time, counts)
                 tries += 1
                 continue
             if status in LIMITED:
@@ -441,15 +442,22 @@ class ChatLabeler:
         return None
 
     def _lost(
-        self, call: int, cost: int, why: str, answer: bytes, tries: int, wait_time: float
+        self,
+        call: int,
+        cost: int,
+        why: str,
+        answer: bytes,
+        tries: int,
+        wait_time: float,
+        counts: bool,
     ) -> float:
-        """Record a call that may have been billed; stop after several in a row.
+        """Record a call that may have been billed; stop after several in a row that `counts`.
 
         The seconds waited before a free call is repeated, which no price of a label bounds.
         """
         self._calls.record_end(call, cost, why, answer)
         with self._lock:
-            self._in_a_row += 1
+            self._in_a_row += counts
             stop = self._in_a_row >= IN_A_ROW
         if stop:
             self._stop(f"{IN_A_ROW} calls in a row gave no answer, the last one with {why}{SHOWN}")

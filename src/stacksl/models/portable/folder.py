@@ -57,9 +57,9 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
         tokenizer.enable_padding()
         tokenizer.save(str(draft / "tokenizer.json"))
         (draft / "model.onnx").write_bytes(model_graph(encoder, head).SerializeToString())
+        written_files = sorted(draft.iterdir())  # not the card, which its reader may edit
         text = card(facts, right)
         (draft / "README.md").write_text(text, encoding="utf-8", newline="\n")
-        written_files = sorted(draft.iterdir())
         description = {
             formats.FORMAT: formats.PORTABLE,
             "features": model.features.spec,

@@ -116,7 +116,8 @@ class Forecaster:
         facts["chosen"] = len(were_right)
         counts = self.game.ledger.counts_by_kind()
         facts |= {"none": counts["none"], "answers": sum(counts.values())}
-        return {**facts, "options": options_of(self.spec), "most": self.spec.sources.available}
+        most = self.spec.sources.available + len(self.spec.sources.owned)
+        return {**facts, "options": options_of(self.spec), "most": most}
 
     def over_names(self, last_facts: dict[str, Any], *, ended: bool) -> dict[str, Any]:
         """Whether labels have improved on class names: at how many, and a sentence if not.

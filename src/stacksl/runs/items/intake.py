@@ -195,7 +195,8 @@ def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
     values = resolved.settings.flat()
     paths = {name: expect_path(values[name], name) for name in _PATHS if values[name] is not None}
-    if "owned" in paths and not os.path.exists(paths["owned"]):  # a column of the data
+    owned = paths.get("owned")
+    if owned and not (owned.is_absolute() or owned.is_file()):  # a column of the data
         del paths["owned"]
     return resolved.updated({name: absolute_path(path) for name, path in paths.items()})
 

@@ -85,7 +85,13 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
         return None
     if Path(source).is_absolute():  # a file, also one that is added to a run with such a column
         description = f"the file of owned labels {Path(source).name}"
-        owned = read_like(source, train, settings, "file of owned labels", "owned_columns")
+        own = "owned_columns" if source == settings.owned else None  # and not of later files
+        owned = read_like(source, train, settings, "file of owned labels", own)
+    elif settings.owned_columns is not None:
+        raise SettingsError(
+            f"--owned-columns belongs to a file of owned labels, and '{source}' is none: leave it"
+            " out, or name a file that exists"
+        )
     elif train.columns.get("label") == source:
         description, owned = f"the column of owned labels '{source}'", train
     else:
