@@ -161,6 +161,7 @@ def _planned(spec: RunSpec) -> str:
         judged += ", and the most doubtful ones are asked about"
     if promised is None and spec.evaluates is None:
         judged += "; --stop-when right=97% in place of --audit promises that share of the table"
+    audit = _audit(spec, promised) if shows_audit(spec) or promised is not None else None
     second_words = plural(second_look, "label") + spec.budget.cost_of(second_look)
     second_words += " at most, to ask further people about audited items"
     if spec.settings.annotators.count(",") == 1:  # what they differ on stays open
@@ -170,10 +171,7 @@ def _planned(spec: RunSpec) -> str:
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
             ("Labels", labels),
             ("Promise", expected_promise(spec) or None),
-            (
-                "Audit",
-                _audit(spec, promised) if shows_audit(spec) or promised is not None else None,
-            ),
+            ("Audit", audit),
             ("Second look", second_words if second_look else None),
             (
                 "Overlap",
